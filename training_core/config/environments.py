@@ -1,0 +1,48 @@
+"""Environments by `type`."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from training_core.config.base import Section
+
+
+class PlanPath(Section):
+    """A walk over a grid with walls, to a goal that only the planner sees."""
+
+    type: Literal["plan_path"] = "plan_path"
+    """Path finding on a small grid."""
+    size: int = Field(5, ge=3, le=20)
+    """Rows and columns of the grid, in cells."""
+    wall_share: float = Field(0.12, ge=0.0, le=0.5)
+    """Share of cells that are walls; the goal can always be reached."""
+    max_turns: int = Field(4, ge=1, le=64)
+    """Turns of the whole team before the episode ends without success."""
+    moves_per_turn: int = Field(3, ge=1, le=8)
+    """Most moves that the executor makes in one turn, in cells."""
+    step_reward: float = -0.01
+    """Local reward per move made."""
+    blocked_reward: float = -0.10
+    """Local reward for a move into a wall or off the grid, or for an answer that is no move."""
+    goal_reward: float = 1.0
+    """Team reward when the goal is reached."""
+    optimal_reward: float = 0.5
+    """Further team reward when the goal is reached in the fewest possible moves."""
+    fail_reward: float = 0.0
+    """Team reward when the turns run out (usually zero or negative)."""
+    shaping: float = Field(1.0, ge=0.0)
+    """Weight of the potential-based shaping on the path length to the goal (local reward); 0 disables."""
+    shaping_discount: float = Field(0.99, gt=0.0, le=1.0)
+    """Discount inside the shaping term, gamma."""
+
+    @model_validator(mode="after")
+    def _walls_leave_room(self) -> Self:
+        if self.size * self.size * (1.0 - self.wall_share) < 4:
+            raise ValueError("fewer than four free cells; lower wall_share or raise size")
+        return self
+
+
+Environment = PlanPath
+"""One class per environment, told apart by `type`; becomes a union with the second one."""
+
+ENVIRONMENT_CONFIGS: dict[str, type[Section]] = {"plan_path": PlanPath}

@@ -1,0 +1,46 @@
+"""Evaluation, checkpoints and reporting."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from training_core.config.base import Section
+
+
+class Evaluation(Section):
+    """Held-out tasks played without learning, with independent rollouts (no tree)."""
+
+    every: int = Field(10, ge=0)
+    """Iterations between evaluations; the base model and the last iteration are always evaluated; 0 disables both."""
+    episodes: int = Field(256, ge=1)
+    """Held-out tasks per evaluation; the same ones every time."""
+    greedy: bool = True
+    """Evaluate with the likeliest token at every step (metrics `eval/...`)."""
+    sampled: bool = True
+    """Evaluate with sampled tokens (metrics `eval_sampled/...`)."""
+    temperature: float = Field(1.0, gt=0.0, le=10.0)
+    """Temperature of the sampled evaluation."""
+    probes: int = Field(6, ge=0)
+    """How many of these tasks are probes, whose transcripts are kept at every evaluation."""
+
+
+class Checkpoint(Section):
+    """What is kept to resume, fork or export from."""
+
+    every: int = Field(20, ge=0)
+    """Iterations between checkpoints; the last iteration always has one; 0 keeps only that one."""
+    keep: int = Field(3, ge=1)
+    """Latest checkpoints kept; older ones are removed, save the best."""
+    best_of: str = "eval/success"
+    """Metric whose highest value marks the best checkpoint, which is never removed."""
+
+
+class Reporting(Section):
+    """What of the run is kept for reading."""
+
+    episodes_per_iteration: int = Field(8, ge=0)
+    """Training episodes per iteration whose full transcripts are reported (facts and candidates)."""
+    system_every: float = Field(5.0, gt=0.0)
+    """Seconds between system samples (CPU, memory)."""
+    log_level: Literal["debug", "info", "warning"] = "info"
+    """Least severe log line that is reported."""

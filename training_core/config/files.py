@@ -1,0 +1,111 @@
+"""Run configs on disk and on the command line: TOML files, presets, dotted overrides."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from pydantic import ValidationError
+
+from training_core.config.run import RunConfig
+from training_core.errors import ConfigError
+
+PRESETS = Path(__file__).parent / "presets"
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that ship with Troupe, sorted."""
+    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """A preset as a plain tree. Raises ConfigError, naming the presets there are."""
+    if name not in preset_names():
+        raise ConfigError({"preset": f"no preset {name!r}; presets are {', '.join(preset_names())}"})
+    return read_toml((PRESETS / f"{name}.toml").read_text())
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """TOML text as a plain tree. Raises ConfigError with line and column."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError({"": f"not valid TOML: {error}"}) from error
+
+
+def to_toml(config: RunConfig, *, only_set: bool = False) -> str:
+    """The config as TOML; with `only_set`, without the fields that have their default."""
+    tree = config.model_dump(mode="json", exclude_defaults=only_set, exclude_none=True)
+    return tomlkit.dumps(tree)
+
+
+def parse_config(tree: Mapping[str, Any]) -> RunConfig:
+    """Validate a plain tree. Raises ConfigError with one message per dotted field path."""
+    try:
+        return RunConfig.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(_messages(error)) from error
+
+
+def load_config(preset: str, overrides: Mapping[str, Any] | None = None) -> RunConfig:
+    """A preset under dotted overrides. Raises ConfigError."""
+    return parse_config(apply_overrides(read_preset(preset), overrides or {}))
+
+
+def apply_overrides(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of `tree` with each dotted path set to its value. Raises ConfigError."""
+    result = _copy(tree)
+    for path, value in overrides.items():
+        _set(result, path, value)
+    return result
+
+
+def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
+    """`key=value` words as a mapping; values are read as TOML, else taken as strings. Raises ConfigError."""
+    overrides: dict[str, Any] = {}
+    for word in words:
+        path, sign, text = word.partition("=")
+        if not sign or not path:
+            raise ConfigError({path: f"{word!r} is not of the form key=value"})
+        overrides[path.removeprefix("--")] = parse_value(text)
+    return overrides
+
+
+def parse_value(text: str) -> Any:
+    """One override's value: TOML where it is TOML (0.2, true, [1, 2], "x"), else the string itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _set(tree: dict[str, Any], path: str, value: Any) -> None:
+    *parents, leaf = path.split(".")
+    here = tree
+    for name in parents:
+        below = here.setdefault(name, {})
+        if not isinstance(below, dict):
+            raise ConfigError({path: f"{name!r} is a value, not a section"})
+        here = below
+    here[leaf] = value
+
+
+def _copy(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
+
+
+def _messages(error: ValidationError) -> dict[str, str]:
+    """One message per path. A cross-field message that opens with a path of its own is filed there."""
+    messages: dict[str, str] = {}
+    for item in error.errors():
+        path = ".".join(str(part) for part in item["loc"])
+        text = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "value_error":
+            head, sign, rest = text.partition(": ")
+            if sign and " " not in head:
+                path, text = ".".join(filter(None, (path, head))), rest
+        if item["type"] == "extra_forbidden":
+            text = "there is no such field"
+        messages.setdefault(path, text)
+    return messages

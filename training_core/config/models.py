@@ -1,0 +1,83 @@
+"""Policies: which model, how it generates, how it learns."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from training_core.config.base import Section
+
+
+class Engine(Section):
+    """Generation: turns prompts into sampled tokens."""
+
+    type: Literal["torch"] = "torch"
+    """Which engine generates: torch runs the model in the rollout worker itself."""
+    max_batch: int = Field(512, ge=1)
+    """Most sequences generated at once; more are split into several batches."""
+
+
+class Learner(Section):
+    """Optimisation of one policy."""
+
+    type: Literal["torch"] = "torch"
+    """Which backend updates the weights."""
+    learning_rate: float = Field(1e-3, gt=0.0)
+    """Peak learning rate of AdamW."""
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    """How the learning rate falls from its peak to `final_learning_rate` over the run's iterations."""
+    final_learning_rate: float = Field(1e-4, ge=0.0)
+    """Learning rate at the last iteration; unused by the constant schedule."""
+    warmup_iterations: int = Field(0, ge=0)
+    """Iterations over which the learning rate rises linearly to its peak; 0 disables."""
+    betas: tuple[float, float] = (0.9, 0.99)
+    """Decay of AdamW's first and second moments."""
+    weight_decay: float = Field(0.0, ge=0.0)
+    """AdamW's decoupled weight decay; 0 disables."""
+    max_grad_norm: float = Field(1.0, ge=0.0)
+    """Gradients are scaled down to this global L2 norm; 0 disables."""
+    epochs: int = Field(1, ge=1)
+    """Passes over an iteration's samples."""
+    minibatches: int = Field(1, ge=1)
+    """Optimiser steps per pass; groups are never split."""
+    micro_batch_tokens: int = Field(16384, ge=1)
+    """Most tokens in one forward pass, padding included; gradients accumulate over the passes of a step."""
+    packing: bool = True
+    """Pack a group's prompt and all its responses in one row, so that the prompt is computed once."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """Number format of weights and activations. Same seed, same curve is promised in fp32 only."""
+
+
+class Devices(Section):
+    """What one policy's workers occupy. Fractions share a core or a GPU."""
+
+    placement: Literal["colocated", "apart"] = "colocated"
+    """colocated: one process rolls out and updates (no weight copy); apart: a process each, on devices of their own."""
+    rollout_workers: int = Field(1, ge=1)
+    """Processes that generate for this policy; colocated allows one."""
+    rollout_cpus: float = Field(0.5, ge=0.0)
+    """CPU cores per rollout worker (for scheduling; see resources.threads for threads)."""
+    rollout_gpus: float = Field(0.0, ge=0.0)
+    """GPUs per rollout worker; 0 runs on the CPU."""
+    update_cpus: float = Field(0.5, ge=0.0)
+    """CPU cores of the update worker; unused when colocated."""
+    update_gpus: float = Field(0.0, ge=0.0)
+    """GPUs of the update worker; 0 runs on the CPU; unused when colocated."""
+
+    @model_validator(mode="after")
+    def _colocated_has_one_worker(self) -> Self:
+        if self.placement == "colocated" and self.rollout_workers > 1:
+            raise ValueError('several rollout workers need placement = "apart"')
+        return self
+
+
+class Policy(Section):
+    """The weights behind one or more roles."""
+
+    model: str = "tiny"
+    """A Hugging Face folder or hub id, or "tiny": a small model that Troupe warm-starts for the environment."""
+    engine: Engine = Engine()
+    """How this policy generates."""
+    learner: Learner = Learner()
+    """How this policy learns."""
+    devices: Devices = Devices()
+    """What this policy's workers occupy."""

@@ -1,0 +1,118 @@
+"""The run config: one tree, strict, with cross-field checks whose messages name the remedy."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from training_core.config.algorithms import Algorithm, AtGrpo
+from training_core.config.base import Section
+from training_core.config.environments import Environment, PlanPath
+from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
+from training_core.config.models import Policy
+from training_core.config.rollout import Resources, Rollout, TurnTree, Workflow
+from training_core.config.team import Team
+
+
+class Run(Section):
+    """What the run is called and how long it lasts."""
+
+    name: str = Field("", max_length=120)
+    """Shown in tables; empty takes the preset's or the environment's name."""
+    description: str = Field("", max_length=4000)
+    """Free text about what this run is for."""
+    tags: tuple[str, ...] = ()
+    """Words to find the run by."""
+    seed: int = Field(0, ge=0, le=2**31 - 1)
+    """Seed of tasks, sampling and initialisation. Same config and seed, same curves (fp32)."""
+    iterations: int = Field(100, ge=1)
+    """Collect-and-update rounds."""
+    max_attempts: int = Field(3, ge=1, le=100)
+    """Launches of this run at most: what dies is started again from its last checkpoint until then."""
+
+
+class RunConfig(Section):
+    """One experiment, whole."""
+
+    run: Run = Run()
+    """Name, seed, length."""
+    team: Team
+    """Roles and the policies behind them."""
+    policies: dict[str, Policy] = Field(min_length=1)
+    """Policies by name; one that no role uses is left out."""
+    environment: Environment = PlanPath()
+    """What is played."""
+    workflow: Workflow = TurnTree()
+    """How an episode is played."""
+    algorithm: Algorithm = AtGrpo()
+    """How advantages and losses are computed."""
+    rollout: Rollout = Rollout()
+    """How much is collected per iteration."""
+    resources: Resources = Resources()
+    """Shared processes."""
+    evaluation: Evaluation = Evaluation()
+    """Held-out tasks."""
+    checkpoint: Checkpoint = Checkpoint()
+    """What is kept on disk."""
+    reporting: Reporting = Reporting()
+    """What is kept for reading."""
+
+    @model_validator(mode="after")
+    def _roles_have_policies(self) -> Self:
+        for name, role in self.team.roles.items():
+            if role.policy not in self.policies:
+                raise ValueError(
+                    f"team.roles.{name}.policy: there is no policy {role.policy!r}; "
+                    f"add [policies.{role.policy}] or use one of {', '.join(self.policies)}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _something_is_trained(self) -> Self:
+        if not self.trained_policies:
+            raise ValueError("team.roles: no role is trained; set trained = true for at least one")
+        return self
+
+    @model_validator(mode="after")
+    def _groups_can_compare(self) -> Self:
+        if self.rollout.group_size < 2 and self.algorithm.mean_level == "group":
+            raise ValueError("rollout.group_size: a group of one has no advantage; use 2 or more")
+        if self.algorithm.leave_one_out and self.rollout.group_size < 2:
+            raise ValueError("algorithm.leave_one_out: needs rollout.group_size of 2 or more")
+        return self
+
+    @model_validator(mode="after")
+    def _environments_fit(self) -> Self:
+        room = self.resources.environment_workers * self.resources.environments_per_worker
+        if room < self.rollout.tasks:
+            raise ValueError(
+                f"resources.environments_per_worker: {room} environments cannot hold rollout.tasks = "
+                f"{self.rollout.tasks}; raise it to {-(-self.rollout.tasks // self.resources.environment_workers)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _minibatches_have_groups(self) -> Self:
+        for name in self.used_policies:
+            if self.policies[name].learner.minibatches > self.rollout.tasks:
+                raise ValueError(
+                    f"policies.{name}.learner.minibatches: more minibatches than rollout.tasks = {self.rollout.tasks}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _probes_are_episodes(self) -> Self:
+        if self.evaluation.probes > self.evaluation.episodes:
+            raise ValueError(
+                f"evaluation.probes: at most evaluation.episodes = {self.evaluation.episodes}"
+            )
+        return self
+
+    @property
+    def used_policies(self) -> tuple[str, ...]:
+        """Policies that some role uses, in role order."""
+        return tuple(dict.fromkeys(role.policy for role in self.team.roles.values()))
+
+    @property
+    def trained_policies(self) -> tuple[str, ...]:
+        """Policies that some trained role uses, in role order."""
+        return tuple(dict.fromkeys(role.policy for role in self.team.roles.values() if role.trained))

@@ -1,0 +1,58 @@
+"""Who plays: roles, the policies behind them and the order in which they speak."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from training_core.config.base import Section
+
+NAME_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
+
+
+class Sampling(Section):
+    """How tokens are drawn from a policy."""
+
+    temperature: float = Field(1.0, gt=0.0, le=10.0)
+    """Softmax temperature while training; evaluation has its own. 1 samples from the policy itself."""
+    top_k: int = Field(0, ge=0)
+    """Keep only the k likeliest tokens; 0 disables."""
+    top_p: float = Field(1.0, gt=0.0, le=1.0)
+    """Keep the smallest set of tokens whose probability reaches p; 1 disables."""
+    max_tokens: int = Field(8, ge=1, le=32768)
+    """Longest answer in tokens, end-of-turn token included."""
+
+
+class Role(Section):
+    """A seat in the team."""
+
+    policy: str = Field(pattern=NAME_PATTERN)
+    """Name of the policy that speaks for this role. Two roles that name one policy share its weights."""
+    prompt: str = ""
+    """System prompt put before every observation; empty for none."""
+    trained: bool = True
+    """Whether this role's turns train its policy; false freezes the role."""
+    sampling: Sampling = Sampling()
+    """How this role's tokens are drawn."""
+
+
+class Team(Section):
+    """The roles of the experiment and their turn order."""
+
+    roles: dict[str, Role] = Field(min_length=1)
+    """Roles by name, e.g. planner and executor."""
+    turn_order: tuple[str, ...] = ()
+    """Role names in the order in which they speak within a turn; empty means the order of `roles`."""
+
+    @model_validator(mode="after")
+    def _turn_order_names_roles(self) -> Self:
+        unknown = [name for name in self.turn_order if name not in self.roles]
+        if unknown:
+            raise ValueError(
+                f"turn_order names {', '.join(unknown)}, which is no role; roles are {', '.join(self.roles)}"
+            )
+        return self
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Role names in speaking order."""
+        return self.turn_order or tuple(self.roles)

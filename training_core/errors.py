@@ -1,0 +1,45 @@
+"""Errors, named by the boundary that was crossed.
+
+TroupeError
+├── ConfigError          the run config is wrong; carries one message per field path
+├── EnvironmentFailure   an environment raised; its episode fails, the run goes on
+├── EngineFailure        generation failed
+├── StalePolicy          data or weights of another version than the one asked for
+├── CheckpointError      a checkpoint is missing, torn or of another shape
+└── ModelError           a model could not be loaded
+"""
+
+
+class TroupeError(Exception):
+    """Base of all errors that Troupe raises on purpose. The message tells the user what to do."""
+
+
+class ConfigError(TroupeError):
+    """A run config that cannot be run. `fields` maps dotted field paths to one message each."""
+
+    def __init__(self, fields: dict[str, str]) -> None:
+        self.fields = fields
+        super().__init__("; ".join(f"{path}: {text}" if path else text for path, text in fields.items()))
+
+    def __reduce__(self) -> tuple[type["ConfigError"], tuple[dict[str, str]]]:
+        return type(self), (self.fields,)
+
+
+class EnvironmentFailure(TroupeError):
+    """An environment raised while it was reset, observed or stepped."""
+
+
+class EngineFailure(TroupeError):
+    """An engine could not generate."""
+
+
+class StalePolicy(TroupeError):
+    """Data or weights carry another policy version than the one asked for."""
+
+
+class CheckpointError(TroupeError):
+    """A checkpoint cannot be written or read."""
+
+
+class ModelError(TroupeError):
+    """A model or tokenizer cannot be loaded."""

@@ -1,0 +1,118 @@
+"""Types that cross module borders in the language-model part.
+
+A group is the K candidates sampled from one state: (task, turn, role). Tensors do not appear here: these are
+plain lists, cheap to pickle, and what reports and learners both read.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypedDict
+
+StopReason = Literal["stop", "length", "interrupt"]
+
+
+class Message(TypedDict):
+    """An OpenAI chat message."""
+
+    role: str
+    content: str
+
+
+class NoiseKey(NamedTuple):
+    """What sampling noise depends on: never on a worker or on a place in a batch."""
+
+    seed: int
+    stream: int
+    """0 training, 1 sampled evaluation."""
+    iteration: int
+    task: int
+    turn: int
+    role: int
+    """Index of the role in the team's order."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One state to sample `count` answers from."""
+
+    token_ids: list[int]
+    count: int
+    key: NoiseKey
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One sampled answer; the lists have one entry per token."""
+
+    token_ids: list[int]
+    logprobs: list[float]
+    """Under the distribution sampled from: after temperature and truncation."""
+    versions: list[int]
+    stop_reason: StopReason
+    text: str
+
+
+@dataclass
+class Candidate:
+    """An answer with what it earned."""
+
+    answer: Answer
+    local_reward: float = 0.0
+    team_reward: float = 0.0
+    reward: float = 0.0
+    """team_weight * team_reward + local_weight * local_reward."""
+    advantage: float | None = None
+
+
+@dataclass
+class Turn:
+    """One agent speaking once."""
+
+    index: int
+    role: str
+    policy: str
+    messages: list[Message]
+    prompt_ids: list[int]
+    candidates: list[Candidate]
+    executed: int
+    board: dict[str, Any] | None = None
+
+
+@dataclass
+class Episode:
+    """One task played to its end. `failed` with `error` when the environment raised."""
+
+    id: str
+    iteration: int
+    kind: Literal["train", "eval", "eval_sampled"]
+    task: str
+    title: str
+    turns: list[Turn] = field(default_factory=list)
+    outcome: str = ""
+    success: bool = False
+    failed: bool = False
+    error: str = ""
+    probe: bool = False
+    started: float = 0.0
+    ended: float = 0.0
+    final_board: dict[str, Any] | None = None
+
+    @property
+    def episode_return(self) -> float:
+        """Sum of the executed candidates' rewards."""
+        return sum(turn.candidates[turn.executed].reward for turn in self.turns)
+
+
+@dataclass(frozen=True)
+class Group:
+    """A trained group: what a learner gets. One prompt, K answers with advantages."""
+
+    episode: str
+    turn: int
+    """Position in the episode's `turns`."""
+    prompt_ids: list[int]
+    answers: list[Answer]
+    rewards: list[float]
+    advantages: list[float]
+    temperature: float
+    top_k: int
+    top_p: float

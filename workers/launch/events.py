@@ -1,0 +1,208 @@
+"""Events: what a run tells the outside, as one JSON object per line.
+
+Every event has (run, attempt, producer, seq). A producer is a fresh id per process start; its seq counts from 1
+without gaps. Times are seconds since the epoch. Numbers that JSON lacks travel as "NaN", "Infinity", "-Infinity".
+The reporter writes plain dicts of these shapes; these models validate them on arrival.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Number = float | Literal["NaN", "Infinity", "-Infinity"]
+Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./ -]*$")]
+State = Literal["starting", "running", "stopping", "finished", "stopped", "paused", "failed"]
+EpisodeKind = Literal["train", "eval", "eval_sampled"]
+
+
+class Event(BaseModel):
+    """Fields that every event has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run: str = Field(max_length=40)
+    attempt: int = Field(ge=1)
+    producer: str = Field(min_length=1, max_length=40)
+    seq: int = Field(ge=1)
+    time: float
+
+
+class MetricsEvent(Event):
+    """Scalars of one step. Steps are iterations unless `axis` says otherwise; repeated or late steps are kept."""
+
+    type: Literal["metrics"]
+    step: int
+    values: dict[Key, Number]
+
+
+class Part(BaseModel):
+    """Base of the pieces of an episode's body."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Candidate(Part):
+    """One sampled answer of a group, with per-token arrays of equal length."""
+
+    text: str
+    token_ids: list[int]
+    tokens: list[str]
+    """Each token as text, for reading."""
+    logprobs: list[Number]
+    """Log-probability of each token under the distribution it was sampled from."""
+    versions: list[int]
+    """Policy version that sampled each token."""
+    stop_reason: Literal["stop", "length", "interrupt"]
+    local_reward: Number
+    team_reward: Number
+    reward: Number
+    advantage: Number | None = None
+
+
+class Turn(Part):
+    """One agent speaking once: what it saw, what it (and its siblings) said, which was executed."""
+
+    index: int
+    """Turn of the team, from 0."""
+    role: str
+    policy: str
+    messages: list[dict[str, str]]
+    """OpenAI chat messages that the agent saw."""
+    prompt_ids: list[int]
+    candidates: list[Candidate]
+    executed: int
+    """Index of the candidate that was carried on."""
+    board: dict[str, Any] | None = None
+    """State before the turn, for replay: {"kind": "grid", "rows": n, "columns": n, "cells": [[row, column, mark]...]}."""
+
+
+class EpisodeEvent(Event):
+    """One task played to its end. Facts are searchable columns; the body is for reading."""
+
+    type: Literal["episode"]
+    episode: str = Field(max_length=80)
+    """Unique within the run: "<attempt>-<iteration>-<kind>-<index>"."""
+    iteration: int
+    kind: EpisodeKind
+    probe: bool = False
+    task: str = Field(max_length=200)
+    """Stable id of the task; the same for a probe at every evaluation."""
+    title: str = Field(max_length=200)
+    """The task in a few words."""
+    outcome: str = Field(max_length=200)
+    """How it ended in a few words: "reached the goal", "turns used up", "failed: ..."."""
+    success: bool
+    failed: bool = False
+    """The environment raised."""
+    error: str = ""
+    truncated: bool = False
+    """Some executed answer was cut at its token limit."""
+    episode_return: Number
+    """Sum of the executed candidates' rewards."""
+    rewards: dict[str, Number]
+    """Sum of the executed candidates' rewards by role."""
+    versions: dict[str, int]
+    """Policy version by policy."""
+    tokens: int
+    """Response tokens over all candidates."""
+    started: float
+    ended: float
+    turns: list[Turn]
+    final_board: dict[str, Any] | None = None
+    """State after the last turn."""
+
+
+class EpisodeAnnotationEvent(Event):
+    """What the update learnt about an episode that was reported before."""
+
+    type: Literal["episode_annotation"]
+    episode: str = Field(max_length=80)
+    turns: list["TurnAnnotation"]
+    stages: dict[str, float] = {}
+    """Times of its stages (seconds since the epoch): queued, generated, consumed ..."""
+
+
+class TurnAnnotation(Part):
+    """Per candidate of one turn (same order): what the update computed."""
+
+    turn: int
+    """Position in the episode's `turns`."""
+    advantages: list[Number]
+    ratios: list[list[Number]] = []
+    """Per candidate and token: pi / pi_old at the first pass."""
+    entropies: list[list[Number]] = []
+    """Per candidate and token, in nats."""
+    training_logprobs: list[list[Number]] = []
+    """Per candidate and token: log-probability by the learner before the update."""
+
+
+class PhaseEvent(Event):
+    """A span of one worker's time."""
+
+    type: Literal["phase"]
+    worker: str = Field(max_length=80)
+    phase: Literal["rollout", "update", "sync", "evaluate", "checkpoint", "load"]
+    policy: str = ""
+    iteration: int
+    start: float
+    end: float
+
+
+class CheckpointEvent(Event):
+    """A checkpoint was written, or (removed) deleted by retention."""
+
+    type: Literal["checkpoint"]
+    iteration: int
+    path: str = Field(max_length=400)
+    """Relative to the run folder."""
+    bytes: int = Field(ge=0)
+    metrics: dict[Key, Number] = {}
+    best: bool = False
+    removed: bool = False
+
+
+class LogEvent(Event):
+    """A line for the run's log."""
+
+    type: Literal["log"]
+    level: Literal["debug", "info", "warning", "error"]
+    source: str = Field(max_length=80)
+    message: str = Field(max_length=20000)
+
+
+class StatusEvent(Event):
+    """The driver's word on its own state."""
+
+    type: Literal["status"]
+    state: State
+    iteration: int
+    """Iterations completed."""
+    message: str = Field("", max_length=20000)
+    facts: dict[str, Any] = {}
+    """Said once at start: {"packages": {...}, "base_models": {policy: {...}}, "resumed_from": ...}."""
+
+
+class HeartbeatEvent(Event):
+    """The driver lives. Sent every 5 s, whatever else is sent."""
+
+    type: Literal["heartbeat"]
+    iteration: int
+
+
+AnyEvent = Annotated[
+    MetricsEvent
+    | EpisodeEvent
+    | EpisodeAnnotationEvent
+    | PhaseEvent
+    | CheckpointEvent
+    | LogEvent
+    | StatusEvent
+    | HeartbeatEvent,
+    Field(discriminator="type"),
+]
+
+# Ingest: POST /api/v1/runs/{id}/events/  body: NDJSON of events of ONE producer, optionally Content-Encoding: zstd or gzip.
+# 200 {"acknowledged": <last stored seq of that producer>, "command": null | "stop" | "pause" | "exit"}
+#     ("exit": this attempt was superseded; stop at once without a checkpoint)
+# 409 {"code": "gap", "expected": <seq>}; 400 {"code": "invalid", "seq": <seq or null>, "errors": {...}};
+# 413 too large; 401/403 token.

@@ -1,0 +1,89 @@
+"""The web side's only door to execution: submit, ask, stop. No Ray and no torch on import."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+
+class JobState(StrEnum):
+    """What the execution backend says of a job."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    MISSING = "missing"
+    """The backend answers and does not know the job."""
+    UNKNOWN = "unknown"
+    """The backend does not answer. Never taken for a failure."""
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """A job's state with the backend's own words."""
+
+    state: JobState
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """All that one attempt needs."""
+
+    run: str
+    attempt: int
+    folder: Path
+    """The run folder; config.toml is in it."""
+    home: Path
+    """TROUPE_HOME, for cached base models."""
+    ingest_url: str = ""
+    """Where events go, e.g. http://127.0.0.1:8000/api/v1/runs/<run>/events/; empty keeps them on disk only."""
+    ingest_token: str = field(default="", repr=False)
+    """Bearer token that can write to this run only."""
+    resume_from: Path | None = None
+    """Checkpoint to continue from."""
+
+    @property
+    def submission_id(self) -> str:
+        """Same run and attempt, same id: submission is idempotent."""
+        return f"troupe-{self.run}-{self.attempt}"
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Devices of the cluster, all and free now; None when the backend does not answer."""
+
+    cpus: float
+    gpus: float
+    free_cpus: float
+    free_gpus: float
+
+
+class LauncherFailure(Exception):
+    """The backend refused or could not be reached; the message says what to do."""
+
+
+class Launcher(Protocol):
+    """Execution backend: Ray jobs, local processes, or a fake for tests."""
+
+    def submit(self, launch: Launch) -> str:
+        """Start the attempt unless its submission id exists already; return that id. Raises LauncherFailure."""
+        ...
+
+    def status(self, submission_id: str) -> JobStatus:
+        """What the backend says. Never raises: no answer is UNKNOWN."""
+        ...
+
+    def stop(self, submission_id: str) -> None:
+        """End the job by SIGTERM, then SIGKILL. Raises LauncherFailure."""
+        ...
+
+    def logs(self, submission_id: str) -> str:
+        """The tail of the job's own output (at most 64 kB); empty if there is none."""
+        ...
+
+    def capacity(self) -> Capacity | None:
+        """What the cluster has."""
+        ...
