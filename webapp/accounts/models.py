@@ -1,0 +1,72 @@
+"""People, projects, memberships, API tokens, login links."""
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+
+
+class User(AbstractUser):
+    """A person with a login."""
+
+
+class Project(models.Model):
+    """A set of runs that the same people may see."""
+
+    slug = models.SlugField(max_length=60, unique=True)
+    name = models.CharField(max_length=120)
+    created_at = models.DateTimeField(auto_now_add=True)
+    members = models.ManyToManyField(User, through="Membership", related_name="projects")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Membership(models.Model):
+    """What one person may do in one project."""
+
+    class Level(models.TextChoices):
+        """owner: everything, members too; editor: launch, stop, resume; viewer: read."""
+
+        OWNER = "owner"
+        EDITOR = "editor"
+        VIEWER = "viewer"
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    level = models.CharField(max_length=10, choices=Level.choices, default=Level.VIEWER)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "user"], name="one_membership_per_person")]
+
+
+class ApiToken(models.Model):
+    """A bearer token: stored hashed (SHA-256 of a 32-byte random secret), shown once."""
+
+    class Scope(models.TextChoices):
+        """read: GET; launch: also create, stop, resume; ingest: write events of one run."""
+
+        READ = "read"
+        LAUNCH = "launch"
+        INGEST = "ingest"
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=80)
+    prefix = models.CharField(max_length=12)
+    """First characters, to recognise a token by."""
+    digest = models.CharField(max_length=64, unique=True)
+    scopes = models.JSONField(default=list)
+    run = models.ForeignKey("runs.Run", null=True, blank=True, on_delete=models.CASCADE, related_name="ingest_tokens")
+    """The only run that an ingest token may write to."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+
+class LoginLink(models.Model):
+    """A login that works once; only its digest is stored."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE)
+    digest = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class CheckpointsConfig(AppConfig):
+    name = "webapp.checkpoints"

@@ -1,0 +1,27 @@
+"""Checkpoints that a run has written."""
+
+from django.db import models
+
+from webapp.runs.models import Run
+
+
+class Checkpoint(models.Model):
+    """One checkpoint folder."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="checkpoints")
+    attempt = models.IntegerField()
+    cursor = models.BigIntegerField()
+    iteration = models.IntegerField()
+    path = models.CharField(max_length=400)
+    """Relative to the run folder."""
+    size = models.BigIntegerField()
+    """Bytes."""
+    metrics = models.JSONField(default=dict)
+    best = models.BooleanField(default=False)
+    removed = models.BooleanField(default=False)
+    """Deleted by retention."""
+    time = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "path"], name="one_checkpoint_per_path")]
+        ordering = ["-iteration"]

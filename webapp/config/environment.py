@@ -1,0 +1,55 @@
+"""Reading the process environment, loudly: a value that cannot be used stops the start with a message that says why."""
+
+import os
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def text(name: str, default: str = "") -> str:
+    """An environment variable, stripped; `default` where it is unset or empty."""
+    return os.environ.get(name, "").strip() or default
+
+
+def flag(name: str, *, default: bool) -> bool:
+    """A yes-or-no variable. Raises ImproperlyConfigured on anything else."""
+    value = text(name).lower()
+    if value in ("", "1", "true", "yes", "on", "0", "false", "no", "off"):
+        return default if not value else value in ("1", "true", "yes", "on")
+    raise ImproperlyConfigured(f"{name}={value!r}: use 1 or 0")
+
+
+def number(name: str, default: int) -> int:
+    """A whole number. Raises ImproperlyConfigured on anything else."""
+    value = text(name, str(default))
+    if not value.isdigit():
+        raise ImproperlyConfigured(f"{name}={value!r} is no whole number")
+    return int(value)
+
+
+def home() -> Path:
+    """TROUPE_HOME, absolute; the default is var/ beside manage.py."""
+    return Path(text("TROUPE_HOME", str(ROOT / "var"))).expanduser().resolve()
+
+
+def database(url: str) -> dict[str, object]:
+    """Django's settings for a postgres:// URL; `?host=/folder` names a unix socket's folder.
+
+    Raises ImproperlyConfigured for another kind of database.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgres", "postgresql"):
+        raise ImproperlyConfigured(f"DATABASE_URL must be postgres://user:password@host:port/name, not {parts.scheme}://")
+    query = dict(pair.split("=", 1) for pair in parts.query.split("&") if "=" in pair)
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": parts.path.lstrip("/"),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": unquote(query.get("host", parts.hostname or "")),
+        "PORT": str(parts.port or query.get("port", "")),
+        "CONN_MAX_AGE": 0,
+    }

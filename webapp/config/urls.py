@@ -1,0 +1,14 @@
+"""All addresses: pages, API, health."""
+
+from django.urls import include, path
+from django.views.generic import RedirectView
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="runs:list"), name="home"),
+    path("", include("webapp.common.urls")),
+    path("account/", include("webapp.accounts.urls")),
+    path("experiments/", include("webapp.experiments.urls")),
+    path("runs/", include("webapp.runs.urls")),
+    path("runs/", include("webapp.transcripts.urls")),
+    path("api/", include("webapp.api.urls")),
+]

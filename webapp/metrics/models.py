@@ -1,0 +1,40 @@
+"""Series of numbers, stored in compressed chunks."""
+
+from django.db import models
+
+from webapp.runs.models import Run
+
+
+class Series(models.Model):
+    """One metric of one run: its facts, kept up to date as chunks arrive."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="series")
+    key = models.CharField(max_length=200)
+    count = models.BigIntegerField(default=0)
+    last_step = models.BigIntegerField(default=0)
+    last_value = models.FloatField(default=0.0)
+    """May be NaN or infinite."""
+    last_time = models.FloatField(default=0.0)
+    chunk_count = models.IntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "key"], name="one_series_per_key")]
+
+
+class Chunk(models.Model):
+    """Some points of a series in order of arrival: little-endian arrays, zstd-compressed one by one."""
+
+    series = models.ForeignKey(Series, on_delete=models.CASCADE, related_name="chunks")
+    attempt = models.IntegerField()
+    cursor = models.BigIntegerField()
+    """Run.event_count after the batch that brought it: what came after a cursor is `cursor > c`."""
+    count = models.IntegerField()
+    steps = models.BinaryField()
+    """int64."""
+    values = models.BinaryField()
+    """float64, NaN and infinities as such."""
+    times = models.BinaryField()
+    """float64 seconds since the epoch."""
+
+    class Meta:
+        indexes = [models.Index(fields=["series", "cursor"])]

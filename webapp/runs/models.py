@@ -1,0 +1,136 @@
+"""Runs, their attempts and their log."""
+
+import secrets
+
+from django.conf import settings
+from django.db import models
+
+from webapp.accounts.models import Project
+
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
+
+
+def new_run_id() -> str:
+    """Eight characters that are hard to misread (39 bits)."""
+    return "".join(secrets.choice(ALPHABET) for _ in range(8))
+
+
+class RunState(models.TextChoices):
+    """draft -> queued -> starting -> running -> (stopping ->) finished | stopped | failed, and paused."""
+
+    DRAFT = "draft"
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+ACTIVE_STATES = (RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
+ENDED_STATES = (RunState.FINISHED, RunState.STOPPED, RunState.FAILED)
+
+
+class Run(models.Model):
+    """One experiment under one config."""
+
+    id = models.CharField(primary_key=True, max_length=12, default=new_run_id, editable=False)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="runs")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="runs")
+    name = models.CharField(max_length=120)
+    preset = models.CharField(max_length=80, blank=True)
+    tags = models.JSONField(default=list)
+    config = models.JSONField()
+    """The resolved config, whole."""
+    state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED, db_index=True)
+    reason = models.TextField(blank=True)
+    """Why it waits, failed or stopped, in words for its owner."""
+    stop_requested = models.CharField(max_length=6, blank=True)
+    """stop or pause while one is asked for."""
+    stop_requested_at = models.DateTimeField(null=True, blank=True)
+    iteration = models.IntegerField(default=0)
+    """Iterations completed."""
+    iterations = models.IntegerField()
+    """Iterations wanted."""
+    headline = models.JSONField(default=dict)
+    """Latest values of the few metrics that tables show, by key."""
+    facts = models.JSONField(default=dict)
+    """Said by the driver at start: packages, base models."""
+    event_count = models.BigIntegerField(default=0)
+    """Events stored so far: the cursor of the run's live feed."""
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "-created_at"])]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.id})"
+
+
+class Attempt(models.Model):
+    """One launch of a run. Numbers count from 1; the highest is the one that may change the run's state."""
+
+    class State(models.TextChoices):
+        """submitting: no answer of the backend yet; ended_as tells how it ended."""
+
+        SUBMITTING = "submitting"
+        LIVE = "live"
+        ENDED = "ended"
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempts")
+    number = models.IntegerField()
+    state = models.CharField(max_length=10, choices=State.choices, default=State.SUBMITTING)
+    ended_as = models.CharField(max_length=10, blank=True)
+    """finished, stopped, paused, failed, lost."""
+    reason = models.TextField(blank=True)
+    submission_id = models.CharField(max_length=80, unique=True)
+    resumed_from = models.CharField(max_length=400, blank=True)
+    """Checkpoint path relative to the run folder; empty for a fresh start."""
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
+    """When the server last received anything from it."""
+    unreachable_since = models.DateTimeField(null=True, blank=True)
+    """Since when the backend has not answered for it."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "number"], name="one_attempt_per_number")]
+        ordering = ["number"]
+
+
+class LogLine(models.Model):
+    """A line of the run's log."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="log_lines")
+    attempt = models.IntegerField()
+    cursor = models.BigIntegerField()
+    """Run.event_count when it was stored."""
+    time = models.DateTimeField()
+    level = models.CharField(max_length=8)
+    source = models.CharField(max_length=80)
+    message = models.TextField()
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "-id"])]
+
+
+class Phase(models.Model):
+    """A span of one worker's time."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="phases")
+    attempt = models.IntegerField()
+    cursor = models.BigIntegerField()
+    worker = models.CharField(max_length=80)
+    phase = models.CharField(max_length=12)
+    policy = models.CharField(max_length=40, blank=True)
+    iteration = models.IntegerField()
+    start = models.FloatField()
+    end = models.FloatField()
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "start"])]

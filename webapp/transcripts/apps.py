@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class TranscriptsConfig(AppConfig):
+    name = "webapp.transcripts"

@@ -1,0 +1,65 @@
+"""Episodes: a row of searchable facts, a compressed body, annotations that came later."""
+
+from django.db import models
+
+from webapp.runs.models import Run
+
+
+class Episode(models.Model):
+    """Facts of one episode."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="episodes")
+    attempt = models.IntegerField()
+    cursor = models.BigIntegerField()
+    """Run.event_count when it was stored."""
+    name = models.CharField(max_length=80)
+    """The trainer's id: "<attempt>-<iteration>-<kind>-<index>"."""
+    iteration = models.IntegerField()
+    kind = models.CharField(max_length=12)
+    """train, eval or eval_sampled."""
+    probe = models.BooleanField(default=False)
+    task = models.CharField(max_length=200)
+    title = models.CharField(max_length=200)
+    outcome = models.CharField(max_length=200)
+    success = models.BooleanField()
+    failed = models.BooleanField(default=False)
+    error = models.TextField(blank=True)
+    truncated = models.BooleanField(default=False)
+    episode_return = models.FloatField()
+    rewards = models.JSONField(default=dict)
+    versions = models.JSONField(default=dict)
+    turn_count = models.IntegerField()
+    tokens = models.IntegerField()
+    started = models.FloatField()
+    ended = models.FloatField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "name"], name="one_episode_per_name")]
+        indexes = [
+            models.Index(fields=["run", "-id"]),
+            models.Index(fields=["run", "kind", "-id"]),
+            models.Index(fields=["run", "task"]),
+        ]
+
+
+class EpisodeBody(models.Model):
+    """What was seen and said: zstd-compressed JSON {"turns": [...], "final_board": ...} as in workers.launch.events."""
+
+    episode = models.OneToOneField(Episode, on_delete=models.CASCADE, primary_key=True, related_name="body")
+    data = models.BinaryField()
+    size = models.IntegerField()
+    """Bytes stored."""
+
+
+class EpisodeAnnotation(models.Model):
+    """What the update learnt later; names its episode, which may arrive after it."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="episode_annotations")
+    episode_name = models.CharField(max_length=80)
+    attempt = models.IntegerField()
+    cursor = models.BigIntegerField()
+    data = models.BinaryField()
+    """zstd-compressed JSON {"turns": [...], "stages": {...}}."""
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "episode_name"])]
