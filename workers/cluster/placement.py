@@ -1,0 +1,82 @@
+"""Which process of a run occupies what: a pure function of the config, with no Ray in it.
+
+All processes of a run sit in one placement group, so that a run gets all of its devices at once or waits.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from training_core.config.models import Devices
+from training_core.config.run import RunConfig
+
+ROUTER_CPUS = 0.1
+"""CPU cores that the router is scheduled with; it waits for others most of the time."""
+
+SeatKind = Literal["policy", "rollout", "update", "router", "environment"]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """One process of the run and what it occupies."""
+
+    name: str
+    """Readable and unique within the run, e.g. "rollout-planner-0"."""
+    kind: SeatKind
+    policy: str
+    """Empty for processes that serve all policies."""
+    cpus: float
+    gpus: float
+    bundle: int | None
+    """Place in the placement group; None for a seat that asks for nothing."""
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """What the seat asks for, without zeros."""
+        wanted = {"CPU": self.cpus, "GPU": self.gpus}
+        return {name: amount for name, amount in wanted.items() if amount > 0}
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Every seat of a run; those that ask for something have a bundle each."""
+
+    seats: tuple[Seat, ...]
+
+    @property
+    def bundles(self) -> list[dict[str, float]]:
+        """The placement group's bundles, in order."""
+        return [seat.resources for seat in self.seats if seat.bundle is not None]
+
+    def of(self, kind: SeatKind, policy: str = "") -> list[Seat]:
+        """Seats of one kind (and policy, where it has one), in order."""
+        return [seat for seat in self.seats if seat.kind == kind and seat.policy == policy]
+
+
+def place(config: RunConfig) -> Placement:
+    """Seats of all workers: slow starters (those that hold models) first."""
+    seats: list[Seat] = []
+    for name, kind, policy, cpus, gpus in _wanted(config):
+        asks = cpus > 0 or gpus > 0
+        bundle = sum(seat.bundle is not None for seat in seats) if asks else None
+        seats.append(Seat(name, kind, policy, cpus, gpus, bundle))
+    return Placement(tuple(seats))
+
+
+def _wanted(config: RunConfig) -> Iterator[tuple[str, SeatKind, str, float, float]]:
+    for policy in config.used_policies:
+        yield from _pool(policy, config.policies[policy].devices, trained=policy in config.trained_policies)
+    yield "router", "router", "", ROUTER_CPUS, 0.0
+    for index in range(config.resources.environment_workers):
+        yield f"environment-{index}", "environment", "", config.resources.environment_cpus, 0.0
+
+
+def _pool(policy: str, devices: Devices, *, trained: bool) -> Iterator[tuple[str, SeatKind, str, float, float]]:
+    """One policy's devices: a single seat when colocated, else rollout seats and (if trained) an update seat."""
+    if devices.placement == "colocated":
+        yield f"policy-{policy}", "policy", policy, devices.rollout_cpus, devices.rollout_gpus
+        return
+    if trained:
+        yield f"update-{policy}", "update", policy, devices.update_cpus, devices.update_gpus
+    for index in range(devices.rollout_workers):
+        yield f"rollout-{policy}-{index}", "rollout", policy, devices.rollout_cpus, devices.rollout_gpus

@@ -1,0 +1,29 @@
+"""What a run asks of the cluster, so that it can be compared with what is there before anything is spent."""
+
+from dataclasses import dataclass
+
+from training_core.config.run import RunConfig
+from workers.cluster.placement import place
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Devices that a run takes, all at once."""
+
+    cpus: float
+    gpus: float
+    bundles: tuple[dict[str, float], ...]
+    """What must fit on one node each, e.g. {"CPU": 0.5, "GPU": 1.0}."""
+
+    def __str__(self) -> str:
+        words = [f"{self.cpus:g} CPU cores"] if self.cpus else []
+        words += [f"{self.gpus:g} GPUs"] if self.gpus else []
+        return " and ".join(words) or "nothing"
+
+
+def demand(config: RunConfig) -> Demand:
+    """The sum over all workers of the run, and the bundles of its placement group."""
+    bundles = place(config).bundles
+    cpus = sum(bundle.get("CPU", 0.0) for bundle in bundles)
+    gpus = sum(bundle.get("GPU", 0.0) for bundle in bundles)
+    return Demand(round(cpus, 4), round(gpus, 4), tuple(bundles))
