@@ -1,0 +1,146 @@
+"""What a run says: on disk first, then to the server. Saying it costs the caller one encoding and one write."""
+
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+from threading import Event, Lock, Thread
+from typing import Any
+
+import orjson
+
+from workers.launch.run_folder import RunFolder
+from workers.reporting.encoding import encode
+from workers.reporting.shipping import Shipping
+from workers.reporting.spool import SpoolWriter
+
+logger = logging.getLogger(__name__)
+
+INTERVAL = 0.25
+"""Seconds between batches."""
+HURRY = 50
+"""Steps that go out at once."""
+HEARTBEAT = 5.0
+_CLIPPED = {"title": 200, "outcome": 200, "task": 200}
+
+
+class Reporter:
+    """One per attempt. Methods may be called from any thread; none blocks on the network and none raises for a full
+    disk: what cannot be written is counted in `lost` and said in the log.
+
+    Without `url` events stay on disk, to be shipped later (`workers.reporting.sync`).
+    """
+
+    def __init__(self, folder: RunFolder, run: str, attempt: int, url: str = "", token: str = "") -> None:
+        self.producer = secrets.token_hex(8)
+        self.iteration = 0
+        """Iterations completed, as heartbeats tell it; `status` sets it."""
+        self.lost = 0
+        """Events that could not be written to disk."""
+        self._head = orjson.dumps({"run": run, "attempt": attempt, "producer": self.producer})[:-1] + b',"seq":'
+        self._spool = SpoolWriter(folder.spool(attempt) / f"{self.producer}.jsonl")
+        self._shipping = Shipping(self._spool.path, url, token) if url else None
+        self._steps = 0
+        self._unsaid = 0
+        self._wake = Event()
+        self._closing = Event()
+        self._close_lock = Lock()
+        self._deadline = 0.0
+        self._thread = Thread(target=self._work, name="reporter", daemon=True)
+        self._thread.start()
+
+    @property
+    def command(self) -> str | None:
+        """What the server wants: "stop", "pause", "exit" (a newer attempt exists), or None."""
+        return self._shipping.command if self._shipping else None
+
+    @property
+    def acknowledged(self) -> int:
+        """Last seq that the server has stored."""
+        return self._shipping.acknowledged if self._shipping else 0
+
+    @property
+    def seq(self) -> int:
+        """Last seq on disk."""
+        return self._spool.seq
+
+    def metrics(self, step: int, values: Mapping[str, float]) -> None:
+        """Scalars of one step; NaN and infinities travel as such."""
+        self._append({"type": "metrics", "step": step, "values": values})
+        self._steps += 1
+        if self._steps >= HURRY:
+            self._steps = 0
+            self._wake.set()
+
+    def episode(self, fields: Mapping[str, Any]) -> None:
+        """An episode: the fields of EpisodeEvent but for the envelope."""
+        clipped = {key: str(fields[key])[:size] for key, size in _CLIPPED.items() if key in fields}
+        self._append({**fields, **clipped, "type": "episode"})
+
+    def annotation(self, fields: Mapping[str, Any]) -> None:
+        """What the update learnt about an episode: the fields of EpisodeAnnotationEvent but for the envelope."""
+        self._append({**fields, "type": "episode_annotation"})
+
+    def phase(self, worker: str, phase: str, iteration: int, start: float, end: float, *, policy: str = "") -> None:
+        """A span of one worker's time; seconds since the epoch."""
+        fields = {"worker": worker, "phase": phase, "policy": policy, "iteration": iteration}
+        self._append({"type": "phase", **fields, "start": start, "end": end})
+
+    def checkpoint(
+        self, iteration: int, path: str, size: int, metrics: Mapping[str, float], *, best: bool = False, removed: bool = False
+    ) -> None:
+        """A checkpoint at `path` (relative to the run folder) was written, or (removed) deleted."""
+        flags = {"metrics": metrics, "best": best, "removed": removed}
+        self._append({"type": "checkpoint", "iteration": iteration, "path": path, "bytes": size, **flags})
+
+    def log(self, level: str, source: str, message: str) -> None:
+        """A line for the run's log: debug, info, warning or error."""
+        self._append({"type": "log", "level": level, "source": source[:80], "message": message[:20000]})
+
+    def status(self, state: str, iteration: int, message: str = "", facts: Mapping[str, Any] | None = None) -> None:
+        """The driver's state. Sent at once."""
+        self.iteration = iteration
+        fields = {"state": state, "iteration": iteration, "message": message[:20000], "facts": facts or {}}
+        self._append({"type": "status", **fields})
+        self._wake.set()
+
+    def close(self, timeout: float = 30.0) -> bool:
+        """Deliver what is left for at most `timeout` seconds; whether all of it was. More events are refused."""
+        with self._close_lock:
+            if not self._closing.is_set():
+                self._deadline = time.monotonic() + timeout
+                self._closing.set()
+                self._wake.set()
+                self._thread.join(timeout + 1.0)
+                self._spool.close()
+        return self._shipping is None or self.acknowledged >= self.seq
+
+    def _append(self, event: dict[str, Any]) -> None:
+        event["time"] = time.time()
+        tail = b"," + encode(event)[1:] + b"\n"
+        try:
+            self._spool.append(self._head, tail)
+        except OSError as error:
+            self.lost += 1
+            self._unsaid += 1
+            if self._unsaid == 1:
+                logger.error("A %s event could not be written to the spool: %s", event["type"], error)
+            return
+        if self._unsaid:
+            count, self._unsaid = self._unsaid, 0
+            self.log("error", "reporting", f"{count} events could not be written to disk and are lost")
+
+    def _work(self) -> None:
+        """The thread: heartbeats, and batches when it is time for them."""
+        beat = time.monotonic() + HEARTBEAT
+        while not self._closing.is_set():
+            self._wake.wait(INTERVAL)
+            self._wake.clear()
+            if time.monotonic() >= beat:
+                beat = time.monotonic() + HEARTBEAT
+                self._append({"type": "heartbeat", "iteration": self.iteration})
+            if self._shipping:
+                self._shipping.ship()
+        if self._shipping:
+            self._shipping.drain(self._deadline)
+            self._shipping.close()

@@ -1,0 +1,111 @@
+"""The spool of one producer: a file of events, written before anything is sent.
+
+Line n of the file is the event with seq n. A line is written by one call, so that a killed process leaves at most one
+torn line, the last; a reader stops before it.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+SCAN = 1 << 20
+
+
+class SpoolWriter:
+    """Appends lines. Safe to use from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.seq = 0
+        self._lock = Lock()
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o640)
+        self._size = 0
+
+    def append(self, head: bytes, tail: bytes) -> int:
+        """Write `head`, the next seq, `tail` as one line; return the seq.
+
+        Raises OSError (disk full, closed), after taking back what was written in part.
+        """
+        with self._lock:
+            line = b"%b%d%b" % (head, self.seq + 1, tail)
+            written = os.write(self._file, line)
+            if written != len(line):
+                os.ftruncate(self._file, self._size)
+                raise OSError(f"only {written} of {len(line)} bytes could be written to {self.path}")
+            self._size += written
+            self.seq += 1
+            return self.seq
+
+    def close(self) -> None:
+        """No more lines."""
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive whole lines."""
+
+    first: int
+    """Seq of the first line."""
+    count: int
+    data: bytes
+
+    @property
+    def last(self) -> int:
+        """Seq of the last line."""
+        return self.first + self.count - 1
+
+
+class SpoolReader:
+    """Reads whole lines from a spool that may still grow."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_RDONLY)
+        self.next = 1
+        """Seq of the next line to take."""
+        self._offset = 0
+
+    def take(self, max_bytes: int, max_lines: int) -> Batch | None:
+        """The next lines without moving on; None when there is no whole one. One longer line comes alone."""
+        data = os.pread(self._file, max_bytes, self._offset)
+        while data and b"\n" not in data:
+            more = os.pread(self._file, max_bytes, self._offset + len(data))
+            if not more:
+                return None
+            data += more
+        end = data.rfind(b"\n") + 1
+        if not end:
+            return None
+        count = data.count(b"\n", 0, end)
+        if count > max_lines:
+            end, count = _line_end(data, max_lines), max_lines
+        return Batch(self.next, count, data[:end])
+
+    def seek(self, seq: int) -> None:
+        """Go to the line `seq`, or to the end of what is there if it is further on."""
+        if seq < self.next:
+            self.next, self._offset = 1, 0
+        position = self._offset
+        while self.next < seq and (data := os.pread(self._file, SCAN, position)):
+            lines = min(data.count(b"\n"), seq - self.next)
+            position += _line_end(data, lines) if lines else len(data)
+            if lines:
+                self.next, self._offset = self.next + lines, position
+
+    def close(self) -> None:
+        """Done with the file."""
+        os.close(self._file)
+
+
+def _line_end(data: bytes, lines: int) -> int:
+    """Offset just after line number `lines`."""
+    end = 0
+    for _ in range(lines):
+        end = data.index(b"\n", end) + 1
+    return end

@@ -1,0 +1,54 @@
+"""Ship what a dead run left on disk. Shipping twice, or beside the living run, stores nothing twice."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from workers.reporting.delivery import Courier, HttpChannel
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """What `ship_spool` did."""
+
+    spools: int
+    events: int
+    """Newly acknowledged."""
+    rejected: int
+    """Refused by the server and set aside, in total."""
+
+
+def ship_spool(folder: Path, url: str, token: str) -> Shipped:
+    """Deliver every spool under a run folder (or one attempt's) to the ingest address `url`.
+
+    Raises Undelivered when the server does not take them; calling again goes on where it stopped.
+    """
+    spools = [path for path in sorted(folder.rglob("spool/*.jsonl")) if not path.name.endswith(".rejected.jsonl")]
+    events = sum(_ship(path, url, token) for path in spools)
+    rejected = sum(_lines(path) for path in folder.rglob("spool/*.rejected.jsonl"))
+    return Shipped(len(spools), events, rejected)
+
+
+def undelivered(folder: Path) -> int:
+    """Events on disk under a run folder that the server has not acknowledged."""
+    count = 0
+    for path in folder.rglob("spool/*.jsonl"):
+        if not path.name.endswith(".rejected.jsonl"):
+            ack = path.with_suffix(".ack")
+            count += _lines(path) - (int(ack.read_text() or 0) if ack.exists() else 0)
+    return count
+
+
+def _ship(path: Path, url: str, token: str) -> int:
+    courier = Courier(path, HttpChannel(url, token))
+    before = courier.acknowledged
+    try:
+        while courier.step():
+            pass
+    finally:
+        courier.close()
+    return courier.acknowledged - before
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
