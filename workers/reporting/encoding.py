@@ -4,7 +4,7 @@ orjson writes NaN and the infinities as null. Only a line with a null in it is w
 ordinary events pay nothing.
 """
 
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any
 
 import orjson
@@ -38,7 +38,7 @@ def spelled(value: Any) -> Any:
 
 def word(value: float) -> str:
     """How a number that JSON lacks travels."""
-    if value != value:
+    if isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"
 

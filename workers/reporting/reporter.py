@@ -26,7 +26,7 @@ _CLIPPED = {"title": 200, "outcome": 200, "task": 200}
 
 class Reporter:
     """One per attempt. Methods may be called from any thread; none blocks on the network and none raises for a full
-    disk: what cannot be written is counted in `lost` and said in the log.
+    disk: what cannot be written is counted in `lost` and said in the log. TypeError for objects that are no data.
 
     Without `url` events stay on disk, to be shipped later (`workers.reporting.sync`).
     """
@@ -66,7 +66,7 @@ class Reporter:
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Scalars of one step; NaN and infinities travel as such."""
-        self._append({"type": "metrics", "step": step, "values": values})
+        self._append({"type": "metrics", "step": step, "values": dict(values)})
         self._steps += 1
         if self._steps >= HURRY:
             self._steps = 0
@@ -90,7 +90,7 @@ class Reporter:
         self, iteration: int, path: str, size: int, metrics: Mapping[str, float], *, best: bool = False, removed: bool = False
     ) -> None:
         """A checkpoint at `path` (relative to the run folder) was written, or (removed) deleted."""
-        flags = {"metrics": metrics, "best": best, "removed": removed}
+        flags = {"metrics": dict(metrics), "best": best, "removed": removed}
         self._append({"type": "checkpoint", "iteration": iteration, "path": path, "bytes": size, **flags})
 
     def log(self, level: str, source: str, message: str) -> None:
@@ -100,7 +100,7 @@ class Reporter:
     def status(self, state: str, iteration: int, message: str = "", facts: Mapping[str, Any] | None = None) -> None:
         """The driver's state. Sent at once."""
         self.iteration = iteration
-        fields = {"state": state, "iteration": iteration, "message": message[:20000], "facts": facts or {}}
+        fields = {"state": state, "iteration": iteration, "message": message[:20000], "facts": dict(facts or {})}
         self._append({"type": "status", **fields})
         self._wake.set()
 

@@ -66,7 +66,7 @@ class Shipping:
 
     def _failed(self, reason: str) -> None:
         self._pause = min(LONGEST_PAUSE, max(FIRST_PAUSE, self._pause * 2))
-        self._not_before = time.monotonic() + self._pause * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
+        self._not_before = time.monotonic() + self._pause * random.uniform(0.5, 1.5)
         if time.monotonic() - self._complained >= SAID_AGAIN:
             self._complained = time.monotonic()
             logger.warning("Events wait on disk, nothing is lost: %s", reason)
