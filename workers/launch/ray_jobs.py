@@ -1,0 +1,169 @@
+"""Runs as Ray jobs, through the Jobs REST API.
+
+Plain HTTP: importing Ray's own client takes a second and 100 MB in every process that asks for a status.
+A cluster on this machine runs this checkout with this Python; another one gets our packages as a zip (py_modules)
+and needs our dependencies installed.
+"""
+
+import re
+import shlex
+import sys
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from workers.launch.command import driver_command, driver_variables, own_path
+from workers.launch.launcher import Capacity, JobState, JobStatus, Launch, LauncherFailure
+from workers.launch.packages import code_package
+
+LOG_TAIL = 64_000
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_USAGE = re.compile(r"^([\d.]+)/([\d.]+) (CPU|GPU)\b", re.MULTILINE)
+_STATES = {
+    "PENDING": JobState.PENDING,
+    "RUNNING": JobState.RUNNING,
+    "SUCCEEDED": JobState.SUCCEEDED,
+    "FAILED": JobState.FAILED,
+    "STOPPED": JobState.STOPPED,
+}
+
+
+class RayJobLauncher:
+    """One cluster, by the address of its dashboard (`http://host:8265`)."""
+
+    def __init__(self, address: str, token: str = "", *, remote: bool | None = None, timeout: float = 15.0) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise LauncherFailure(
+                f"RAY_ADDRESS={address!r} is no address of a Ray dashboard; use http://<head node>:8265"
+            )
+        self.address = address.rstrip("/")
+        self.remote = not _loopback(parts.hostname) if remote is None else remote
+        self._client = httpx.Client(
+            base_url=self.address,
+            timeout=httpx.Timeout(timeout, connect=3.0),
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            trust_env=not _loopback(parts.hostname),
+            verify=parts.scheme == "https",
+        )
+
+    def submit(self, launch: Launch) -> str:
+        """See Launcher."""
+        name = launch.submission_id
+        if self._exists(name):
+            return name
+        response = self._ask("POST", "/api/jobs/", json=self._request(launch))
+        if response.status_code != 200 and not self._exists(name):
+            raise LauncherFailure(f"Ray at {self.address} refused the job: {_said(response)}")
+        return name
+
+    def status(self, submission_id: str) -> JobStatus:
+        """See Launcher."""
+        try:
+            response = self._ask("GET", f"/api/jobs/{submission_id}")
+        except LauncherFailure as failure:
+            return JobStatus(JobState.UNKNOWN, str(failure))
+        if _is_missing(response):
+            return JobStatus(JobState.MISSING, "Ray does not know this job; was the cluster restarted?")
+        job = _json(response)
+        state = _STATES.get(str(job.get("status")))
+        if response.status_code != 200 or state is None:
+            return JobStatus(JobState.UNKNOWN, f"Ray at {self.address} answered: {_said(response)}")
+        return JobStatus(state, str(job.get("message") or "")[-4000:])
+
+    def stop(self, submission_id: str) -> None:
+        """See Launcher. A job that Ray does not know is taken as ended."""
+        response = self._ask("POST", f"/api/jobs/{submission_id}/stop")
+        if response.status_code != 200 and not _is_missing(response):
+            raise LauncherFailure(f"Ray at {self.address} did not stop the job: {_said(response)}")
+
+    def logs(self, submission_id: str) -> str:
+        """See Launcher."""
+        try:
+            response = self._ask("GET", f"/api/jobs/{submission_id}/logs")
+        except LauncherFailure:
+            return ""
+        return _COLOURS.sub("", str(_json(response).get("logs") or ""))[-LOG_TAIL:]
+
+    def capacity(self) -> Capacity | None:
+        """See Launcher. Ray refreshes what is in use every few seconds."""
+        try:
+            data = _json(self._ask("GET", "/nodes", params={"view": "summary"})).get("data") or {}
+        except LauncherFailure:
+            return None
+        nodes = (data.get("nodeLogicalResources") or {}).values()
+        found = [match for text in nodes for match in _USAGE.findall(str(text))]
+        if not found:
+            return None
+        total = {kind: sum(float(all_) for _, all_, name in found if name == kind) for kind in ("CPU", "GPU")}
+        used = {kind: sum(float(some) for some, _, name in found if name == kind) for kind in ("CPU", "GPU")}
+        return Capacity(total["CPU"], total["GPU"], total["CPU"] - used["CPU"], total["GPU"] - used["GPU"])
+
+    def _request(self, launch: Launch) -> dict[str, Any]:
+        variables = driver_variables(launch)
+        environment: dict[str, Any] = {"env_vars": variables}
+        if self.remote:
+            environment["py_modules"] = [self._upload_code()]
+        else:
+            variables["PYTHONPATH"] = own_path()
+        return {
+            "submission_id": launch.submission_id,
+            "entrypoint": shlex.join(driver_command(launch, "python" if self.remote else sys.executable)),
+            "entrypoint_num_cpus": 0,  # a driver never waits for a core
+            "runtime_env": environment,
+            "metadata": {"run": launch.run, "attempt": str(launch.attempt)},
+        }
+
+    def _upload_code(self) -> str:
+        """Our packages in the cluster's store, sent once per content; their URI."""
+        package = code_package()
+        path = f"/api/packages/gcs/{package.name}"
+        if self._ask("GET", path).status_code != 200:
+            response = self._ask("PUT", path, content=package.content)
+            if response.status_code != 200:
+                raise LauncherFailure(f"Ray at {self.address} did not take our code: {_said(response)}")
+        return f"gcs://{package.name}"
+
+    def _exists(self, submission_id: str) -> bool:
+        response = self._ask("GET", f"/api/jobs/{submission_id}")
+        if response.status_code not in (200, 404):
+            raise LauncherFailure(f"Ray at {self.address} answered: {_said(response)}")
+        return response.status_code == 200
+
+    def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        try:
+            return self._client.request(method, path, **options)
+        except httpx.HTTPError as error:
+            raise LauncherFailure(
+                f"Ray at {self.address} does not answer ({type(error).__name__}); is the cluster up, is RAY_ADDRESS right?"
+            ) from error
+
+
+def _is_missing(response: httpx.Response) -> bool:
+    """Ray's own 404, not one of a proxy in between."""
+    return response.status_code == 404 and "does not exist" in response.text
+
+
+def _json(response: httpx.Response) -> dict[str, Any]:
+    try:
+        data = response.json()
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _said(response: httpx.Response) -> str:
+    """Status and the last line of the answer, which is what a traceback ends with."""
+    if response.status_code in (401, 403):
+        return f"{response.status_code}; set RAY_AUTH_TOKEN to the cluster's token"
+    lines = response.text.strip().splitlines()
+    return f"{response.status_code} {lines[-1][:500] if lines else ''}"
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
