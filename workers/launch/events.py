@@ -7,9 +7,29 @@ The reporter writes plain dicts of these shapes; these models validate them on a
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-Number = float | Literal["NaN", "Infinity", "-Infinity"]
+MAX_DEPTH = 32
+"""Levels of nesting in free-form data."""
+
+
+def _shallow(value: dict[str, Any]) -> dict[str, Any]:
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [item for node in level for item in (node.values() if isinstance(node, dict) else node)]
+        level = [item for item in level if isinstance(item, dict | list)]
+        if not level:
+            return value
+    raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+
+
+Number = Annotated[float, Field(allow_inf_nan=False)] | Literal["NaN", "Infinity", "-Infinity"]
+Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+Moment = Annotated[float, Field(ge=0, le=253402300799)]
+"""Seconds since the epoch, until the year 9999."""
+Data = Annotated[dict[str, Any], AfterValidator(_shallow)]
+"""Free-form JSON."""
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./ -]*$")]
 State = Literal["starting", "running", "stopping", "finished", "stopped", "paused", "failed"]
 EpisodeKind = Literal["train", "eval", "eval_sampled"]
@@ -21,17 +41,17 @@ class Event(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     run: str = Field(max_length=40)
-    attempt: int = Field(ge=1)
+    attempt: Int32 = Field(ge=1)
     producer: str = Field(min_length=1, max_length=40)
-    seq: int = Field(ge=1)
-    time: float
+    seq: Int64 = Field(ge=1)
+    time: Moment
 
 
 class MetricsEvent(Event):
     """Scalars of one step. Steps are iterations unless `axis` says otherwise; repeated or late steps are kept."""
 
     type: Literal["metrics"]
-    step: int
+    step: Int64
     values: dict[Key, Number]
 
 
@@ -45,12 +65,12 @@ class Candidate(Part):
     """One sampled answer of a group, with per-token arrays of equal length."""
 
     text: str
-    token_ids: list[int]
+    token_ids: list[Int64]
     tokens: list[str]
     """Each token as text, for reading."""
     logprobs: list[Number]
     """Log-probability of each token under the distribution it was sampled from."""
-    versions: list[int]
+    versions: list[Int64]
     """Policy version that sampled each token."""
     stop_reason: Literal["stop", "length", "interrupt"]
     local_reward: Number
@@ -62,17 +82,17 @@ class Candidate(Part):
 class Turn(Part):
     """One agent speaking once: what it saw, what it (and its siblings) said, which was executed."""
 
-    index: int
+    index: Int32
     """Turn of the team, from 0."""
     role: str
     policy: str
     messages: list[dict[str, str]]
     """OpenAI chat messages that the agent saw."""
-    prompt_ids: list[int]
+    prompt_ids: list[Int64]
     candidates: list[Candidate]
-    executed: int
+    executed: Int32
     """Index of the candidate that was carried on."""
-    board: dict[str, Any] | None = None
+    board: Data | None = None
     """State before the turn, for replay: {"kind": "grid", "rows": n, "columns": n, "cells": [[row, column, mark]...]}."""
 
 
@@ -82,7 +102,7 @@ class EpisodeEvent(Event):
     type: Literal["episode"]
     episode: str = Field(max_length=80)
     """Unique within the run: "<attempt>-<iteration>-<kind>-<index>"."""
-    iteration: int
+    iteration: Int32
     kind: EpisodeKind
     probe: bool = False
     task: str = Field(max_length=200)
@@ -101,14 +121,14 @@ class EpisodeEvent(Event):
     """Sum of the executed candidates' rewards."""
     rewards: dict[str, Number]
     """Sum of the executed candidates' rewards by role."""
-    versions: dict[str, int]
+    versions: dict[str, Int64]
     """Policy version by policy."""
-    tokens: int
+    tokens: Int32
     """Response tokens over all candidates."""
-    started: float
-    ended: float
+    started: Moment
+    ended: Moment
     turns: list[Turn]
-    final_board: dict[str, Any] | None = None
+    final_board: Data | None = None
     """State after the last turn."""
 
 
@@ -118,14 +138,14 @@ class EpisodeAnnotationEvent(Event):
     type: Literal["episode_annotation"]
     episode: str = Field(max_length=80)
     turns: list["TurnAnnotation"]
-    stages: dict[str, float] = {}
+    stages: dict[str, Moment] = {}
     """Times of its stages (seconds since the epoch): queued, generated, consumed ..."""
 
 
 class TurnAnnotation(Part):
     """Per candidate of one turn (same order): what the update computed."""
 
-    turn: int
+    turn: Int32
     """Position in the episode's `turns`."""
     advantages: list[Number]
     ratios: list[list[Number]] = []
@@ -143,19 +163,19 @@ class PhaseEvent(Event):
     worker: str = Field(max_length=80)
     phase: Literal["rollout", "update", "sync", "evaluate", "checkpoint", "load"]
     policy: str = ""
-    iteration: int
-    start: float
-    end: float
+    iteration: Int32
+    start: Moment
+    end: Moment
 
 
 class CheckpointEvent(Event):
     """A checkpoint was written, or (removed) deleted by retention."""
 
     type: Literal["checkpoint"]
-    iteration: int
+    iteration: Int32
     path: str = Field(max_length=400)
     """Relative to the run folder."""
-    bytes: int = Field(ge=0)
+    bytes: Int64 = Field(ge=0)
     metrics: dict[Key, Number] = {}
     best: bool = False
     removed: bool = False
@@ -175,10 +195,10 @@ class StatusEvent(Event):
 
     type: Literal["status"]
     state: State
-    iteration: int
+    iteration: Int32
     """Iterations completed."""
     message: str = Field("", max_length=20000)
-    facts: dict[str, Any] = {}
+    facts: Data = {}
     """Said once at start: {"packages": {...}, "base_models": {policy: {...}}, "resumed_from": ...}."""
 
 
@@ -186,7 +206,7 @@ class HeartbeatEvent(Event):
     """The driver lives. Sent every 5 s, whatever else is sent."""
 
     type: Literal["heartbeat"]
-    iteration: int
+    iteration: Int32
 
 
 AnyEvent = Annotated[
