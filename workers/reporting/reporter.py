@@ -21,6 +21,9 @@ INTERVAL = 0.25
 HURRY = 50
 """Steps that go out at once."""
 HEARTBEAT = 5.0
+"""Seconds between heartbeats."""
+PROGRESS = 1.0
+"""The same while iterations are completed, so that progress is seen."""
 _CLIPPED = {"title": 200, "outcome": 200, "task": 200}
 
 
@@ -34,7 +37,7 @@ class Reporter:
     def __init__(self, folder: RunFolder, run: str, attempt: int, url: str = "", token: str = "") -> None:
         self.producer = secrets.token_hex(8)
         self.iteration = 0
-        """Iterations completed, as heartbeats tell it; `status` sets it."""
+        """Iterations completed, as heartbeats tell it; the driver sets it, and so does `status`."""
         self.lost = 0
         """Events that could not be written to disk."""
         self._head = orjson.dumps({"run": run, "attempt": attempt, "producer": self.producer})[:-1] + b',"seq":'
@@ -132,13 +135,14 @@ class Reporter:
 
     def _work(self) -> None:
         """The thread: heartbeats, and batches when it is time for them."""
-        beat = time.monotonic() + HEARTBEAT
+        last, told = time.monotonic(), 0
         while not self._closing.is_set():
             self._wake.wait(INTERVAL)
             self._wake.clear()
-            if time.monotonic() >= beat:
-                beat = time.monotonic() + HEARTBEAT
-                self._append({"type": "heartbeat", "iteration": self.iteration})
+            wait = HEARTBEAT if self.iteration == told else PROGRESS
+            if time.monotonic() - last >= wait:
+                last, told = time.monotonic(), self.iteration
+                self._append({"type": "heartbeat", "iteration": told})
             if self._shipping:
                 self._shipping.ship()
         if self._shipping:
