@@ -11,6 +11,7 @@ class Series(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="series")
     key = models.CharField(max_length=200)
     count = models.BigIntegerField(default=0)
+    last_attempt = models.IntegerField(default=0)
     last_step = models.BigIntegerField(default=0)
     last_value = models.FloatField(default=0.0)
     """May be NaN or infinite."""
@@ -35,6 +36,8 @@ class Chunk(models.Model):
     """float64, NaN and infinities as such."""
     times = models.BinaryField()
     """float64 seconds since the epoch."""
+    cursors = models.BinaryField(null=True)
+    """int64, the cursor of each point, in chunks that were merged from several."""
 
     class Meta:
         indexes = [models.Index(fields=["series", "cursor"])]

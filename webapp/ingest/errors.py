@@ -1,0 +1,27 @@
+"""A batch that is not stored, and what its sender is told."""
+
+from typing import Any
+
+
+class IngestRejected(Exception):
+    """The batch as a whole was refused; nothing of it was stored."""
+
+    def __init__(self, status: int, payload: dict[str, Any]) -> None:
+        self.status = status
+        self.payload = payload
+        super().__init__(f"{status} {payload}")
+
+
+def invalid(seq: int | None, errors: dict[str, str]) -> IngestRejected:
+    """400: the event `seq` (None: the body itself) cannot be stored; one message per field path."""
+    return IngestRejected(400, {"code": "invalid", "seq": seq, "errors": errors})
+
+
+def gap(expected: int) -> IngestRejected:
+    """409: events before this batch are missing; send from `expected` on."""
+    return IngestRejected(409, {"code": "gap", "expected": expected})
+
+
+def too_large(detail: str) -> IngestRejected:
+    """413: send less at once."""
+    return IngestRejected(413, {"code": "too_large", "detail": detail})

@@ -1,0 +1,109 @@
+"""Store a batch of events: each once, in order, all of it or nothing."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from django.db import DataError, transaction
+
+from webapp.checkpoints import services as checkpoints
+from webapp.ingest.batches import Batch, batch_read
+from webapp.ingest.errors import IngestRejected, gap, invalid
+from webapp.ingest.models import Producer
+from webapp.live.services import hint
+from webapp.metrics import services as metrics
+from webapp.runs import services as runs
+from webapp.runs.models import Attempt, Run
+from webapp.transcripts import services as transcripts
+from workers.launch.events import (
+    AnyEvent,
+    CheckpointEvent,
+    EpisodeAnnotationEvent,
+    EpisodeEvent,
+    HeartbeatEvent,
+    LogEvent,
+    MetricsEvent,
+    PhaseEvent,
+    StatusEvent,
+)
+
+
+@dataclass(frozen=True)
+class IngestAnswer:
+    """What the sender is told."""
+
+    acknowledged: int
+    """Last seq stored of its producer."""
+    command: str | None
+    """stop, pause, exit or nothing."""
+
+
+def batch_store(run_id: str, body: bytes, encoding: str) -> IngestAnswer:
+    """Validate a request's body and store what is new of it. Raises IngestRejected."""
+    batch = batch_read(run_id, body, encoding)
+    try:
+        with transaction.atomic():
+            return _store_locked(run_id, batch)
+    except DataError as error:
+        raise invalid(None, {"": f"a value does not fit: {str(error)[:200]}"}) from error
+
+
+def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
+    """Under the run's row lock, so that cursors are committed in the order of their numbers."""
+    run = Run.objects.select_for_update(no_key=True).filter(pk=run_id).first()
+    if run is None:
+        raise IngestRejected(404, {"code": "unknown_run", "detail": f"there is no run {run_id}"})
+    attempt = run.attempts.filter(number=batch.attempt).first()
+    if attempt is None:
+        raise invalid(batch.first, {"attempt": f"run {run_id} has no attempt {batch.attempt}"})
+    producer = _producer(run, batch)
+    if batch.first > producer.acknowledged + 1:
+        raise gap(producer.acknowledged + 1)
+    fresh = batch.events[producer.acknowledged + 1 - batch.first :]
+    if fresh:
+        run.event_count += len(fresh)
+        run.save(update_fields=["event_count"])
+        producer.acknowledged = batch.last
+        producer.save()
+        _store(run, attempt, fresh)
+        transaction.on_commit(partial(hint, run.pk, run.event_count))
+    runs.heartbeat_note(attempt)
+    return IngestAnswer(producer.acknowledged, runs.command_for(run, attempt))
+
+
+def _producer(run: Run, batch: Batch) -> Producer:
+    """The high-water mark; safe to make under the run's lock."""
+    found, _ = Producer.objects.get_or_create(
+        run=run, producer=batch.producer, defaults={"attempt": batch.attempt}
+    )
+    if found.attempt != batch.attempt:
+        raise invalid(batch.first, {"attempt": f"producer {batch.producer} belongs to attempt {found.attempt}"})
+    return found
+
+
+def _store(run: Run, attempt: Attempt, events: list[AnyEvent]) -> None:
+    """Hand each kind of event to the app that keeps it. An old attempt's events are kept too, but for its state."""
+    cursor = run.event_count
+    if points := [event for event in events if isinstance(event, MetricsEvent)]:
+        metrics.points_store(run, attempt.number, cursor, points)
+    if episodes := [event for event in events if isinstance(event, EpisodeEvent)]:
+        transcripts.episodes_store(run, cursor, episodes)
+    if annotations := [event for event in events if isinstance(event, EpisodeAnnotationEvent)]:
+        transcripts.annotations_store(run, cursor, annotations)
+    if written := [event for event in events if isinstance(event, CheckpointEvent)]:
+        checkpoints.checkpoints_store(run, cursor, written)
+    if phases := [event for event in events if isinstance(event, PhaseEvent)]:
+        runs.phases_store(run, cursor, phases)
+    if lines := [event for event in events if isinstance(event, LogEvent)]:
+        runs.log_lines_store(run, cursor, lines)
+    for event in events:
+        if isinstance(event, StatusEvent):
+            runs.status_apply(run, attempt, event)
+    _progress_note(run, attempt, events)
+
+
+def _progress_note(run: Run, attempt: Attempt, events: list[AnyEvent]) -> None:
+    """Iterations completed, as the newest attempt last told."""
+    told = [event.iteration for event in events if isinstance(event, HeartbeatEvent)]
+    if told and told[-1] != run.iteration and not run.attempts.filter(number__gt=attempt.number).exists():
+        run.iteration = told[-1]
+        run.save(update_fields=["iteration"])

@@ -1,0 +1,68 @@
+"""POST /api/v1/runs/<id>/events/: the only address that a running job writes to.
+
+Body: NDJSON of events of one producer, optionally Content-Encoding: zstd or gzip. Answers: 200 {"acknowledged", "command"};
+400 {"code": "invalid", "seq", "errors"}; 401, 403 token; 404 run; 409 {"code": "gap", "expected"}; 413; 503 try again.
+"""
+
+import logging
+
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
+
+from webapp.accounts.models import ApiToken
+from webapp.accounts.permissions import can_edit
+from webapp.accounts.tokens import token_find
+from webapp.ingest.batches import MAX_BODY
+from webapp.ingest.errors import IngestRejected, too_large
+from webapp.ingest.services import batch_store
+from webapp.runs.models import Run
+
+logger = logging.getLogger(__name__)
+
+
+@csrf_exempt
+@require_POST
+def events(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Store one batch."""
+    try:
+        check_token(request.headers.get("Authorization", ""), run_id)
+        answer = batch_store(run_id, _body(request), request.headers.get("Content-Encoding", ""))
+    except IngestRejected as rejected:
+        response = JsonResponse(rejected.payload, status=rejected.status)
+        if rejected.status == 401:
+            response["WWW-Authenticate"] = "Bearer"
+        return response
+    except (OperationalError, InterfaceError) as error:
+        logger.warning("Events wait: the database does not answer: %s", error)
+        return JsonResponse({"code": "unavailable", "detail": "the database does not answer"}, status=503)
+    return JsonResponse({"acknowledged": answer.acknowledged, "command": answer.command})
+
+
+def check_token(authorization: str, run_id: str) -> None:
+    """Whether this header may write to that run: the run's own token, or one of somebody who may edit it.
+
+    Raises IngestRejected.
+    """
+    scheme, _, secret = authorization.partition(" ")
+    token = token_find(secret.strip()) if scheme.lower() == "bearer" and secret.strip() else None
+    if token is None:
+        raise IngestRejected(401, {"code": "unauthenticated", "detail": "a valid bearer token is needed"})
+    if ApiToken.Scope.INGEST not in token.scopes or not _may_write(token, run_id):
+        raise IngestRejected(403, {"code": "forbidden", "detail": "this token may not write events of this run"})
+
+
+def _may_write(token: ApiToken, run_id: str) -> bool:
+    if token.run_id is not None:
+        return token.run_id == run_id
+    run = Run.objects.select_related("project").filter(pk=run_id).first()
+    return run is not None and can_edit(token.user, run.project)
+
+
+def _body(request: HttpRequest) -> bytes:
+    """The body, read past Django's own small limit; refused by its announced length first."""
+    announced = request.headers.get("Content-Length", "")
+    if announced.isdigit() and int(announced) > MAX_BODY:
+        raise too_large(f"at most {MAX_BODY} bytes at once")
+    return request.read(MAX_BODY + 1)

@@ -1,0 +1,65 @@
+"""The one Redis subscription of a server process: passes hints on to the feeds of its event loop."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import redis.asyncio as aioredis
+from django.conf import settings
+from redis.exceptions import RedisError
+
+from webapp.live.services import CHANNEL
+
+logger = logging.getLogger(__name__)
+
+Heard = Callable[[str], None]
+"""Takes a run id."""
+RETRY = 1.0
+
+
+class HintListener:
+    """Listens while somebody wants to hear; comes back by itself when Redis does."""
+
+    def __init__(self) -> None:
+        self._ears: set[Heard] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, heard: Heard) -> None:
+        """From now on `heard` is called with the run id of every hint."""
+        self._ears.add(heard)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._listen(), name="hints")
+
+    def remove(self, heard: Heard) -> None:
+        """No more calls; the last one to leave ends the subscription."""
+        self._ears.discard(heard)
+        if not self._ears and self._task:
+            self._task.cancel()
+            self._task = None
+
+    async def _listen(self) -> None:
+        complained = False
+        while True:
+            try:
+                await self._subscribed()
+                complained = False
+            except (RedisError, OSError) as error:
+                if not complained:
+                    logger.warning("Redis is away, feeds look for themselves: %s", error)
+                complained = True
+                await asyncio.sleep(RETRY)
+
+    async def _subscribed(self) -> None:
+        client = aioredis.Redis.from_url(settings.REDIS_URL, health_check_interval=15)
+        try:
+            async with client.pubsub() as subscription:
+                await subscription.subscribe(CHANNEL)
+                async for message in subscription.listen():
+                    if message["type"] == "message":
+                        self._tell(message["data"].decode().split(" ", 1)[0])
+        finally:
+            await client.aclose()
+
+    def _tell(self, run_id: str) -> None:
+        for heard in list(self._ears):
+            heard(run_id)

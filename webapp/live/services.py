@@ -1,0 +1,85 @@
+"""Hints: "run R has events up to N". Small, at most 10 a second per run and process, and free for whoever gives them.
+
+A thread publishes on one Redis channel with one long-lived client. Hints may be lost (Redis away, a process that ends
+at once): feeds also look for themselves every few seconds, so that a lost hint only costs time.
+"""
+
+import logging
+import os
+import time
+from threading import Condition, Thread
+
+import redis
+from django.conf import settings
+
+logger = logging.getLogger(__name__)
+
+CHANNEL = "troupe:hints"
+"""Messages are "<run id> <cursor>"."""
+INTERVAL = 0.1
+"""Seconds between two hints of one run."""
+PAUSE = 1.0
+"""Seconds of silence after Redis has failed."""
+
+
+class HintPublisher:
+    """Coalesces hints by run; the first goes out at once, later ones INTERVAL apart, always with the latest cursor."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._pending: dict[str, int] = {}
+        self._sent: dict[str, float] = {}
+        self._changed = Condition()
+        self._client: redis.Redis | None = None
+        self._complained = False
+        self.process = os.getpid()
+        Thread(target=self._work, name="hints", daemon=True).start()
+
+    def give(self, run_id: str, cursor: int) -> None:
+        """Returns at once and never raises."""
+        with self._changed:
+            self._pending[run_id] = max(cursor, self._pending.get(run_id, 0))
+            self._changed.notify()
+
+    def _work(self) -> None:
+        while True:
+            for run_id, cursor in self._due():
+                self._publish(run_id, cursor)
+
+    def _due(self) -> list[tuple[str, int]]:
+        """Wait for hints whose time has come, and take them."""
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                ready = [run for run in self._pending if now - self._sent.get(run, 0.0) >= INTERVAL]
+                if ready:
+                    self._sent = {run: at for run, at in self._sent.items() if now - at < INTERVAL}
+                    self._sent.update(dict.fromkeys(ready, now))
+                    return [(run, self._pending.pop(run)) for run in ready]
+                waits = [self._sent[run] + INTERVAL - now for run in self._pending]
+                self._changed.wait(min(waits, default=None))
+
+    def _publish(self, run_id: str, cursor: int) -> None:
+        try:
+            if self._client is None:
+                self._client = redis.Redis.from_url(self._url, socket_timeout=2, socket_connect_timeout=2)
+            self._client.publish(CHANNEL, f"{run_id} {cursor}")
+            self._complained = False
+        except Exception as error:  # the thread must live on; a lost hint only costs time
+            if not self._complained:
+                logger.warning("Hints are not published: %s", error)
+            self._complained = True
+            time.sleep(PAUSE)
+
+
+_publisher: HintPublisher | None = None
+
+
+def hint(run_id: str, cursor: int) -> None:
+    """Tell whoever watches that the run has events up to `cursor`, or that its state has changed. To be called after
+    commit. Costs microseconds and never raises, with or without Redis.
+    """
+    global _publisher
+    if _publisher is None or _publisher.process != os.getpid():  # a fork has no threads of its parent
+        _publisher = HintPublisher(settings.REDIS_URL)
+    _publisher.give(run_id, cursor)

@@ -1,0 +1,48 @@
+"""Arrays of numbers as compressed bytes, and numbers as JSON can carry them."""
+
+from collections.abc import Sequence
+from math import isfinite, isnan
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+def pack_ints(values: Sequence[int] | Ints) -> bytes:
+    """Little-endian int64, zstd."""
+    return _pack(np.asarray(values, dtype="<i8").tobytes())
+
+
+def pack_floats(values: Sequence[float] | Floats) -> bytes:
+    """Little-endian float64, zstd; NaN and infinities as such."""
+    return _pack(np.asarray(values, dtype="<f8").tobytes())
+
+
+def unpack_ints(data: bytes) -> Ints:
+    """What pack_ints made."""
+    return np.frombuffer(zstandard.ZstdDecompressor().decompress(data), dtype="<i8")
+
+
+def unpack_floats(data: bytes) -> Floats:
+    """What pack_floats made."""
+    return np.frombuffer(zstandard.ZstdDecompressor().decompress(data), dtype="<f8")
+
+
+def spell(value: float) -> float | str:
+    """A number for JSON: NaN and infinities as words."""
+    if isfinite(value):
+        return value
+    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def read(value: float | str) -> float:
+    """The number that an event or `spell` wrote."""
+    return WORDS[value] if isinstance(value, str) else value
+
+
+def _pack(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=3).compress(data)

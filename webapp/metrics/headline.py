@@ -1,0 +1,73 @@
+"""What a table of runs shows of each: the last values of a few metrics, and one small curve.
+
+`Run.headline` = {"eval/success": 0.91, ..., "spark": {"key", "stride", "values", "counts"}}. Bucket i of the curve is
+the mean of the finite values of steps [i * stride, (i + 1) * stride); the stride doubles when the buckets are full, so
+that a run of any length has at most BUCKETS of them. A bucket without a value is null.
+"""
+
+from math import isfinite
+from typing import Any, Protocol
+
+from webapp.metrics.arrays import spell
+from webapp.metrics.models import Series
+from webapp.runs.models import Run
+
+HEADLINE = ("eval/success", "eval_sampled/success", "train/return")
+SPARK = "train/return"
+BUCKETS = 40
+
+
+class Points(Protocol):
+    """Steps and values of one key."""
+
+    steps: list[int]
+    values: list[float]
+
+
+def headline_update(run: Run, columns: dict[str, Any]) -> None:
+    """Bring the run's headline up to date with new points, if they have any of its metrics."""
+    keys = [key for key in HEADLINE if key in columns]
+    if not keys:
+        return
+    last = dict(Series.objects.filter(run=run, key__in=keys).values_list("key", "last_value"))
+    headline = {**run.headline, **{key: spell(value) for key, value in last.items()}}
+    if SPARK in columns:
+        headline["spark"] = spark_add(headline.get("spark"), columns[SPARK])
+    run.headline = headline
+    run.save(update_fields=["headline"])
+
+
+def spark_add(spark: dict[str, Any] | None, points: Points) -> dict[str, Any]:
+    """The small curve with some more points; negative steps are left out."""
+    stride = spark["stride"] if spark else 1
+    means: list[float | None] = list(spark["values"]) if spark else []
+    counts: list[int] = list(spark["counts"]) if spark else []
+    for step, value in zip(points.steps, points.values, strict=True):
+        if step < 0:
+            continue
+        while step // stride >= BUCKETS:
+            stride, means, counts = stride * 2, *_halved(means, counts)
+        while len(means) <= step // stride:
+            means.append(None)
+            counts.append(0)
+        if isfinite(value):
+            _put(means, counts, step // stride, value)
+    return {"key": SPARK, "stride": stride, "values": means, "counts": counts}
+
+
+def _put(means: list[float | None], counts: list[int], index: int, value: float) -> None:
+    counts[index] += 1
+    mean = means[index] or 0.0
+    means[index] = mean + (value - mean) / counts[index]
+
+
+def _halved(means: list[float | None], counts: list[int]) -> tuple[list[float | None], list[int]]:
+    """Neighbours taken together, weighted by how many values each has."""
+    merged: list[float | None] = []
+    totals: list[int] = []
+    for index in range(0, len(means), 2):
+        pair = [(mean, count) for mean, count in zip(means[index : index + 2], counts[index : index + 2], strict=True)]
+        total = sum(count for _, count in pair)
+        totals.append(total)
+        merged.append(sum((mean or 0.0) * count for mean, count in pair) / total if total else None)
+    return merged, totals

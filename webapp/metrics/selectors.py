@@ -1,0 +1,146 @@
+"""Read series."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from django.db.models import Sum
+
+from webapp.metrics.arrays import Floats, Ints, spell, unpack_floats, unpack_ints
+from webapp.metrics.downsampling import kept_indices
+from webapp.metrics.models import Chunk, Series
+from webapp.runs.models import Run
+
+DEFAULT_POINTS = 1500
+MANY_POINTS = 5000
+"""A delta with more is not worth sending: read again instead."""
+
+
+@dataclass(frozen=True)
+class SeriesFacts:
+    """One metric of a run: how many points, and the last one."""
+
+    key: str
+    count: int
+    last_step: int
+    last_value: float | str
+    """NaN and infinities as words."""
+    last_time: float
+
+
+@dataclass(frozen=True)
+class Points:
+    """Columns of equal length."""
+
+    steps: Ints
+    values: Floats
+    times: Floats
+    attempts: Ints
+
+
+Columns = dict[str, list[Any]]
+
+
+def keys(run: Run) -> list[SeriesFacts]:
+    """All metrics of a run, by name."""
+    rows = Series.objects.filter(run=run).order_by("key")
+    return [SeriesFacts(row.key, row.count, row.last_step, spell(row.last_value), row.last_time) for row in rows]
+
+
+def series_read(
+    run: Run, keys: Iterable[str], points: int = DEFAULT_POINTS, since: int = 0
+) -> dict[str, Columns]:
+    """Per key {"steps", "values", "times", "attempts"}, stable-sorted by (step, attempt), ready for JSON.
+
+    Longer series are drawn from `points` // 4 buckets. `since` is a cursor (Run.event_count): only what came later.
+    A key without points is left out.
+    """
+    columns = _gather(_chunks(run, keys, since), since, None)
+    return {key: _json(_drawn(_sorted(column), points)) for key, column in columns.items()}
+
+
+def points_after(run: Run, cursor: int, until: int) -> dict[str, list[list[Any]]] | None:
+    """Per key [[step, value, time, attempt], ...] of what came in (cursor, until], in order of arrival.
+
+    None where that is more than MANY_POINTS (or a read of much more that was merged since).
+    """
+    chunks = Chunk.objects.filter(series__run=run, cursor__gt=cursor).exclude(cursors=None, cursor__gt=until)
+    if (chunks.aggregate(total=Sum("count"))["total"] or 0) > 20 * MANY_POINTS:
+        return None
+    columns = _gather(_chunks(run, None, cursor), cursor, until)
+    if sum(len(column.steps) for column in columns.values()) > MANY_POINTS:
+        return None
+    return {key: _rows(column) for key, column in columns.items()}
+
+
+def _chunks(run: Run, keys: Iterable[str] | None, since: int) -> list[tuple[str, Chunk]]:
+    """In order of arrival within an attempt."""
+    wanted = Series.objects.filter(run=run)
+    names = dict((wanted if keys is None else wanted.filter(key__in=list(keys))).values_list("id", "key"))
+    rows = Chunk.objects.filter(series_id__in=names, cursor__gt=since).order_by("id")
+    return [(names[chunk.series_id], chunk) for chunk in rows]
+
+
+def _gather(chunks: Sequence[tuple[str, Chunk]], since: int, until: int | None) -> dict[str, Points]:
+    parts: dict[str, list[Points]] = {}
+    for key, chunk in chunks:
+        piece = _points(chunk, since, until)
+        if len(piece.steps):
+            parts.setdefault(key, []).append(piece)
+    return {key: _joined(pieces) for key, pieces in parts.items()}
+
+
+def _points(chunk: Chunk, since: int, until: int | None) -> Points:
+    """A chunk's points that came in (since, until]."""
+    steps, values, times = unpack_ints(chunk.steps), unpack_floats(chunk.values), unpack_floats(chunk.times)
+    cursors = unpack_ints(chunk.cursors) if chunk.cursors else np.full(chunk.count, chunk.cursor)
+    wanted = cursors > since
+    if until is not None:
+        wanted &= cursors <= until
+    attempts = np.full(int(wanted.sum()), chunk.attempt)
+    return Points(steps[wanted], values[wanted], times[wanted], attempts)
+
+
+def _joined(pieces: list[Points]) -> Points:
+    return Points(
+        np.concatenate([piece.steps for piece in pieces]),
+        np.concatenate([piece.values for piece in pieces]),
+        np.concatenate([piece.times for piece in pieces]),
+        np.concatenate([piece.attempts for piece in pieces]),
+    )
+
+
+def _taken(points: Points, indices: Ints) -> Points:
+    return Points(
+        points.steps[indices], points.values[indices], points.times[indices], points.attempts[indices]
+    )
+
+
+def _sorted(points: Points) -> Points:
+    """By step, then attempt, then order of arrival (lexsort is stable; its last key counts most)."""
+    return _taken(points, np.lexsort((points.attempts, points.steps)))
+
+
+def _drawn(points: Points, wanted: int) -> Points:
+    return points if len(points.steps) <= wanted else _taken(points, kept_indices(points.values, wanted))
+
+
+def _json(points: Points) -> Columns:
+    return {
+        "steps": points.steps.tolist(),
+        "values": _spelled(points.values),
+        "times": points.times.tolist(),
+        "attempts": points.attempts.tolist(),
+    }
+
+
+def _rows(points: Points) -> list[list[Any]]:
+    columns = (points.steps.tolist(), _spelled(points.values), points.times.tolist(), points.attempts.tolist())
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _spelled(values: Floats) -> list[float | str]:
+    if np.isfinite(values).all():
+        return list(values.tolist())
+    return [spell(value) for value in values.tolist()]
