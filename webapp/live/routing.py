@@ -1,5 +1,10 @@
 """Websocket addresses."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-websocket_urlpatterns: list[URLPattern] = []
+from webapp.live.consumers import RunConsumer, RunsConsumer
+
+websocket_urlpatterns = [
+    path("ws/runs/", RunsConsumer.as_asgi()),
+    path("ws/runs/<str:run_id>/", RunConsumer.as_asgi()),
+]

@@ -1,0 +1,80 @@
+"""What happened in a run between two cursors, as the JSON text that goes to every socket that watches it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from webapp.checkpoints.models import Checkpoint
+from webapp.live.outbox import resync
+from webapp.metrics.selectors import points_after
+from webapp.runs.models import LogLine, Run
+from webapp.runs.selectors import run_summary
+from webapp.transcripts.models import Episode, EpisodeAnnotation
+
+MANY_ROWS = 500
+"""Episodes, annotations or log lines; a delta with more is not worth sending."""
+_EPISODE = (
+    "id", "name", "attempt", "iteration", "kind", "probe", "task", "title", "outcome", "success", "failed", "error",
+    "truncated", "episode_return", "rewards", "versions", "turn_count", "tokens", "started", "ended",
+)  # fmt: skip
+_CHECKPOINT = ("id", "attempt", "iteration", "path", "size", "metrics", "best", "removed", "time")
+
+
+@dataclass(frozen=True)
+class Delta:
+    """`text` brings a client from `start` to `end`."""
+
+    start: int
+    end: int
+    text: str
+    summary: bytes
+    """The run's summary, to see whether it changes."""
+
+
+def delta_read(run_id: str, cursor: int | None, until: int | None = None, known: bytes | None = None) -> Delta | None:
+    """What came after `cursor` (None: nothing but the summary), up to `until` (None: now).
+
+    None where nothing is new and the summary is still `known`, or the run is gone. One thread-safe database read.
+    """
+    run = Run.objects.select_related("project", "owner").filter(pk=run_id).first()
+    if run is None:
+        return None
+    end = run.event_count if until is None else min(until, run.event_count)
+    start = end if cursor is None else min(cursor, end)
+    summary = _dumps(run_summary(run))
+    if start == end and summary == known:
+        return None
+    return Delta(start, end, _text(run, start, end, summary), summary)
+
+
+def _text(run: Run, start: int, end: int, summary: bytes) -> str:
+    head = {"type": "delta", "from": start, "to": end, "run": orjson.Fragment(summary)}
+    if start == end:
+        nothing = {"points": {}, "episodes": [], "annotated": [], "checkpoints": [], "logs": []}
+        return _dumps(head | nothing).decode()
+    points = points_after(run, start, end)
+    rows = _rows(run, start, end)
+    if points is None or any(len(part) > MANY_ROWS for part in rows.values()):
+        return resync(end)
+    return _dumps(head | {"points": points} | rows).decode()
+
+
+def _rows(run: Run, start: int, end: int) -> dict[str, list[Any]]:
+    """Rows of every kind that came in (start, end]; one more than MANY_ROWS at most."""
+    new = {"run": run, "cursor__gt": start, "cursor__lte": end}
+    most = MANY_ROWS + 1
+    names = EpisodeAnnotation.objects.filter(**new).values_list("episode_name", flat=True)[:most]
+    annotated = Episode.objects.filter(run=run, name__in=list(names)).order_by("id").values_list("id", flat=True)
+    return {
+        "episodes": list(Episode.objects.filter(**new).order_by("id").values(*_EPISODE)[:most]),
+        "annotated": list(annotated[:most]),
+        "checkpoints": list(Checkpoint.objects.filter(**new).order_by("id").values(*_CHECKPOINT)[:most]),
+        "logs": list(
+            LogLine.objects.filter(**new).order_by("id").values("time", "level", "source", "message")[:most]
+        ),
+    }
+
+
+def _dumps(value: Any) -> bytes:
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)

@@ -1,0 +1,151 @@
+"""One feed per watched run and server process: it reads each delta once and hands the same text to all its sockets."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from weakref import WeakKeyDictionary
+
+from channels.db import database_sync_to_async
+from django.db import Error as DatabaseError
+
+from webapp.live.deltas import Delta, delta_read
+from webapp.live.listener import HintListener
+from webapp.live.outbox import Outbox, resync
+
+logger = logging.getLogger(__name__)
+
+LOOK_ANYWAY = 3.0
+"""Seconds after which a feed reads without a hint."""
+CLOSEST = 0.1
+"""Seconds between two reads."""
+REMEMBERED = 20
+"""Deltas kept for those who join a little late."""
+
+
+
+class Feed:
+    """Sockets that watch one run, and the cursor that all of them have reached or have been sent."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.cursor: int | None = None
+        self.reads = 0
+        """Reads of the database so far."""
+        self._summary: bytes | None = None
+        self._recent: deque[Delta] = deque(maxlen=REMEMBERED)
+        self._sockets: set[Outbox] = set()
+        self._hinted = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._last_read = 0.0
+        self._task = asyncio.create_task(self._work(), name=f"feed {run_id}")
+
+    @property
+    def empty(self) -> bool:
+        """Nobody watches."""
+        return not self._sockets
+
+    def hint(self) -> None:
+        """There may be news."""
+        self._hinted.set()
+
+    async def join(self, outbox: Outbox, cursor: int) -> None:
+        """Bring a socket from its cursor to the feed's, then let it have what follows. Raises DatabaseError."""
+        async with self._lock:
+            self._sockets.discard(outbox)
+            if self.cursor is None or cursor > self.cursor:
+                await self._read()
+            here = self.cursor or 0
+            if cursor > here:
+                outbox.put(resync(here), here)
+            elif cursor < here:
+                for delta in await self._missed(cursor, here):
+                    outbox.put(delta.text, delta.end)
+            self._sockets.add(outbox)
+
+    def leave(self, outbox: Outbox) -> None:
+        """Nothing more for this socket."""
+        self._sockets.discard(outbox)
+
+    def close(self) -> None:
+        """End the feed."""
+        self._task.cancel()
+
+    async def _work(self) -> None:
+        """Read when hinted, and now and then without; never more often than every CLOSEST seconds."""
+        while True:
+            try:
+                await asyncio.wait_for(self._hinted.wait(), LOOK_ANYWAY)
+            except TimeoutError:
+                pass
+            await asyncio.sleep(max(0.0, self._last_read + CLOSEST - time.monotonic()))
+            self._hinted.clear()
+            try:
+                async with self._lock:
+                    await self._read()
+            except DatabaseError as error:
+                logger.warning("Feed of run %s waits for the database: %s", self.run_id, error)
+                await asyncio.sleep(1.0)
+
+    async def _read(self) -> None:
+        """Read what is new and hand it out. The lock is held."""
+        delta = await self._delta(self.cursor, None, self._summary)
+        self._last_read = time.monotonic()
+        if delta is None:
+            self.cursor = self.cursor or 0
+            return
+        self.cursor, self._summary = delta.end, delta.summary
+        self._recent.append(delta)
+        for outbox in self._sockets:
+            outbox.put(delta.text, delta.end)
+
+    async def _missed(self, cursor: int, here: int) -> list[Delta]:
+        """Deltas from `cursor` to `here`: those that are remembered, else one read for this socket alone."""
+        recent = [delta for delta in self._recent if delta.start >= cursor and delta.end > delta.start]
+        if recent and recent[0].start == cursor:
+            return recent
+        delta = await self._delta(cursor, here, None)
+        return [delta] if delta else []
+
+    async def _delta(self, cursor: int | None, until: int | None, known: bytes | None) -> Delta | None:
+        self.reads += 1
+        return await database_sync_to_async(delta_read, thread_sensitive=False)(self.run_id, cursor, until, known)
+
+
+class Feeds:
+    """The feeds of one event loop, and the listener that wakes them."""
+
+    def __init__(self) -> None:
+        self.listener = HintListener()
+        self._feeds: dict[str, Feed] = {}
+
+    def of(self, run_id: str) -> Feed:
+        """The run's feed, started if nobody watched it before."""
+        if not self._feeds:
+            self.listener.add(self._heard)
+        if run_id not in self._feeds:
+            self._feeds[run_id] = Feed(run_id)
+        return self._feeds[run_id]
+
+    def leave(self, run_id: str, outbox: Outbox) -> None:
+        """A socket is gone; a feed without sockets ends."""
+        feed = self._feeds.get(run_id)
+        if feed is None:
+            return
+        feed.leave(outbox)
+        if feed.empty:
+            self._feeds.pop(run_id).close()
+        if not self._feeds:
+            self.listener.remove(self._heard)
+
+    def _heard(self, run_id: str) -> None:
+        if feed := self._feeds.get(run_id):
+            feed.hint()
+
+
+_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Feeds] = WeakKeyDictionary()
+
+
+def feeds() -> Feeds:
+    """Those of the running event loop."""
+    return _by_loop.setdefault(asyncio.get_running_loop(), Feeds())

@@ -1,0 +1,48 @@
+"""The way to one socket: bounded, so that a slow browser costs the others nothing."""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+MAX_MESSAGES = 64
+MAX_CHARACTERS = 8_000_000
+
+
+def resync(cursor: int) -> str:
+    """Too far behind: read again through the API and go on from `cursor`."""
+    return json.dumps({"type": "resync", "cursor": cursor})
+
+
+class Outbox:
+    """Messages that wait for a socket. When too many wait, all of them give way to one `resync`."""
+
+    def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
+        self._send = send
+        self._waiting: deque[str] = deque()
+        self._size = 0
+        self._filled = asyncio.Event()
+        self._task = asyncio.create_task(self._work(), name="outbox")
+
+    def put(self, message: str, cursor: int) -> None:
+        """Queue a message after which the socket is at `cursor`. Never waits."""
+        if len(self._waiting) >= MAX_MESSAGES or self._size + len(message) > MAX_CHARACTERS:
+            self._waiting.clear()
+            self._size = 0
+            message = resync(cursor)
+        self._waiting.append(message)
+        self._size += len(message)
+        self._filled.set()
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._task.cancel()
+
+    async def _work(self) -> None:
+        while True:
+            await self._filled.wait()
+            while self._waiting:
+                message = self._waiting.popleft()
+                self._size -= len(message)
+                await self._send(message)
+            self._filled.clear()
