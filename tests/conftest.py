@@ -1,0 +1,92 @@
+"""A real Postgres and a real Redis for the tests, bundled ones on unix sockets, started when the first test needs them.
+
+Their addresses are fixed here, before Django reads its settings; the servers end with the session.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from webapp.stack.postgres import PostgresServer, become, clean_environment, prepare_postgres
+from webapp.stack.processes import dies_with_parent
+from webapp.stack.redis_server import redis_answers, redis_command, redis_url
+
+FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
+BASE = Path(tempfile.mkdtemp(prefix="troupe-test-"))
+BASE.chmod(0o711)  # the account that serves the database goes through it
+SOCKETS = BASE / "pg"
+REDIS = BASE / "redis.sock"
+HOME = BASE / "home"
+
+os.environ |= {
+    "DJANGO_SETTINGS_MODULE": "webapp.config.settings",
+    "DATABASE_URL": f"postgres://troupe@/troupe?host={SOCKETS}",
+    "REDIS_URL": redis_url(REDIS),
+    "TROUPE_HOME": str(HOME),
+    "TROUPE_SECRET_KEY": "for tests alone",
+    "OMP_NUM_THREADS": "1",
+}
+for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "TROUPE_URL", "TROUPE_TOKEN", "TROUPE_LAUNCHER"):
+    os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[PostgresServer]:
+    """Both servers, up and answering."""
+    SOCKETS.mkdir(mode=0o700)
+    HOME.mkdir(mode=0o711, exist_ok=True)
+    postgres = prepare_postgres(HOME, SOCKETS)
+    with (BASE / "postgres.log").open("ab") as log:
+        children = [
+            subprocess.Popen(
+                postgres.command(**FAST),
+                env=clean_environment(HOME),
+                preexec_fn=dies_with_parent(signal.SIGINT),
+                stderr=log,
+                **become(postgres.account),
+            ),
+            subprocess.Popen(redis_command(REDIS), preexec_fn=dies_with_parent(), stdout=subprocess.DEVNULL),
+        ]
+    try:
+        wait_until(lambda: redis_answers(REDIS) and _up(postgres), children)
+        yield postgres
+    finally:
+        children[0].send_signal(signal.SIGINT)
+        children[1].terminate()
+        for child in children:
+            child.wait(10)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(servers: PostgresServer) -> None:
+    """pytest-django makes its test database on our server."""
+
+
+def pytest_unconfigure() -> None:
+    """Remove what the session has left on disk."""
+    shutil.rmtree(BASE, ignore_errors=True)
+
+
+def wait_until(happened: Callable[[], bool], children: list["subprocess.Popen[bytes]"], within: float = 30.0) -> None:
+    """Poll until it has happened; fails when a child has died or the time is up."""
+    deadline = time.monotonic() + within
+    while not happened():
+        dead = [child.args for child in children if child.poll() is not None]
+        assert not dead, f"ended too early: {dead}; {(BASE / 'postgres.log').read_text()[-2000:]}"
+        assert time.monotonic() < deadline, f"nothing within {within} s"
+        time.sleep(0.02)
+
+
+def _up(postgres: PostgresServer) -> bool:
+    try:
+        postgres.ensure_database()
+    except Exception:  # noqa: BLE001 - whatever it is, it is not up yet
+        return False
+    return True

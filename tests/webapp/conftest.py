@@ -1,0 +1,50 @@
+"""What most tests of the web side start from: a person, their project, a run of the demonstration preset."""
+
+import django
+import pytest
+
+django.setup()  # conftest files are imported before pytest-django does it
+
+from training_core.config.files import load_config  # noqa: E402
+from webapp.accounts.models import Membership, Project, User  # noqa: E402
+from webapp.runs.models import Run  # noqa: E402
+from webapp.stack.postgres import PostgresServer  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _servers(servers: PostgresServer) -> None:
+    """Redis is there even for tests that touch no database."""
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    """A person with the password "correct horse battery"."""
+    return User.objects.create_user("ada", password="correct horse battery")
+
+
+@pytest.fixture
+def project(user: User) -> Project:
+    """A project that `user` owns."""
+    project = Project.objects.create(slug="lab", name="Lab")
+    Membership.objects.create(project=project, user=user, level=Membership.Level.OWNER)
+    return project
+
+
+@pytest.fixture
+def stranger(db: None) -> User:
+    """A person who is in no project."""
+    return User.objects.create_user("eve", password="another long secret")
+
+
+@pytest.fixture
+def run(project: Project, user: User) -> Run:
+    """A queued run of `plan_path_duo`, not submitted."""
+    config = load_config("plan_path_duo")
+    return Run.objects.create(
+        project=project,
+        owner=user,
+        name=config.run.name,
+        preset="plan_path_duo",
+        config=config.model_dump(mode="json"),
+        iterations=config.run.iterations,
+    )

