@@ -65,7 +65,7 @@ class HintPublisher:
                 self._client = redis.Redis.from_url(self._url, socket_timeout=2, socket_connect_timeout=2)
             self._client.publish(CHANNEL, f"{run_id} {cursor}")
             self._complained = False
-        except Exception as error:  # the thread must live on; a lost hint only costs time
+        except (redis.RedisError, OSError) as error:
             if not self._complained:
                 logger.warning("Hints are not published: %s", error)
             self._complained = True

@@ -16,7 +16,9 @@ def encode(event: dict[str, Any]) -> bytes:
     """One JSON object without a line break. Raises TypeError for objects that are no data."""
     try:
         line = orjson.dumps(event, default=_plain, option=_OPTIONS)
-    except (orjson.JSONEncodeError, UnicodeEncodeError):
+    except orjson.JSONEncodeError as error:
+        if error.__cause__:
+            raise TypeError(str(error.__cause__)) from error
         return orjson.dumps(spelled(event), default=_plain, option=_OPTIONS)
     if b"null" in line:
         line = orjson.dumps(spelled(event), default=_plain, option=_OPTIONS)

@@ -72,7 +72,7 @@ class SpoolReader:
         self._offset = 0
 
     def take(self, max_bytes: int, max_lines: int) -> Batch | None:
-        """The next lines without moving on; None when there is no whole one. One longer line comes alone."""
+        """The next lines without moving on; None when there is no whole one. A longer line comes whole."""
         data = os.pread(self._file, max_bytes, self._offset)
         while data and b"\n" not in data:
             more = os.pread(self._file, max_bytes, self._offset + len(data))

@@ -1,0 +1,77 @@
+"""An ingest server that keeps events in a list: real HTTP, the rules of the protocol written down once more, naively."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+import zstandard
+
+
+class Ingest:
+    """Stores what it is sent; may be told to refuse."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, list[dict[str, Any]]] = {}
+        self.command: str | None = None
+        self.refuse: Callable[[dict[str, Any]], bool] = lambda event: False
+        self.name_refused = True
+        self.down_with = 0
+        self.forget_below = 0
+        self.token = "secret"
+        self.batches = 0
+
+    def answer(self, token: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        self.batches += 1
+        if self.down_with:
+            return self.down_with, {"code": "unavailable"}
+        if token != f"Bearer {self.token}":
+            return 401, {"detail": "no"}
+        events = [json.loads(line) for line in body.splitlines()]
+        for event in events:
+            if self.refuse(event):
+                return 400, {"code": "invalid", "seq": event["seq"] if self.name_refused else None, "errors": {"x": "bad"}}
+        stored = self.stored.setdefault(events[0]["producer"], [])
+        for event in events:
+            if event["seq"] > len(stored) + 1:
+                return 409, {"code": "gap", "expected": len(stored) + 1}
+            if event["seq"] == len(stored) + 1:
+                stored.append(event)
+        return 200, {"acknowledged": len(stored), "command": self.command}
+
+    def events(self) -> list[dict[str, Any]]:
+        return [event for events in self.stored.values() for event in events]
+
+
+@pytest.fixture
+def ingest() -> Ingest:
+    return Ingest()
+
+
+@pytest.fixture
+def url(ingest: Ingest) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            assert self.headers["Content-Encoding"] == "zstd"
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            status, data = ingest.answer(self.headers["Authorization"], zstandard.decompress(body))
+            content = json.dumps(data).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/events/"
+    server.shutdown()
+    server.server_close()

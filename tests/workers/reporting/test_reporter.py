@@ -1,0 +1,227 @@
+"""The reporter: everything on disk, everything delivered once, nothing in the trainer's way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from workers.launch.events import AnyEvent
+from workers.launch.run_folder import RunFolder
+from workers.reporting import reporter as reporter_module
+from workers.reporting.reporter import Reporter
+from workers.reporting.sync import ship_spool, undelivered
+
+EVENTS: TypeAdapter[Any] = TypeAdapter(AnyEvent)
+
+
+def make(path: Path, url: str = "", token: str = "secret") -> Reporter:
+    return Reporter(RunFolder(path), "run1", 1, url, token)
+
+
+def on_disk(path: Path) -> list[dict[str, Any]]:
+    (spool,) = [p for p in path.glob("attempt-1/spool/*.jsonl") if "rejected" not in p.name]
+    return [json.loads(line) for line in spool.read_text().splitlines()]
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "did not come about"
+        time.sleep(0.01)
+
+
+def test_every_kind_of_event_validates(tmp_path: Path) -> None:
+    reporter = make(tmp_path)
+    candidate = {
+        "text": "up", "token_ids": [1], "tokens": ["up"], "logprobs": [float("-inf")], "versions": [0], "stop_reason": "stop",
+        "local_reward": 0.0, "team_reward": 0.0, "reward": float("nan"), "advantage": None,
+    }  # fmt: skip
+    turn = {"index": 0, "role": "planner", "policy": "p", "messages": [{"role": "user", "content": "x"}],
+            "prompt_ids": [1], "candidates": [candidate], "executed": 0, "board": None}  # fmt: skip
+    reporter.status("starting", 0, facts={"packages": {"torch": "2"}})
+    reporter.metrics(1, {"train/return": 0.5})
+    reporter.episode(
+        {
+            "episode": "1-1-train-0", "iteration": 1, "kind": "train", "task": "t", "title": "x" * 300, "outcome": "ok",
+            "success": True, "episode_return": 1.0, "rewards": {"planner": 1.0}, "versions": {"p": 0}, "tokens": 1,
+            "started": 1.0, "ended": 2.0, "turns": [turn],
+        }  # fmt: skip
+    )
+    reporter.annotation({"episode": "1-1-train-0", "turns": [{"turn": 0, "advantages": [0.1]}]})
+    reporter.phase("driver", "rollout", 1, 1.0, 2.0)
+    reporter.checkpoint(1, "checkpoints/iteration-000001", 10, {"eval/success": 0.5}, best=True)
+    reporter.log("info", "driver", "hello")
+    assert reporter.close()
+    events = [EVENTS.validate_python(event) for event in on_disk(tmp_path)]
+    assert [event.type for event in events] == [
+        "status", "metrics", "episode", "episode_annotation", "phase", "checkpoint", "log",
+    ]  # fmt: skip
+    assert [event.seq for event in events] == [1, 2, 3, 4, 5, 6, 7]
+    assert events[2].turns[0].candidates[0].reward == "NaN"
+    assert events[2].turns[0].candidates[0].logprobs == ["-Infinity"]
+    assert events[2].turns[0].candidates[0].advantage is None
+
+
+def test_all_is_delivered_in_order(tmp_path: Path, url: str, ingest: Any) -> None:
+    reporter = make(tmp_path, url)
+    for step in range(300):
+        reporter.metrics(step, {"a": step})
+    assert reporter.close()
+    metrics = [event for event in ingest.events() if event["type"] == "metrics"]
+    assert [event["step"] for event in metrics] == list(range(300))
+    assert reporter.acknowledged == reporter.seq
+    assert undelivered(tmp_path) == 0
+
+
+def test_threads_share_one_sequence(tmp_path: Path) -> None:
+    reporter = make(tmp_path)
+    threads = [
+        threading.Thread(target=lambda: [reporter.metrics(i, {"a": i}) for i in range(500)]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    reporter.close()
+    assert [event["seq"] for event in on_disk(tmp_path)] == list(range(1, 2001))
+
+
+def test_server_away_loses_nothing(tmp_path: Path, url: str, ingest: Any) -> None:
+    ingest.down_with = 503
+    reporter = make(tmp_path, url)
+    for step in range(100):
+        reporter.metrics(step, {"a": step})
+    until(lambda: ingest.batches >= 2)
+    assert ingest.events() == []
+    ingest.down_with = 0
+    assert reporter.close()
+    assert [event["step"] for event in ingest.events() if event["type"] == "metrics"] == list(range(100))
+
+
+def test_close_gives_up_in_time_and_the_rest_is_shipped_later(tmp_path: Path, url: str, ingest: Any) -> None:
+    ingest.down_with = 500
+    reporter = make(tmp_path, url)
+    reporter.metrics(1, {"a": 1.0})
+    assert not reporter.close(timeout=0.3)
+    assert undelivered(tmp_path) == 1
+    ingest.down_with = 0
+    assert ship_spool(tmp_path, url, "secret").events == 1
+    assert ship_spool(tmp_path, url, "secret").events == 0
+    assert len(ingest.events()) == 1
+
+
+def test_gap_rewinds_to_what_is_expected(tmp_path: Path, url: str, ingest: Any) -> None:
+    reporter = make(tmp_path, url)
+    for step in range(60):
+        reporter.metrics(step, {"a": step})
+    until(lambda: reporter.acknowledged == 60)
+    ingest.stored[reporter.producer] = ingest.stored[reporter.producer][:20]  # as a database put back from a dump
+    reporter.metrics(60, {"a": 60})
+    assert reporter.close()
+    assert [event["seq"] for event in ingest.events()] == list(range(1, reporter.seq + 1))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_refused_event_is_set_aside_and_the_rest_goes_on(tmp_path: Path, url: str, ingest: Any, named: bool) -> None:
+    ingest.refuse = lambda event: event["type"] == "metrics" and event["step"] in (7, 31)
+    ingest.name_refused = named
+    reporter = make(tmp_path, url)
+    for step in range(40):
+        reporter.metrics(step, {"a": step})
+    assert reporter.close()
+    arrived = ingest.events()
+    assert [event["step"] for event in arrived if event["type"] == "metrics"] == [s for s in range(40) if s not in (7, 31)]
+    logs = [event for event in arrived if event["type"] == "log"]
+    assert [event["seq"] for event in logs] == [8, 32]
+    assert all(EVENTS.validate_python(event).level == "error" for event in logs)
+    (rejected,) = tmp_path.glob("attempt-1/spool/*.rejected.jsonl")
+    lines = [json.loads(line) for line in rejected.read_text().splitlines()]
+    assert [json.loads(line["event"])["step"] for line in lines] == [7, 31]
+    assert ship_spool(tmp_path, url, "secret").rejected == 2
+
+
+def test_wrong_token_keeps_everything(tmp_path: Path, url: str, ingest: Any) -> None:
+    reporter = make(tmp_path, url, token="wrong")
+    reporter.metrics(1, {"a": 1})
+    until(lambda: ingest.batches >= 1)
+    assert not reporter.close(timeout=0.2)
+    assert len(on_disk(tmp_path)) == 1
+
+
+def test_command_reaches_the_driver(tmp_path: Path, url: str, ingest: Any) -> None:
+    reporter = make(tmp_path, url)
+    assert reporter.command is None
+    ingest.command = "stop"
+    reporter.metrics(1, {"a": 1})
+    until(lambda: reporter.command == "stop")
+    reporter.close()
+
+
+def test_heartbeats_come_by_themselves(tmp_path: Path, url: str, ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporter_module, "PROGRESS", 0.01)
+    reporter = make(tmp_path, url)
+    reporter.iteration = 3
+    until(lambda: any(event["type"] == "heartbeat" for event in ingest.events()))
+    reporter.close()
+    assert {event["iteration"] for event in ingest.events()} == {3}
+
+
+def test_full_disk_is_counted_and_said(tmp_path: Path) -> None:
+    reporter = make(tmp_path)
+    reporter.metrics(1, {"a": 1})
+    file = reporter._spool._file
+    full = os.open("/dev/full", os.O_WRONLY)
+    reporter._spool._file = full
+    reporter.metrics(2, {"a": 2})
+    reporter.metrics(3, {"a": 3})
+    reporter._spool._file = file
+    os.close(full)
+    reporter.metrics(4, {"a": 4})
+    reporter.close()
+    assert reporter.lost == 2
+    events = on_disk(tmp_path)
+    assert [event["seq"] for event in events] == [1, 2, 3]
+    assert [event.get("step") for event in events] == [1, 4, None]
+    assert "2 events" in events[2]["message"]
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from workers.launch.run_folder import RunFolder
+from workers.reporting.reporter import Reporter
+reporter = Reporter(RunFolder(Path(sys.argv[1])), "run1", 1)
+step = 0
+while True:
+    step += 1
+    reporter.metrics(step, {"a": step})
+    if step % 100 == 0:
+        print(step, flush=True)
+"""
+
+
+def test_what_was_reported_survives_kill_9(tmp_path: Path, url: str, ingest: Any) -> None:
+    command = [sys.executable, "-c", CHILD, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout
+        said = 0
+        while said < 2000:
+            said = int(child.stdout.readline())
+        os.kill(child.pid, signal.SIGKILL)
+        said = max([said, *[int(line) for line in child.stdout.read().split()]])
+    (spool,) = tmp_path.glob("attempt-1/spool/*.jsonl")
+    with spool.open("ab") as file:
+        file.write(b'{"run":"run1","attempt":1,"seq":99')  # a torn last line
+    assert ship_spool(tmp_path, url, "secret").events >= said
+    steps = [event["step"] for event in ingest.events()]
+    assert steps == list(range(1, len(steps) + 1))
+    assert len(steps) >= said
