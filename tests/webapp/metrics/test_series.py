@@ -1,0 +1,178 @@
+"""Series: what is stored comes back, in the right order, once; nothing that stands out is lost when it is drawn."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from webapp.metrics.downsampling import kept_indices
+from webapp.metrics.models import Chunk, Series
+from webapp.metrics.selectors import keys, points_after, series_read
+from webapp.metrics.services import points_store, series_compact
+from webapp.metrics.tasks import compact
+from webapp.runs.models import Run
+from workers.launch.events import MetricsEvent
+
+
+def event(step: int, values: dict[str, Any], time: float = 1.0, attempt: int = 1) -> MetricsEvent:
+    return MetricsEvent(
+        run="r", attempt=attempt, producer="p", seq=1, time=time, type="metrics", step=step, values=values
+    )
+
+
+def store(run: Run, *events: MetricsEvent) -> None:
+    run.event_count += len(events)
+    points_store(run, events[0].attempt, run.event_count, list(events))
+
+
+@pytest.mark.django_db
+class TestReading:
+    def test_points_come_back_as_they_were(self, run: Run) -> None:
+        store(run, event(1, {"a": 0.5, "b": 2}, 10.0), event(2, {"a": 0.25}, 11.0))
+        store(run, event(3, {"a": 0.125}, 12.0))
+        assert series_read(run, ["a", "b", "none"]) == {
+            "a": {"steps": [1, 2, 3], "values": [0.5, 0.25, 0.125], "times": [10.0, 11.0, 12.0], "attempts": [1, 1, 1]},
+            "b": {"steps": [1], "values": [2.0], "times": [10.0], "attempts": [1]},
+        }
+        facts = {row.key: row for row in keys(run)}
+        assert (facts["a"].count, facts["a"].last_step, facts["a"].last_value, facts["a"].last_time) == (3, 3, 0.125, 12.0)
+
+    def test_late_and_repeated_steps_are_kept_and_sorted(self, run: Run) -> None:
+        store(run, event(5, {"a": 1.0}), event(2, {"a": 2.0}), event(5, {"a": 3.0}))
+        store(run, event(1, {"a": 4.0}))
+        read = series_read(run, ["a"])["a"]
+        assert read["steps"] == [1, 2, 5, 5]
+        assert read["values"] == [4.0, 2.0, 1.0, 3.0]
+        facts = keys(run)[0]
+        assert (facts.count, facts.last_step, facts.last_value) == (4, 5, 3.0)
+
+    def test_attempts_stand_side_by_side_and_the_newest_is_last(self, run: Run) -> None:
+        store(run, *[event(step, {"a": step}) for step in (1, 2, 3)])
+        store(run, event(2, {"a": 20.0}, attempt=2))
+        store(run, event(4, {"a": 4.0}))  # the old attempt speaks once more
+        read = series_read(run, ["a"])["a"]
+        assert list(zip(read["steps"], read["attempts"], read["values"], strict=True)) == [
+            (1, 1, 1.0), (2, 1, 2.0), (2, 2, 20.0), (3, 1, 3.0), (4, 1, 4.0),
+        ]  # fmt: skip
+        assert (keys(run)[0].last_step, keys(run)[0].last_value) == (2, 20.0)
+
+    def test_numbers_that_json_lacks_are_words(self, run: Run) -> None:
+        store(run, event(1, {"a": "NaN"}), event(2, {"a": "Infinity"}), event(3, {"a": "-Infinity"}), event(4, {"a": 1}))
+        assert series_read(run, ["a"])["a"]["values"] == ["NaN", "Infinity", "-Infinity", 1.0]
+        store(run, event(5, {"a": "NaN"}))
+        assert keys(run)[0].last_value == "NaN"
+
+    def test_since_reads_only_what_is_new(self, run: Run) -> None:
+        store(run, event(1, {"a": 1}), event(2, {"a": 2}))
+        cursor = run.event_count
+        store(run, event(3, {"a": 3, "b": 1}))
+        assert series_read(run, ["a"], since=cursor)["a"]["steps"] == [3]
+        assert series_read(run, ["a"], since=run.event_count) == {}
+        assert points_after(run, cursor, run.event_count) == {"a": [[3, 3.0, 1.0, 1]], "b": [[3, 1.0, 1.0, 1]]}
+        assert points_after(run, 0, cursor) == {"a": [[1, 1.0, 1.0, 1], [2, 2.0, 1.0, 1]]}
+
+    def test_a_delta_of_too_many_points_is_none(self, run: Run) -> None:
+        store(run, *[event(step, {"a": step}) for step in range(5000)])
+        assert len(points_after(run, 0, run.event_count)["a"]) == 5000  # type: ignore[index]
+        store(run, event(1, {"a": 1}))
+        assert points_after(run, 0, run.event_count) is None
+
+
+@pytest.mark.django_db
+class TestCompaction:
+    def test_merging_changes_nothing_that_is_read(self, run: Run) -> None:
+        generator = np.random.default_rng(0)
+        cursors = []
+        for step in range(250):
+            attempt = 1 if step < 150 else 2
+            value = float(generator.normal()) if step % 9 else "NaN"
+            store(run, event(step % 170, {"a": value, "b": step}, step, attempt))
+            cursors.append(run.event_count)
+        before = [series_read(run, ["a", "b"], since=cursor) for cursor in (0, cursors[99], cursors[200])]
+        deltas = [points_after(run, cursors[i], cursors[i + 60]) for i in (0, 120, 180)]
+        assert compact() == 2 * (250 - 2)
+        assert Chunk.objects.count() == 4
+        assert {series.chunk_count for series in Series.objects.all()} == {2}
+        assert [series_read(run, ["a", "b"], since=cursor) for cursor in (0, cursors[99], cursors[200])] == before
+        assert [points_after(run, cursors[i], cursors[i + 60]) for i in (0, 120, 180)] == deltas
+        store(run, event(1000, {"a": 1.0}, attempt=2))
+        assert series_read(run, ["a"])["a"]["steps"][-1] == 1000
+
+    def test_merged_chunks_merge_again(self, run: Run) -> None:
+        for step in range(6):
+            store(run, event(step, {"a": step}))
+            series_compact(Series.objects.get().pk)
+        assert Chunk.objects.count() == 1
+        assert series_read(run, ["a"], since=4)["a"]["steps"] == [4, 5]
+
+    def test_series_with_few_chunks_are_left_alone(self, run: Run) -> None:
+        for step in range(200):
+            store(run, event(step, {"a": step}))
+        assert compact() == 0
+
+    def test_large_chunks_are_left_alone(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("webapp.metrics.services.LARGEST_CHUNK", 10)
+        for step in range(35):
+            store(run, event(step, {"a": step}))
+        series_compact(Series.objects.get().pk)
+        assert sorted(chunk.count for chunk in Chunk.objects.all()) == [5, 10, 10, 10]
+        assert series_read(run, ["a"])["a"]["values"] == [float(step) for step in range(35)]
+
+
+@pytest.mark.django_db
+class TestHeadline:
+    def test_last_values_and_curve(self, run: Run) -> None:
+        store(run, event(1, {"train/return": 0.5, "policy/p/loss": 1.0}), event(0, {"eval/success": 0.25}))
+        store(run, event(2, {"train/return": 1.5}), event(2, {"eval_sampled/success": "NaN"}))
+        run.refresh_from_db()
+        assert run.headline == {
+            "train/return": 1.5,
+            "eval/success": 0.25,
+            "eval_sampled/success": "NaN",
+            "spark": {"key": "train/return", "stride": 1, "values": [None, 0.5, 1.5], "counts": [0, 1, 1]},
+        }
+
+    def test_curve_has_at_most_forty_buckets_of_means(self, run: Run) -> None:
+        values = [float(step % 7) for step in range(100)]
+        for step, value in enumerate(values):
+            store(run, event(step, {"train/return": value if step != 50 else "NaN"}))
+        spark = run.headline["spark"]
+        assert spark["stride"] == 4
+        for bucket, mean in enumerate(spark["values"]):
+            members = [values[step] for step in range(bucket * 4, bucket * 4 + 4) if step != 50]
+            assert mean == pytest.approx(sum(members) / len(members))
+        assert len(spark["values"]) == 25
+
+
+class TestDownsampling:
+    def test_all_points_stay_when_they_fit(self) -> None:
+        assert kept_indices(np.arange(10.0), 10).tolist() == list(range(10))
+
+    def test_small_case_by_hand(self) -> None:
+        values = np.array([1.0, 9.0, 0.0, 2.0, 5.0, 3.0, 3.0, 4.0, 6.0, 7.0, -1.0, 2.0])
+        # two buckets of six: first 1, greatest 9, least 0, last 3 | first 3, greatest 7, least -1, last 2
+        assert kept_indices(values, 8).tolist() == [0, 1, 2, 5, 6, 9, 10, 11]
+
+    @pytest.mark.parametrize("spike", [1e9, -1e9, math.inf, -math.inf, math.nan])
+    @pytest.mark.parametrize("place", [0, 1, 4999, 77_777, 99_998, 99_999])
+    def test_a_spike_never_disappears(self, spike: float, place: int) -> None:
+        values = np.sin(np.arange(100_000) / 1000)
+        values[place] = spike
+        kept = kept_indices(values, 1500)
+        assert place in kept
+        assert len(kept) <= 1500 + 2
+        assert kept[0] == 0
+        assert kept[-1] == 99_999
+
+    def test_a_spike_among_nans_stays(self) -> None:
+        values = np.full(50_000, np.nan)
+        values[12_345] = 7.0
+        kept = kept_indices(values, 400)
+        assert 12_345 in kept
+        assert 90 <= np.isnan(values[kept]).sum() <= 102
+
+    def test_steps_do_not_matter(self) -> None:
+        kept = kept_indices(np.ones(5000), 400)
+        assert 100 <= len(kept) <= 402
+        assert (np.diff(kept) > 0).all()
