@@ -107,6 +107,11 @@ USE_I18N = False
 STATIC_URL = "/static/"
 STATIC_ROOT = env.text("TROUPE_STATIC_ROOT", str(TROUPE_HOME / "static"))
 STATICFILES_DIRS = [ROOT / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "webapp.common.finders.PackageFileFinder",
+]
 
 REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
