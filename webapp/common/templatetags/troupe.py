@@ -1,0 +1,73 @@
+"""What templates need: formats, small curves, times that tick, the user's projects."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.contrib.auth.models import AnonymousUser
+from django.db.models import QuerySet
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from webapp.accounts.models import Project, User
+from webapp.common import formats
+
+register = template.Library()
+register.filter("number", formats.number)
+register.filter("signed", formats.signed)
+register.filter("duration", formats.duration)
+register.filter("size", formats.size)
+
+WIDTH, HEIGHT = 100.0, 24.0
+
+
+@register.filter
+def get(mapping: dict[str, Any] | None, key: str) -> Any:
+    """mapping[key], or None."""
+    return (mapping or {}).get(key)
+
+
+@register.filter
+def when(moment: datetime | str | None) -> SafeString | str:
+    """How long ago, as a <time> that app.js keeps up to date."""
+    if not moment:
+        return formats.NONE
+    moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    past = (timezone.now() - moment).total_seconds()
+    text = "just now" if past < 5 else " ".join(formats.duration(past).split()[:2]) + " ago"
+    title = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    return format_html('<time datetime="{}" title="{}" data-ago>{}</time>', moment.isoformat(), title, text)
+
+
+@register.simple_tag
+def projects_of(user: User | AnonymousUser) -> QuerySet[Project]:
+    """The projects that the user is in, by name."""
+    return Project.objects.filter(members=user.pk).order_by("name") if user.is_authenticated else Project.objects.none()
+
+
+@register.filter
+def sparkline(spark: dict[str, Any] | None) -> SafeString | str:
+    """A small curve of `Run.headline["spark"]`; empty where there are not two points."""
+    line = spark_points((spark or {}).get("values") or [])
+    if not line:
+        return ""
+    return format_html(
+        '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" aria-hidden="true">'
+        '<polyline points="{}"/></svg>',
+        line,
+    )
+
+
+def spark_points(values: Sequence[float | None]) -> str:
+    """Points of an SVG polyline over a 100 x 24 box; gaps are joined."""
+    known = [(index, value) for index, value in enumerate(values) if value is not None]
+    if len(known) < 2:
+        return ""
+    low, high = min(value for _, value in known), max(value for _, value in known)
+    span = (high - low) or 1.0
+    last = known[-1][0] or 1
+    return " ".join(
+        f"{WIDTH * index / last:.1f},{HEIGHT - 2 - (HEIGHT - 4) * (value - low) / span:.1f}" for index, value in known
+    )
