@@ -101,6 +101,10 @@ class RayJobLauncher:
         used = {kind: sum(float(some) for some, _, name in found if name == kind) for kind in ("CPU", "GPU")}
         return Capacity(total["CPU"], total["GPU"], total["CPU"] - used["CPU"], total["GPU"] - used["GPU"])
 
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._client.close()
+
     def _request(self, launch: Launch) -> dict[str, Any]:
         variables = driver_variables(launch)
         environment: dict[str, Any] = {"env_vars": variables}
