@@ -1,0 +1,44 @@
+"""What a person may see of accounts."""
+
+from django.db.models import QuerySet
+from django.http import Http404
+
+from webapp.accounts.models import ApiToken, Membership, Project, User
+from webapp.accounts.permissions import Person
+
+
+def projects_visible(user: Person) -> QuerySet[Project]:
+    """Their projects by name; none for nobody."""
+    if not isinstance(user, User) or not user.is_active:
+        return Project.objects.none()
+    return Project.objects.filter(memberships__user=user).order_by("name", "pk")
+
+
+def projects_editable(user: Person) -> QuerySet[Project]:
+    """Those that they may launch in."""
+    return projects_visible(user).filter(
+        memberships__user=user, memberships__level__in=[Membership.Level.OWNER, Membership.Level.EDITOR]
+    )
+
+
+def project_get(user: Person, slug: str) -> Project:
+    """One of their projects. Raises Http404 for any other, whether it exists or not."""
+    project = projects_visible(user).filter(slug=slug).first()
+    if project is None:
+        raise Http404("no such project")
+    return project
+
+
+def project_default(user: Person) -> Project | None:
+    """Where their runs go when they name no project: the first they may launch in, the oldest first."""
+    return projects_editable(user).order_by("pk").first()
+
+
+def members_list(project: Project) -> QuerySet[Membership]:
+    """Members with their people, by name."""
+    return project.memberships.select_related("user").order_by("user__username")
+
+
+def tokens_list(user: User) -> QuerySet[ApiToken]:
+    """Their personal tokens, newest first; tokens of runs are the server's business."""
+    return ApiToken.objects.filter(user=user, run=None).order_by("-created_at")

@@ -1,0 +1,72 @@
+"""API tokens: made, found by their secret, revoked."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from hmac import compare_digest
+
+from django.core.exceptions import ValidationError
+from django.db.models import Q
+from django.utils import timezone
+
+from webapp.accounts.models import ApiToken, User
+from webapp.accounts.secrets import PREFIX, digest_of, new_secret
+from webapp.runs.models import Run
+
+LAST_USED_EVERY = timedelta(minutes=1)
+"""How exact `last_used_at` is: not one write per request."""
+PERSONAL_SCOPES = (ApiToken.Scope.READ, ApiToken.Scope.LAUNCH)
+"""What a person may give to a token of their own; ingest tokens are made per run by the server."""
+
+
+def token_create(
+    user: User, name: str, scopes: Iterable[str], run: Run | None = None, expires: datetime | None = None
+) -> tuple[ApiToken, str]:
+    """A new token and its secret, which cannot be had again.
+
+    run: the only run that an ingest token writes to. Raises ValidationError for unknown or no scopes.
+    """
+    wanted = sorted({str(scope) for scope in scopes})
+    unknown = [scope for scope in wanted if scope not in ApiToken.Scope.values]
+    if unknown or not wanted:
+        raise ValidationError({"scopes": f"scopes are {', '.join(ApiToken.Scope.values)}, not {unknown or 'none'}"})
+    secret = new_secret(PREFIX)
+    token = ApiToken.objects.create(
+        user=user, name=name, prefix=secret[:12], digest=digest_of(secret), scopes=wanted, run=run, expires_at=expires
+    )
+    return token, secret
+
+
+def token_find(secret: str) -> ApiToken | None:
+    """The token that this secret belongs to, if it may still be used. Notes that it was used, once a minute."""
+    if not secret.startswith(PREFIX) or len(secret) > 200:
+        return None
+    digest = digest_of(secret)
+    token = ApiToken.objects.select_related("user").filter(digest=digest).first()
+    if token is None or not compare_digest(token.digest, digest) or not _usable(token):
+        return None
+    _note_use(token)
+    return token
+
+
+def token_revoke(user: User, pk: int) -> bool:
+    """End a token of this person, for good. False where they have no such token in use."""
+    mine = ApiToken.objects.filter(pk=pk, user=user, revoked_at=None)
+    return mine.update(revoked_at=timezone.now()) > 0
+
+
+def run_tokens_revoke(run: Run) -> int:
+    """End the ingest tokens of a run. Returns how many."""
+    return ApiToken.objects.filter(run=run, revoked_at=None).update(revoked_at=timezone.now())
+
+
+def _usable(token: ApiToken) -> bool:
+    expired = token.expires_at is not None and token.expires_at <= timezone.now()
+    return token.revoked_at is None and not expired and token.user.is_active
+
+
+def _note_use(token: ApiToken) -> None:
+    now = timezone.now()
+    stale = Q(last_used_at=None) | Q(last_used_at__lt=now - LAST_USED_EVERY)
+    if token.last_used_at is None or token.last_used_at < now - LAST_USED_EVERY:
+        ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
+        token.last_used_at = now

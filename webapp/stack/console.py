@@ -1,0 +1,72 @@
+"""What `up` tells on the terminal: plain lines, with colours and a spinner on a real one."""
+
+import threading
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+
+
+class Terminal:
+    """Says what starts, what is ready and after how long, what died."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self._began = time.monotonic()
+        self._waiting: dict[str, float] = {}
+        self._status: Status | None = None
+        self._lock = threading.Lock()
+
+    def starting(self, name: str) -> None:
+        """A child has been started; the spinner names it until it is ready."""
+        with self._lock:
+            self._waiting[name] = time.monotonic()
+            self._refresh()
+
+    def ready(self, name: str, note: str = "") -> None:
+        """It answers."""
+        with self._lock:
+            took = time.monotonic() - self._waiting.pop(name, time.monotonic())
+            self._refresh()
+        self.console.print(f"  [green]ready[/]  {name:<14} {took:5.1f} s  [dim]{escape(note)}[/]".rstrip())
+
+    def trouble(self, name: str, what: str) -> None:
+        """It died, or does not start."""
+        with self._lock:
+            self._waiting.pop(name, None)
+            self._refresh()
+        self.console.print(f"  [yellow]again[/]  {name:<14} {escape(what)}")
+
+    def say(self, text: str, **style: Any) -> None:
+        """A line of its own, taken literally."""
+        self.console.print(escape(text), **style)
+
+    def error(self, text: str) -> None:
+        """What stopped us."""
+        self.console.print(f"[red]error[/]  {escape(text)}")
+
+    def since_start(self) -> float:
+        """Seconds since `up` began."""
+        return time.monotonic() - self._began
+
+    def close(self) -> None:
+        """Take the spinner away."""
+        with self._lock:
+            self._waiting.clear()
+            self._refresh()
+
+    def _refresh(self) -> None:
+        if not self.console.is_terminal:
+            return
+        if self._waiting and self._status is None:
+            self._status = self.console.status("")
+            self._status.start()
+        if self._status is None:
+            return
+        if self._waiting:
+            self._status.update(f"starting {', '.join(self._waiting)}")
+        else:
+            self._status.stop()
+            self._status = None

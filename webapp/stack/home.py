@@ -1,0 +1,114 @@
+"""TROUPE_HOME: its folders, its secrets, who is using it now."""
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from webapp.stack.errors import StackError
+
+
+@dataclass
+class StackFacts:
+    """What a running stack says about itself in $TROUPE_HOME/stack.json (mode 0600)."""
+
+    id: str
+    """In the environment of every process that it started, as TROUPE_STACK_ID."""
+    pid: int
+    url: str
+    scratch: str
+    """Private folder of sockets, removed at the end."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Addresses and secrets that management commands beside it need."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """One data folder. At most one stack uses it at a time."""
+
+    root: Path
+
+    @property
+    def logs(self) -> Path:
+        """One log file per child."""
+        return self.root / "log"
+
+    @property
+    def backups(self) -> Path:
+        """Dumps made before migrations."""
+        return self.root / "backups"
+
+    @property
+    def facts_file(self) -> Path:
+        """Written while a stack runs."""
+        return self.root / "stack.json"
+
+    def make(self) -> None:
+        """Make the folders. One that we make can be passed through by root's database account, not listed.
+
+        Raises StackError where it cannot be written.
+        """
+        try:
+            if not self.root.exists():
+                self.root.mkdir(parents=True)
+                self.root.chmod(0o711 if os.geteuid() == 0 else 0o700)
+            for folder in (self.logs, self.backups):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise StackError(f"TROUPE_HOME={self.root} cannot be used: {error}") from error
+
+    def lock(self) -> int:
+        """Take the folder for this process; the descriptor holds it until it is closed or the process ends.
+
+        Raises StackError where another stack has it.
+        """
+        descriptor = os.open(self.root / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            facts = self.read_facts()
+            where = f" at {facts.url} (process {facts.pid})" if facts else ""
+            raise StackError(f"A stack already runs on {self.root}{where}; end it first, or set TROUPE_HOME") from None
+        return descriptor
+
+    def read_facts(self) -> StackFacts | None:
+        """What the stack that runs, or was killed, has written."""
+        try:
+            return StackFacts(**json.loads(self.facts_file.read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write_facts(self, facts: StackFacts) -> None:
+        """See StackFacts."""
+        write_private(self.facts_file, asdict(facts))
+
+    def forget_facts(self) -> None:
+        """The stack has ended."""
+        with contextlib.suppress(FileNotFoundError):
+            self.facts_file.unlink()
+
+    def secret(self, name: str) -> str:
+        """A secret of this home, made once and kept in a file of mode 0600."""
+        path = self.root / name
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as file:
+                file.write(secrets.token_urlsafe(48))
+        text = path.read_text().strip()
+        if not text:
+            raise StackError(f"{path} is empty; delete it, and a new secret is made (everyone must log in again)")
+        return text
+
+
+def write_private(path: Path, data: dict[str, Any]) -> None:
+    """JSON that only its owner can read, replaced in one step."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(data, file, indent=1)
+    fresh.replace(path)

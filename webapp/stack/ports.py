@@ -1,0 +1,49 @@
+"""Free ports on this machine."""
+
+import random
+import socket
+
+from webapp.stack.errors import StackError
+
+TRIES = 100
+PRIVATE = range(20000, 32000)
+"""Below the kernel's ephemeral ports, above those that Ray gives to its own workers."""
+
+
+def listen_near(host: str, port: int) -> socket.socket:
+    """A listening socket on the first free port from `port` on. Raises StackError where there is none.
+
+    It is handed to the web server, and kept: while that restarts, browsers wait instead of being refused.
+    """
+    for candidate in range(port, min(port + TRIES, 65536)):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, candidate))
+            listener.listen(512)
+        except PermissionError as error:
+            listener.close()
+            raise StackError(f"Port {candidate} of {host} is not ours to take; set TROUPE_PORT above 1023") from error
+        except OSError as error:
+            listener.close()
+            if error.errno not in (98, 48):  # EADDRINUSE on Linux, macOS
+                raise StackError(f"TROUPE_HOST={host}: cannot listen there: {error}") from error
+        else:
+            return listener
+    raise StackError(f"Ports {port} to {port + TRIES - 1} of {host} are all taken; set TROUPE_PORT")
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on, all different."""
+    found: list[int] = []
+    for port in random.sample(PRIVATE, len(PRIVATE)):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+        if len(found) == count:
+            return found
+    raise StackError(f"No {count} free ports between {PRIVATE.start} and {PRIVATE.stop}")

@@ -1,0 +1,98 @@
+"""A Ray head of our own: loopback only, behind a token, ended by its process group and never by `ray stop`."""
+
+import os
+import secrets
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+
+from webapp.stack.ports import free_ports
+
+STRIPPED = (
+    "DATABASE_URL",
+    "REDIS_URL",
+    "TROUPE_SECRET_KEY",
+    "TROUPE_TOKEN",
+    "RAY_ADDRESS",
+    "RAY_AUTH_TOKEN_PATH",
+    "DJANGO_SETTINGS_MODULE",
+)
+"""What jobs would inherit from the head, and must not have."""
+
+
+@dataclass(frozen=True)
+class RayHead:
+    """Ports, token and folder of one head; they stay the same when it is started again."""
+
+    gcs_port: int
+    dashboard_port: int
+    client_port: int
+    token: str
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        """RAY_ADDRESS: the job API."""
+        return f"http://127.0.0.1:{self.dashboard_port}"
+
+    def command(self) -> list[str]:
+        """The command line of a head in the foreground."""
+        options = {
+            "--node-ip-address": "127.0.0.1",
+            "--port": self.gcs_port,
+            "--dashboard-host": "127.0.0.1",
+            "--dashboard-port": self.dashboard_port,
+            "--ray-client-server-port": self.client_port,
+            "--dashboard-agent-listen-port": 0,
+            "--min-worker-port": 0,
+            "--max-worker-port": 0,
+            "--temp-dir": self.folder,
+            "--object-store-memory": object_store_memory(),
+            "--log-style": "record",
+            "--log-color": "false",
+        }
+        start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
+        return [*start, *(f"{name}={value}" for name, value in options.items())]
+
+    def environment(self) -> dict[str, str]:
+        """What the head and every job in it is started with."""
+        kept = {name: value for name, value in os.environ.items() if name not in STRIPPED}
+        return kept | self.access() | {
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the one switch that keeps every listener on loopback
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_DISABLE_IMPORT_WARNING": "1",
+        }
+
+    def access(self) -> dict[str, str]:
+        """What a client of it needs beside the address. The token is explicit: a file in ~/.ray never counts."""
+        return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
+
+    def answers(self) -> bool:
+        """Whether the job API is up."""
+        try:
+            answer = httpx.get(
+                f"{self.address}/api/jobs/",
+                headers={"Authorization": f"Bearer {self.token}"},
+                timeout=2.0,
+                trust_env=False,
+            )
+        except httpx.HTTPError:
+            return False
+        return answer.status_code == 200
+
+
+def new_ray_head(folder: Path) -> RayHead:
+    """A head with free ports and a fresh token. folder: private, with a short path (Ray puts sockets below it)."""
+    gcs, dashboard, client = free_ports(3)
+    return RayHead(gcs, dashboard, client, secrets.token_hex(32), folder)
+
+
+def object_store_memory() -> int:
+    """Bytes: a tenth of the machine, at most what /dev/shm has to give."""
+    wanted = max(psutil.virtual_memory().total // 10, 100_000_000)
+    shared = shutil.disk_usage("/dev/shm").free if Path("/dev/shm").exists() else wanted
+    return max(80_000_000, min(wanted, int(shared * 0.8)))

@@ -1,0 +1,258 @@
+"""Keeping children alive: started in order, probed, started again when they die, ended together."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from webapp.stack.console import Terminal
+from webapp.stack.errors import StackError
+from webapp.stack.postgres import become
+from webapp.stack.processes import Account, dies_with_parent, end_processes, signal_group, tagged
+
+POLL = 0.05
+WATCH = 5.0
+"""Seconds between probes of a child that is up."""
+LOG_LIMIT = 20_000_000
+"""Bytes after which a log is moved aside when its child starts."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """A child that is to be up for as long as the stack is."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    answers: Callable[[], bool]
+    """Quick probe, called in a thread."""
+    after: tuple[str, ...] = ()
+    """Services and steps that must have been ready once."""
+    account: Account | None = None
+    stop_signal: int = signal.SIGTERM
+    grace: float = 5.0
+    """Seconds between asking it to end and killing it."""
+    patience: float = 60.0
+    """Seconds without an answer, at the start or later, after which it is started again."""
+    sockets: tuple[int, ...] = ()
+    """File descriptors that it inherits."""
+    owns_tree: bool = False
+    """Whether all that it has started must end with it."""
+    folder: Path = Path("/")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A child that does one thing and ends; its standard output is the result."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    after: tuple[str, ...] = ()
+    niceness: int = 0
+
+
+@dataclass
+class _Life:
+    """One start of a service."""
+
+    process: asyncio.subprocess.Process
+    family: dict[int, psutil.Process] = field(default_factory=dict)
+
+
+class Supervisor:
+    """Runs services and steps on one event loop (the main thread's: children are bound to the thread that starts them)."""
+
+    def __init__(self, stack_id: str, logs: Path, terminal: Terminal, *, first_delay: float = 0.5) -> None:
+        self.stack_id = stack_id
+        self.logs = logs
+        self.terminal = terminal
+        self.first_delay = first_delay
+        self.lives: dict[str, _Life] = {}
+        self.restarts: dict[str, int] = {}
+        self._services: dict[str, Service] = {}
+        self._ready: dict[str, asyncio.Event] = {}
+        self._keepers: dict[str, asyncio.Task[None]] = {}
+        self._stopping = False
+
+    def keep(self, service: Service) -> asyncio.Task[None]:
+        """Start it and keep it up. The task ends only with StackError: it could not be started even once."""
+        self._services[service.name] = service
+        task = asyncio.create_task(self._keep(service))
+        self._keepers[service.name] = task
+        return task
+
+    async def run(self, step: Step) -> str:
+        """Run a step to its end. Returns what it printed; raises StackError where it failed."""
+        await self._wait(step.after)
+        self.terminal.starting(step.name)
+        log = self._log(step.name)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *step.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env=self._marked(step.environment, step.name),
+                preexec_fn=_nice(step.niceness),
+                process_group=0,
+            )
+        finally:
+            os.close(log)
+        self.lives[step.name] = _Life(process)
+        output, _ = await process.communicate()
+        self.lives.pop(step.name, None)
+        if process.returncode:
+            raise StackError(f"{step.name} failed (code {process.returncode}): {self._last_lines(step.name)}")
+        self.terminal.ready(step.name)
+        self._event(step.name).set()
+        return output.decode()
+
+    async def wait_ready(self, *names: str) -> None:
+        """Until each of them has been ready once."""
+        await self._wait(names)
+
+    async def stop(self, *groups: Sequence[str]) -> None:
+        """End everything: group after group, side by side within one; then whatever is left below us."""
+        self._stopping = True
+        for task in self._keepers.values():
+            task.cancel()
+        await asyncio.gather(*self._keepers.values(), return_exceptions=True)
+        named = [name for group in groups for name in group]
+        rest = [name for name in self.lives if name not in named]
+        for group in [rest, *groups]:
+            await asyncio.gather(*(self._end(name) for name in group if name in self.lives))
+        await asyncio.to_thread(end_processes, psutil.Process().children(recursive=True), 2.0)
+
+    async def _keep(self, service: Service) -> None:
+        await self._wait(service.after)
+        delay, failures = self.first_delay, 0
+        while True:
+            began = time.monotonic()
+            self.lives[service.name] = life = await self._start(service)
+            came_up = await self._comes_up(service, life)
+            if came_up:
+                failures = 0
+                self.terminal.ready(service.name)
+                self._event(service.name).set()
+                why = await self._watch(service, life)
+            else:
+                failures += 1
+                why = f"did not come up: {self._last_lines(service.name)}"
+            await self._end(service.name)
+            if failures >= 3 and not self._event(service.name).is_set():
+                raise StackError(f"{service.name} {why}\nIts log: {self.logs / f'{service.name}.log'}")
+            delay = self.first_delay if time.monotonic() - began > 60 else min(delay * 2, 30.0)
+            self.restarts[service.name] = self.restarts.get(service.name, 0) + 1
+            self.terminal.trouble(service.name, f"{why}; starting it again in {delay:.0f} s")
+            await asyncio.sleep(delay)
+
+    async def _start(self, service: Service) -> _Life:
+        self.terminal.starting(service.name)
+        log = self._log(service.name)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *service.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._marked(service.environment, service.name),
+                cwd=service.folder,
+                preexec_fn=dies_with_parent(service.stop_signal),
+                process_group=0,
+                pass_fds=service.sockets,
+                **become(service.account),
+            )
+        finally:
+            os.close(log)
+        return _Life(process)
+
+    async def _comes_up(self, service: Service, life: _Life) -> bool:
+        deadline = time.monotonic() + service.patience
+        while life.process.returncode is None and time.monotonic() < deadline:
+            if await asyncio.to_thread(service.answers) and life.process.returncode is None:
+                return True
+            await asyncio.sleep(POLL)
+        return False
+
+    async def _watch(self, service: Service, life: _Life) -> str:
+        """Until it dies or no longer answers. Returns what happened."""
+        answered = time.monotonic()
+        while True:
+            if service.owns_tree:
+                await asyncio.to_thread(_note_family, life)
+            try:
+                code = await asyncio.wait_for(life.process.wait(), WATCH)
+            except TimeoutError:
+                if await asyncio.to_thread(service.answers):
+                    answered = time.monotonic()
+                elif time.monotonic() - answered > service.patience:
+                    return f"has not answered for {service.patience:.0f} s"
+                continue
+            return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+
+    async def _end(self, name: str) -> None:
+        """End a child and, by what it is, all that it has started."""
+        life = self.lives.pop(name, None)
+        service = self._services.get(name)
+        if life is None:
+            return
+        if service and service.owns_tree:
+            await asyncio.to_thread(_note_family, life)
+        if life.process.returncode is None:
+            signal_group(life.process.pid, service.stop_signal if service else signal.SIGTERM)
+            try:
+                await asyncio.wait_for(life.process.wait(), service.grace if service else 2.0)
+            except TimeoutError:
+                pass
+        signal_group(life.process.pid, signal.SIGKILL)
+        await life.process.wait()
+        if service and service.owns_tree:
+            left = [*life.family.values(), *tagged("TROUPE_STACK_PART", f"{self.stack_id}-{name}")]
+            await asyncio.to_thread(end_processes, left, 2.0)
+
+    async def _wait(self, names: Sequence[str]) -> None:
+        for name in names:
+            await self._event(name).wait()
+
+    def _event(self, name: str) -> asyncio.Event:
+        return self._ready.setdefault(name, asyncio.Event())
+
+    def _marked(self, environment: Mapping[str, str], name: str) -> dict[str, str]:
+        return {**environment, "TROUPE_STACK_ID": self.stack_id, "TROUPE_STACK_PART": f"{self.stack_id}-{name}"}
+
+    def _log(self, name: str) -> int:
+        path = self.logs / f"{name}.log"
+        if path.exists() and path.stat().st_size > LOG_LIMIT:
+            path.replace(path.with_suffix(".log.1"))
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+    def _last_lines(self, name: str, count: int = 5) -> str:
+        lines = (self.logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
+        return "\n".join(lines[-count:]) or "it said nothing"
+
+
+def _note_family(life: _Life) -> None:
+    """Remember whom it has started: a process that dies leaves no trace of its children."""
+    try:
+        family = psutil.Process(life.process.pid).children(recursive=True)
+    except psutil.Error:
+        return
+    life.family = {pid: known for pid, known in life.family.items() if known.is_running()}
+    life.family |= {child.pid: child for child in family}
+
+
+def _nice(niceness: int) -> Callable[[], Any]:
+    bound = dies_with_parent()
+
+    def prepare() -> None:
+        bound()
+        os.nice(niceness)
+
+    return prepare
