@@ -71,7 +71,9 @@ def _wanted(config: RunConfig) -> Iterator[tuple[str, SeatKind, str, float, floa
         yield f"environment-{index}", "environment", "", config.resources.environment_cpus, 0.0
 
 
-def _pool(policy: str, devices: Devices, *, trained: bool) -> Iterator[tuple[str, SeatKind, str, float, float]]:
+def _pool(
+    policy: str, devices: Devices, *, trained: bool
+) -> Iterator[tuple[str, SeatKind, str, float, float]]:
     """One policy's devices: a single seat when colocated, else rollout seats and (if trained) an update seat."""
     if devices.placement == "colocated":
         yield f"policy-{policy}", "policy", policy, devices.rollout_cpus, devices.rollout_gpus

@@ -27,7 +27,13 @@ def test_shared_policy_has_one_pool() -> None:
 
 
 def test_apart_gives_each_side_devices_of_its_own() -> None:
-    devices = {"placement": "apart", "rollout_workers": 2, "rollout_gpus": 1, "update_gpus": 2, "update_cpus": 1}
+    devices = {
+        "placement": "apart",
+        "rollout_workers": 2,
+        "rollout_gpus": 1,
+        "update_gpus": 2,
+        "update_cpus": 1,
+    }
     config = load_config("plan_path_duo", {"policies.planner.devices": devices})
     placement = place(config)
     assert [seat.resources for seat in placement.of("update", "planner")] == [{"CPU": 1.0, "GPU": 2.0}]

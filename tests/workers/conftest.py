@@ -1,0 +1,33 @@
+"""A private Ray cluster shared by the tests that need one; its files in a folder of its own."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+MEGABYTE = 1024 * 1024
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """Ray in this process, four (pretended) cores, loopback only."""
+    import ray
+
+    os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    address = os.environ.pop("RAY_ADDRESS", None)
+    ray.init(
+        num_cpus=4,
+        include_dashboard=False,
+        object_store_memory=100 * MEGABYTE,
+        log_to_driver=False,
+        _temp_dir=folder,
+        _node_ip_address="127.0.0.1",
+    )
+    yield
+    ray.shutdown()
+    if address:
+        os.environ["RAY_ADDRESS"] = address
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,139 @@
+"""A whole run in one process: its run folder, its events, its end."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from tests.workers.running import conversation, curve, events, small_config, untrained_model
+from workers.launch.events import AnyEvent
+from workers.loops.attempt import FAILED, run_attempt
+from workers.loops.records import Attempt
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return untrained_model(tmp_path_factory.mktemp("models") / "untrained")
+
+
+@pytest.fixture(scope="module")
+def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of four iterations."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert run_attempt(attempt(folder, model, run__iterations=4), local=True) == 0
+    return folder
+
+
+def attempt(folder: Path, model: Path, number: int = 1, resume_from: Path | None = None, **overrides: object) -> Attempt:
+    config = small_config(model, **overrides)
+    return Attempt(config, "r", number, folder, folder.parent, resume_from)
+
+
+def test_every_event_is_valid(whole: Path) -> None:
+    spool = next((whole / "attempt-1" / "spool").glob("*.jsonl"))
+    adapter = TypeAdapter(AnyEvent)
+    kinds = {adapter.validate_json(line).type for line in spool.read_text().splitlines()}
+    assert kinds >= {"metrics", "episode", "episode_annotation", "phase", "checkpoint", "log", "status"}
+
+
+def test_metrics_that_scripts_rely_on_are_there(whole: Path) -> None:
+    points = {(name, event["step"]) for event in events(whole, "metrics") for name in event["values"]}
+    for name in (
+        "train/return",
+        "train/planner/reward",
+        "train/executor/reward",
+        *(f"policy/planner/{item}" for item in ("loss", "entropy", "kl", "clip_fraction", "grad_norm", "lr", "ratio_max")),
+        *(f"groups/executor/{item}" for item in ("zero_variance", "too_easy", "too_hard")),
+        *(f"rollout/{item}" for item in ("tokens_per_second", "episodes_per_second", "staleness", "truncated", "failed")),
+        *(f"time/{item}" for item in ("rollout", "update", "sync", "iteration")),
+        "progress/episodes",
+        "progress/tokens",
+        "progress/env_steps",
+    ):
+        assert {(name, step) for step in (1, 2, 3, 4)} <= points, name
+    for name in ("eval/success", "eval/return", "eval_sampled/success"):
+        assert {(name, step) for step in (0, 1, 2, 3, 4)} <= points, name
+    assert any(name.startswith("system/") for name, _ in points)
+
+
+def test_probes_are_read_at_every_evaluation_and_are_the_same_tasks(whole: Path) -> None:
+    probes: dict[int, list[str]] = {}
+    for event in events(whole, "episode"):
+        if event["kind"] == "eval":
+            assert event["probe"]
+            probes.setdefault(event["iteration"], []).append(event["task"])
+    assert sorted(probes) == [0, 1, 2, 3, 4]
+    assert len({tuple(tasks) for tasks in probes.values()}) == 1
+    assert len(probes[0]) == 2
+
+
+def test_annotations_name_reported_episodes(whole: Path) -> None:
+    told = {event["episode"]: event for event in events(whole, "episode") if event["kind"] == "train"}
+    annotated = events(whole, "episode_annotation")
+    assert {event["episode"] for event in annotated} == set(told)
+    some = [turn for event in annotated for turn in event["turns"] if turn.get("ratios")]
+    assert some, "no group had figures of the learner"
+    for event in annotated:
+        for turn in event["turns"]:
+            candidates = told[event["episode"]]["turns"][turn["turn"]]["candidates"]
+            assert len(turn["advantages"]) == len(candidates)
+            for ratios, candidate in zip(turn.get("ratios", []), candidates, strict=False):
+                assert len(ratios) == len(candidate["token_ids"])
+
+
+def test_versions_go_up_with_every_publication(whole: Path) -> None:
+    for event in events(whole, "episode"):
+        behind = 1 if event["kind"] == "train" else 0
+        assert event["versions"] == dict.fromkeys(("planner", "executor"), event["iteration"] - behind)
+
+
+def test_states_and_heart(whole: Path) -> None:
+    states = [(event["state"], event["iteration"]) for event in events(whole, "status")]
+    assert states == [("starting", 0), ("running", 0), ("finished", 4)]
+    facts = events(whole, "status")[0]["facts"]
+    assert facts["packages"]["torch"]
+
+
+def test_retention_keeps_the_latest_and_the_best(whole: Path) -> None:
+    there = sorted(item.name for item in (whole / "checkpoints").iterdir())
+    told = {event["path"] for event in events(whole, "checkpoint") if not event["removed"]}
+    gone = {event["path"] for event in events(whole, "checkpoint") if event["removed"]}
+    assert {f"checkpoints/{name}" for name in there} == told - gone
+    assert there[-3:] == ["iteration-000002", "iteration-000003", "iteration-000004"]
+
+
+def test_a_resumed_run_goes_on_with_the_same_numbers(whole: Path, model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert run_attempt(attempt(folder, model, run__iterations=4, checkpoint__every=2), local=True) == 0
+    middle = folder / "checkpoints" / "iteration-000002"
+    again = attempt(folder, model, 2, middle, run__iterations=4)
+    assert run_attempt(again, local=True) == 0
+    straight, resumed = curve(whole), curve(folder, 2)
+    later = {key: value for key, value in straight.items() if key[1] > 2}
+    assert len(later) > 50
+    assert {key: resumed[key] for key in later} == later
+    assert [item for item in conversation(whole) if item[0] > 2] == conversation(folder, 2)
+
+
+def test_roles_may_share_one_policy(model: Path, tmp_path: Path) -> None:
+    shared = attempt(tmp_path / "run", model, run__iterations=1, team__roles__executor__policy="planner")
+    assert run_attempt(shared, local=True) == 0
+    names = {name for name, _ in curve(tmp_path / "run")}
+    assert "policy/planner/loss" in names
+    assert not any(name.startswith("policy/executor") for name in names)
+    assert {"train/planner/reward", "train/executor/reward"} <= names
+
+
+def test_a_frozen_role_does_not_learn(model: Path, tmp_path: Path) -> None:
+    frozen = attempt(tmp_path / "run", model, run__iterations=2, team__roles__planner__trained=False)
+    assert run_attempt(frozen, local=True) == 0
+    last = events(tmp_path / "run", "episode")[-1]
+    assert last["versions"] == {"planner": 0, "executor": 2}
+
+
+def test_a_failure_is_told_with_its_reason(model: Path, tmp_path: Path) -> None:
+    broken = attempt(tmp_path / "run", tmp_path / "no-model-here")
+    assert run_attempt(broken, local=True) == FAILED
+    last = events(tmp_path / "run", "status")[-1]
+    assert last["state"] == "failed"
+    assert "no-model-here" in last["message"]

@@ -1,0 +1,84 @@
+"""Metrics against numbers worked out by hand."""
+
+from math import isnan
+
+import pytest
+
+from tests.workers.loops.builders import episode, turn
+from workers.loops import metrics
+from workers.loops.records import Collected, Span, Updated
+
+
+def test_facts_of_one_episode() -> None:
+    played = episode(success=True)
+    played.turns[1].candidates[1].answer = turn("x", [0.0], 0, tokens=3, stop="length").candidates[0].answer
+    facts = metrics.episode_facts(played)
+    assert facts.episode_return == 1.5
+    assert facts.rewards == {"planner": 1.0, "executor": 0.5}
+    assert facts.candidate_rewards == {"planner": 1.0, "executor": 0.0}
+    assert facts.candidates == {"planner": 2, "executor": 2}
+    assert (facts.tokens, facts.cut, facts.turns) == (9, 1, 1)
+
+
+def test_train_metrics_leave_failed_episodes_out_but_count_them() -> None:
+    facts = [metrics.episode_facts(item) for item in (episode(success=True), episode(failed=True), episode())]
+    values = metrics.train_metrics(Collected(facts, [], seconds=2.0))
+    assert values["train/return"] == 1.5
+    assert values["train/success"] == 0.5
+    assert values["train/planner/reward"] == 1.0
+    assert values["train/planner/candidate_reward"] == 0.5
+    assert values["rollout/failed"] == 1.0
+    assert values["rollout/episodes_per_second"] == 1.5
+    assert values["rollout/tokens_per_second"] == 12.0
+
+
+def test_an_evaluation_counts_failed_episodes_as_no_success() -> None:
+    facts = [metrics.episode_facts(item) for item in (episode(success=True), episode(failed=True))]
+    values = metrics.eval_metrics("eval_sampled", facts)
+    assert values["eval_sampled/success"] == 0.5
+    assert values["eval_sampled/return"] == 1.5
+    assert values["eval_sampled/failed"] == 1.0
+
+
+def test_nothing_played_is_not_a_number() -> None:
+    assert isnan(metrics.train_metrics(Collected([], []))["train/return"])
+
+
+def test_update_metrics_name_policy_and_role() -> None:
+    groups = {"planner": {"total": 4, "zero_variance": 2, "too_easy": 1, "too_hard": 1}}
+    values = metrics.update_metrics(Updated({"planner": {"loss": 0.5}}, [], groups, dropped=3, staleness=0.25))
+    assert values == {
+        "policy/planner/loss": 0.5,
+        "groups/planner/zero_variance": 0.5,
+        "groups/planner/too_easy": 0.25,
+        "groups/planner/too_hard": 0.25,
+        "rollout/staleness": 0.25,
+        "rollout/dropped": 3.0,
+    }
+
+
+def test_progress_adds_up() -> None:
+    progress = metrics.Progress()
+    progress.add([metrics.episode_facts(episode()), metrics.episode_facts(episode())])
+    assert progress.metrics() == {
+        "progress/episodes": 2.0,
+        "progress/tokens": 16.0,
+        "progress/env_steps": 8.0,
+    }
+
+
+def test_spans_of_one_worker_are_joined_over_short_gaps_only() -> None:
+    def span(start: float, end: float, worker: str = "a") -> Span:
+        return Span(worker, "rollout", "planner", 1, start, end)
+
+    merged = metrics.merge_spans([span(1.5, 2.0), span(0.0, 1.0), span(1.01, 1.4), span(0.0, 3.0, "b")])
+    assert [(item.worker, item.start, item.end) for item in merged] == [
+        ("a", 0.0, 1.4),
+        ("b", 0.0, 3.0),
+        ("a", 1.5, 2.0),
+    ]
+
+
+@pytest.mark.parametrize("hosts", [{"node-1": {"cpu_percent": 12.5}}])
+def test_system_metrics_name_the_host(hosts: dict[str, dict[str, float]]) -> None:
+    assert metrics.system_metrics(hosts) == {"system/node-1/cpu_percent": 12.5}

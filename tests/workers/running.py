@@ -1,0 +1,94 @@
+"""Running small runs in tests: an untrained model, few tasks, and the events that came of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from training_core.config.environments import PlanPath
+from training_core.config.files import load_config
+from training_core.config.run import RunConfig
+
+TINY_GRID = {"environment.size": 4, "environment.max_turns": 2, "environment.moves_per_turn": 2}
+
+
+def untrained_model(folder: Path) -> Path:
+    """A random two-layer Llama with the words of plan_path, as a Hugging Face folder."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from training_core.llm.environments.registry import WARM_STARTS
+    from training_core.llm.models.word_tokenizer import word_tokenizer
+
+    tokenizer = word_tokenizer(WARM_STARTS["plan_path"].vocabulary(PlanPath()))
+    torch.manual_seed(0)
+    shape = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    LlamaForCausalLM(shape).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def small_config(model: Path, **overrides: Any) -> RunConfig:
+    """plan_path_duo with few tasks. Underscores twice stand for dots: run__iterations=2."""
+    small: dict[str, Any] = {
+        "run.iterations": 2,
+        "policies.planner.model": str(model),
+        "policies.executor.model": str(model),
+        "rollout.tasks": 6,
+        "rollout.group_size": 4,
+        "resources.environments_per_worker": 6,
+        "evaluation.every": 1,
+        "evaluation.episodes": 8,
+        "evaluation.probes": 2,
+        "checkpoint.every": 1,
+        "reporting.episodes_per_iteration": 6,
+        **TINY_GRID,
+    }
+    return load_config("plan_path_duo", small | {key.replace("__", "."): value for key, value in overrides.items()})
+
+
+def events(folder: Path, kind: str, attempt: int = 1) -> list[dict[str, Any]]:
+    """Events of one type that an attempt has spooled, in order."""
+    lines = [
+        json.loads(line)
+        for spool in sorted((folder / f"attempt-{attempt}" / "spool").glob("*.jsonl"))
+        for line in spool.read_text().splitlines()
+    ]
+    return [event for event in lines if event["type"] == kind]
+
+
+def curve(folder: Path, *attempts: int) -> dict[tuple[str, int], Any]:
+    """(metric, step) -> value, without those that measure time or machines."""
+    return {
+        (name, event["step"]): value
+        for attempt in attempts or (1,)
+        for event in events(folder, "metrics", attempt)
+        for name, value in event["values"].items()
+        if not name.startswith(("time/", "system/")) and not name.endswith("_per_second")
+    }
+
+
+def conversation(folder: Path, attempt: int = 1) -> list[Any]:
+    """What was said, sampled and earned in every reported episode."""
+    return [
+        (
+            event["iteration"],
+            event["kind"],
+            event["task"],
+            [
+                (turn["role"], turn["executed"], [(c["token_ids"], c["reward"]) for c in turn["candidates"]])
+                for turn in event["turns"]
+            ],
+        )
+        for event in events(folder, "episode", attempt)
+    ]

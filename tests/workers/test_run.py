@@ -1,0 +1,46 @@
+"""The entry point: arguments and configs that cannot be run are refused before anything heavy is imported."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workers import run
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--preset", "nothing_like_it"], "no preset 'nothing_like_it'; presets are plan_path_duo"),
+        (["--preset", "plan_path_duo", "run.iterations=none"], "run.iterations: "),
+        (["--preset", "plan_path_duo", "run.colour=red"], "run.colour: there is no such field"),
+        (["--preset", "plan_path_duo", "team.roles.planner.policy=judge"], "there is no policy 'judge'"),
+        (["run.iterations=2"], "name one config file or one --preset"),
+        (["missing.toml"], "No such file"),
+    ],
+)
+def test_bad_configs_are_refused_with_a_remedy(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run.main(words) == run.USAGE_ERROR
+    assert said in capsys.readouterr().err
+
+
+def test_a_broken_file_names_the_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "broken.toml").write_text("[run\n")
+    assert run.main([str(tmp_path / "broken.toml")]) == run.USAGE_ERROR
+    assert "not valid TOML" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["workers.run", "workers.loops.attempt", "workers.cluster.crew"])
+def test_the_driver_imports_no_torch(module: str) -> None:
+    code = f"import sys, {module}; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_environment_workers_import_no_torch() -> None:
+    code = "import sys, workers.actors.env_worker; print('torch' in sys.modules, 'transformers' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False False"

@@ -1,0 +1,36 @@
+"""EnvWorker: hosts many environments in one process, on a CPU, without torch."""
+
+from training_core.config.environments import Environment
+from training_core.llm.environments.base import StepResult
+from training_core.llm.environments.host import EnvironmentHost, SlotView
+from workers.actors.machine import machine_load
+
+
+class EnvWorker:
+    """An EnvironmentHost behind calls that a pool makes; one bad environment never raises here."""
+
+    def __init__(self, section: Environment, seed: int) -> None:
+        self._host = EnvironmentHost(section, seed)
+
+    def ping(self) -> None:
+        """Answers when the process stands."""
+
+    def reset(self, tasks: dict[int, tuple[int, str]]) -> dict[int, SlotView]:
+        """See EnvironmentPool."""
+        return self._host.reset(tasks)
+
+    def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
+        """See EnvironmentPool."""
+        return self._host.observe(slots, role)
+
+    def try_answers(self, answers: dict[int, list[str]], role: str) -> dict[int, list[StepResult] | str]:
+        """See EnvironmentPool."""
+        return self._host.try_answers(answers, role)
+
+    def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
+        """See EnvironmentPool."""
+        return self._host.commit(chosen)
+
+    def system(self) -> dict[str, dict[str, float]]:
+        """Load of this machine."""
+        return machine_load()

@@ -1,0 +1,65 @@
+"""PolicyWorker: one policy's rollout and update side in one process, on one instance of the model."""
+
+from pathlib import Path
+from typing import Any
+
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.models.progress import Progress, silent
+from training_core.types import Group, Prompt
+from workers.actors.machine import limit_threads, machine_load
+from workers.actors.spec import Generated, PolicyUpdate, Ready, WorkerSpec
+from workers.loops.records import Span
+
+
+class PolicyWorker:
+    """A PolicyPort by itself: what a local run uses directly and a Ray run through an actor."""
+
+    def __init__(self, spec: WorkerSpec, progress: Progress = silent) -> None:
+        limit_threads(spec.config.resources.threads)
+        from workers.actors import (
+            sides,  # here, not above: the driver imports this module and stays free of torch
+        )
+
+        self._spec = spec
+        self._sides = sides
+        self._progress = progress
+        self._rollout: Any = None
+        self._update: Any = None
+
+    def ping(self) -> None:
+        """Answers when the process stands."""
+
+    def start(self, resume_from: Path | None) -> Ready:
+        """See PolicyPort. A policy that no trained role uses has no optimiser."""
+        loaded = self._sides.load(self._spec, self._progress)
+        self._rollout = self._sides.RolloutSide(self._spec, loaded)
+        version = 0
+        if self._spec.policy in self._spec.config.trained_policies:
+            self._update = self._sides.UpdateSide(self._spec, loaded)
+            version = self._update.resume(resume_from) if resume_from else 0
+            self._rollout.engine.version = version
+        return Ready(loaded.model_name, loaded.base, version, [loaded.span])
+
+    def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
+        """See PolicyPort."""
+        generated: Generated = self._rollout.generate(prompts, settings, version)
+        return generated
+
+    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
+        """See PolicyPort."""
+        updated: PolicyUpdate = self._update.update(groups, iteration, version, wanted)
+        return updated
+
+    def publish(self, version: int, iteration: int) -> list[Span]:
+        """See PolicyPort. Both sides share one model: nothing is copied."""
+        self._update.version = version
+        self._rollout.engine.version = version
+        return []
+
+    def save(self, folder: Path) -> None:
+        """See PolicyPort."""
+        self._update.save(folder)
+
+    def system(self) -> dict[str, dict[str, float]]:
+        """See PolicyPort."""
+        return machine_load()

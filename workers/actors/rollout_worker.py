@@ -1,0 +1,50 @@
+"""RolloutWorker: generates for one policy, always with the version of the weights that was asked for."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from training_core.llm.generation.base import SamplingSettings
+from training_core.types import Prompt
+from workers.actors.machine import limit_threads, machine_load
+from workers.actors.spec import Generated, Ready, WorkerSpec
+from workers.loops.records import Span
+
+if TYPE_CHECKING:
+    from workers.transfer.weights import PackedWeights
+
+
+class RolloutWorker:
+    """Holds a copy of the policy's weights that the update worker sends."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        limit_threads(spec.config.resources.threads)
+        from workers.actors import (
+            sides,  # here, not above: the driver imports this module and stays free of torch
+        )
+
+        self._spec = spec
+        self._sides = sides
+        self._side: Any = None
+
+    def ping(self) -> None:
+        """Answers when the process stands."""
+
+    def start(self, resume_from: Path | None) -> Ready:
+        """Load the base model. Trained weights come by `load_weights`. Raises ModelError."""
+        loaded = self._sides.load(self._spec)
+        self._side = self._sides.RolloutSide(self._spec, loaded)
+        return Ready(loaded.model_name, loaded.base, 0, [loaded.span])
+
+    def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
+        """Sample answers. Raises StalePolicy, EngineFailure."""
+        generated: Generated = self._side.generate(prompts, settings, version)
+        return generated
+
+    def load_weights(self, packed: "PackedWeights", iteration: int) -> Span:
+        """Take over a version of the weights."""
+        span: Span = self._side.load_weights(packed, iteration)
+        return span
+
+    def system(self) -> dict[str, dict[str, float]]:
+        """Load of this machine."""
+        return machine_load()

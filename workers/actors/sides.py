@@ -1,0 +1,109 @@
+"""The two sides of a policy's work, with torch: generating and updating. One process may hold either or both."""
+
+import time
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
+
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.learning.learner import Learner
+from training_core.llm.models.loading import load_model, load_tokenizer
+from training_core.llm.models.progress import Progress, silent
+from training_core.llm.models.registry import resolve_model
+from training_core.llm.models.tiny import read_facts
+from training_core.types import Group, Prompt
+from workers.actors.machine import limit_threads
+from workers.actors.spec import Generated, PolicyUpdate, TokenFigures, WorkerSpec
+from workers.loops.records import Span
+from workers.transfer.staleness import check_versions, check_weights
+from workers.transfer.weights import PackedWeights, pack, unpack
+
+ONE_AT_A_TIME = Lock()
+"""transformers sets global defaults while it loads: two policies of one process wait for each other."""
+
+
+@dataclass
+class Loaded:
+    """A policy's model as it was before training."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    model_name: str
+    base: dict[str, Any]
+    span: Span
+
+
+def load(spec: WorkerSpec, progress: Progress = silent) -> Loaded:
+    """Load (or first make) the base model. Raises ModelError."""
+    start = time.time()
+    limit_threads(spec.config.resources.threads)
+    source = resolve_model(spec.section.model, spec.config.environment, spec.home, progress)
+    device = "cuda" if spec.gpus > 0 and torch.cuda.is_available() else "cpu"
+    with ONE_AT_A_TIME:
+        disable_progress_bar()  # its bars would break ours, and a job's log
+        model = load_model(source, spec.section.learner.precision, device)
+        tokenizer = load_tokenizer(source)
+    span = Span(spec.name, "load", spec.policy, 0, start, time.time())
+    return Loaded(model, tokenizer, str(source), {"name": spec.section.model, "source": str(source)} | read_facts(source), span)
+
+
+class RolloutSide:
+    """Generates, with the version of the weights that is asked for."""
+
+    def __init__(self, spec: WorkerSpec, loaded: Loaded) -> None:
+        self._spec = spec
+        self.engine = TorchEngine(loaded.model, loaded.tokenizer, max_batch=spec.section.engine.max_batch)
+
+    def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
+        """Answers per prompt. With rollout.stale = "drop" old weights may speak: the update leaves those out.
+
+        Raises StalePolicy, EngineFailure.
+        """
+        if self._spec.config.rollout.stale == "error":
+            check_weights(self.engine.version, version, self._spec.policy, self._spec.name)
+        start = time.time()
+        answers = self.engine.generate(prompts, settings)
+        iteration = prompts[0].key.iteration if prompts else 0
+        span = Span(self._spec.name, "rollout", self._spec.policy, iteration, start, time.time())
+        return Generated(answers, [span])
+
+    def load_weights(self, packed: PackedWeights, iteration: int) -> Span:
+        """Take over a version of the weights."""
+        start = time.time()
+        self.engine.load_weights(unpack(packed), packed.version)
+        return Span(self._spec.name, "sync", self._spec.policy, iteration, start, time.time())
+
+
+class UpdateSide:
+    """Learns from groups of its own version."""
+
+    def __init__(self, spec: WorkerSpec, loaded: Loaded) -> None:
+        config = spec.config
+        self._spec = spec
+        self._learner = Learner(spec.section, config.algorithm, loaded.model, config.run.iterations)
+        self.version = 0
+
+    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
+        """One update on data of `version`. Raises StalePolicy."""
+        check_weights(self.version, version, self._spec.policy, self._spec.name)
+        start = time.time()
+        checked = check_versions(groups, version, self._spec.policy, self._spec.config.rollout.stale)
+        result = self._learner.update(checked.groups, iteration, version)
+        figures = {
+            place: TokenFigures(group.ratios, group.entropies, group.training_logprobs)
+            for place, group in result.annotations.items()
+            if place[0] in wanted
+        }
+        span = Span(self._spec.name, "update", self._spec.policy, iteration, start, time.time())
+        return PolicyUpdate(result.metrics, figures, checked.answers, checked.dropped, checked.lag, span)
+
+    def publish(self, version: int) -> PackedWeights:
+        """The weights as they are now, from here on called `version`."""
+        self.version = version
+        return pack(self._learner.weights(), version)
+

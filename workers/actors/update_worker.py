@@ -1,0 +1,53 @@
+"""UpdateWorker: learns for one policy, from data of its own version only."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from training_core.types import Group
+from workers.actors.machine import limit_threads, machine_load
+from workers.actors.spec import PolicyUpdate, Ready, WorkerSpec
+
+if TYPE_CHECKING:
+    from workers.transfer.weights import PackedWeights
+
+
+class UpdateWorker:
+    """Owns the policy's weights and optimiser; what it publishes goes to the rollout workers."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        limit_threads(spec.config.resources.threads)
+        from workers.actors import (
+            sides,  # here, not above: the driver imports this module and stays free of torch
+        )
+
+        self._spec = spec
+        self._sides = sides
+        self._side: Any = None
+
+    def ping(self) -> None:
+        """Answers when the process stands."""
+
+    def start(self, resume_from: Path | None) -> Ready:
+        """Load model, optimiser and (if given) the checkpoint. Raises ModelError, CheckpointError."""
+        loaded = self._sides.load(self._spec)
+        self._side = self._sides.UpdateSide(self._spec, loaded)
+        version = self._side.resume(resume_from) if resume_from else 0
+        return Ready(loaded.model_name, loaded.base, version, [loaded.span])
+
+    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
+        """One update. Raises StalePolicy."""
+        updated: PolicyUpdate = self._side.update(groups, iteration, version, wanted)
+        return updated
+
+    def weights(self, version: int) -> "PackedWeights":
+        """The weights as they are now, from here on called `version`."""
+        packed: PackedWeights = self._side.publish(version)
+        return packed
+
+    def save(self, folder: Path) -> None:
+        """Write this policy's part of a checkpoint."""
+        self._side.save(folder)
+
+    def system(self) -> dict[str, dict[str, float]]:
+        """Load of this machine."""
+        return machine_load()

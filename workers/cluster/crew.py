@@ -1,0 +1,83 @@
+"""A crew spread by Ray, from the driver's side: every call goes to the router; the driver waits and listens."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+
+from workers.cluster.session import Session, connect, open_session
+from workers.loops.records import Attempt, Collected, EpisodeKind, Span, Spot, Started, Updated, WorkerLost
+
+log = logging.getLogger(__name__)
+POLL = 0.5
+"""Seconds between looks at whether the attempt was superseded."""
+
+
+class RayCrew:
+    """See Crew. Imports no torch: what arrives here is plain lists."""
+
+    def __init__(self, attempt: Attempt, spot: Spot, say: Callable[[str], None]) -> None:
+        self._attempt = attempt
+        self._spot = spot
+        self._say = say
+        self._session: Session | None = None
+        connect()
+
+    def start(self, resume_from: Path | None) -> Started:
+        """See Crew. Waits for devices first, saying for what."""
+        label = f"{self._attempt.run}-{self._attempt.number}"
+        config, home = self._attempt.config, self._attempt.home
+        self._session = open_session(config, home, label, self._spot, self._say)
+        started: Started = self._ask("start", self._attempt.number, resume_from)
+        return started
+
+    def collect(self, iteration: int) -> Collected:
+        """See Crew."""
+        collected: Collected = self._ask("collect", iteration)
+        return collected
+
+    def update(self, iteration: int) -> Updated:
+        """See Crew."""
+        updated: Updated = self._ask("update", iteration)
+        return updated
+
+    def publish(self, iteration: int) -> list[Span]:
+        """See Crew."""
+        spans: list[Span] = self._ask("publish", iteration)
+        return spans
+
+    def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
+        """See Crew."""
+        collected: Collected = self._ask("evaluate", iteration, kind, episodes)
+        return collected
+
+    def save(self, folder: Path) -> None:
+        """See Crew."""
+        self._ask("save", folder)
+
+    def system(self) -> dict[str, dict[str, float]]:
+        """See Crew."""
+        load: dict[str, dict[str, float]] = self._ask("system")
+        return load
+
+    def close(self) -> None:
+        """See Crew."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        """Call the router; while it works, notice whether this attempt must leave. Raises WorkerLost."""
+        assert self._session is not None, "start comes first"
+        reference = getattr(self._session.router, method).remote(*arguments)
+        while not ray.wait([reference], timeout=POLL)[0]:
+            self._spot()
+        try:
+            return ray.get(reference)
+        except RayActorError as error:
+            raise WorkerLost(
+                f"the router died: {error}; start a new attempt from the last checkpoint"
+            ) from error

@@ -1,0 +1,98 @@
+"""Many environment workers as one pool of environments.
+
+What was done since the last reset is kept per worker, so that a worker that dies is replaced and brought back to
+where it was: environments are deterministic.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+
+from training_core.llm.environments.base import StepResult
+from training_core.llm.environments.host import SlotView
+from workers.cluster.placement import Seat
+from workers.cluster.spawner import Handle, Spawner
+from workers.loops.records import WorkerLost
+
+log = logging.getLogger(__name__)
+MAX_LIVES = 5
+"""Replacements of one worker before the run gives up on it."""
+Call = tuple[str, tuple[Any, ...]]
+
+
+class RemotePool:
+    """An EnvironmentPool over EnvWorker actors; slot s lives on worker s mod n."""
+
+    def __init__(self, spawner: Spawner, seats: Sequence[Seat], workers: Sequence[Handle]) -> None:
+        self._spawner = spawner
+        self._seats = list(seats)
+        self._workers = list(workers)
+        self._lives = [0] * len(self._workers)
+        self._done: list[list[Call]] = [[] for _ in self._workers]
+
+    def reset(self, tasks: dict[int, tuple[int, str]]) -> dict[int, SlotView]:
+        """Put each slot at the start of its task; environments of earlier tasks are given up."""
+        self._done = [[] for _ in self._workers]
+        return self._spread("reset", tasks)
+
+    def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
+        """What the role sees in each slot."""
+        parts: dict[int, tuple[Any, ...]] = {
+            worker: ([slot for slot in slots if self._home(slot) == worker], role)
+            for worker in sorted({self._home(slot) for slot in slots})
+        }
+        return self._call("observe", parts, keep=False)
+
+    def try_answers(self, answers: dict[int, list[str]], role: str) -> dict[int, list[StepResult] | str]:
+        """Step a copy of each slot's state per answer."""
+        return self._spread("try_answers", answers, role)
+
+    def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
+        """Carry one copy of each slot on."""
+        return self._spread("commit", chosen)
+
+    def _home(self, slot: int) -> int:
+        return slot % len(self._workers)
+
+    def _spread(self, method: str, values: Mapping[int, Any], *rest: Any) -> dict[int, Any]:
+        parts: dict[int, dict[int, Any]] = {}
+        for slot, value in values.items():
+            parts.setdefault(self._home(slot), {})[slot] = value
+        return self._call(method, {worker: (part, *rest) for worker, part in parts.items()}, keep=True)
+
+    def _call(self, method: str, parts: Mapping[int, tuple[Any, ...]], *, keep: bool) -> dict[int, Any]:
+        """Call every worker that has a part at once; join what they answer."""
+        pending = {worker: self._send(worker, (method, part)) for worker, part in parts.items()}
+        joined: dict[int, Any] = {}
+        for worker, reference in pending.items():
+            call = (method, parts[worker])
+            try:
+                joined.update(ray.get(reference))
+            except RayActorError as error:
+                joined.update(self._again(worker, call, error))
+            if keep:
+                self._done[worker].append(call)
+        return joined
+
+    def _send(self, worker: int, call: Call) -> Any:
+        method, arguments = call
+        return getattr(self._workers[worker], method).remote(*arguments)
+
+    def _again(self, worker: int, call: Call, error: RayActorError) -> Any:
+        """Replace a dead worker, replay what it had done, and make the call."""
+        while self._lives[worker] < MAX_LIVES:
+            self._lives[worker] += 1
+            log.warning("%s died (%s); replacing it", self._seats[worker].name, type(error).__name__)
+            ray.kill(self._workers[worker])
+            self._workers[worker] = self._spawner.env_worker(self._seats[worker], self._lives[worker])
+            try:
+                references = [self._send(worker, past) for past in [*self._done[worker], call]]
+                return ray.get(references)[-1]
+            except RayActorError as another:
+                error = another
+        raise WorkerLost(
+            f"{self._seats[worker].name} died {MAX_LIVES + 1} times; look at the run's log for what ends it"
+        ) from error

@@ -1,0 +1,197 @@
+"""One policy's workers behind Ray, as the router sees them."""
+
+import itertools
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+
+from training_core.llm.generation.base import SamplingSettings
+from training_core.types import Group, Prompt
+from workers.actors.spec import Generated, PolicyUpdate, Ready
+from workers.cluster.placement import Seat
+from workers.cluster.spawner import Handle, Spawner
+from workers.loops.records import Span, WorkerLost
+
+log = logging.getLogger(__name__)
+MAX_LIVES = 5
+"""Replacements of one rollout worker before the run gives up on it."""
+
+
+class ColocatedPort:
+    """A policy whose one process generates and updates."""
+
+    def __init__(self, seat: Seat, worker: Handle) -> None:
+        self._seat = seat
+        self._worker = worker
+
+    def start(self, resume_from: Path | None) -> Ready:
+        """See PolicyPort."""
+        ready: Ready = ask(self._seat, self._worker.start.remote(resume_from))
+        return ready
+
+    def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
+        """See PolicyPort."""
+        generated: Generated = ask(self._seat, self._worker.generate.remote(prompts, settings, version))
+        return generated
+
+    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
+        """See PolicyPort."""
+        updated: PolicyUpdate = ask(
+            self._seat, self._worker.update.remote(groups, iteration, version, wanted)
+        )
+        return updated
+
+    def publish(self, version: int, iteration: int) -> list[Span]:
+        """See PolicyPort."""
+        spans: list[Span] = ask(self._seat, self._worker.publish.remote(version, iteration))
+        return spans
+
+    def save(self, folder: Path) -> None:
+        """See PolicyPort."""
+        ask(self._seat, self._worker.save.remote(folder))
+
+    def system(self) -> dict[str, dict[str, float]]:
+        """See PolicyPort."""
+        load: dict[str, dict[str, float]] = ask(self._seat, self._worker.system.remote())
+        return load
+
+
+class ApartPort:
+    """A policy with rollout workers and (if trained) an update worker, each on devices of its own."""
+
+    def __init__(
+        self,
+        spawner: Spawner,
+        seats: Sequence[Seat],
+        rollouts: Sequence[Handle],
+        updater: tuple[Seat, Handle] | None,
+    ) -> None:
+        self._spawner = spawner
+        self._seats = list(seats)
+        self._rollouts = list(rollouts)
+        self._updater = updater
+        self._lives = [0] * len(self._rollouts)
+        self._weights: Any = None
+        """Reference to the last published weights; the one before is dropped with it."""
+
+    def start(self, resume_from: Path | None) -> Ready:
+        """See PolicyPort. A checkpoint is read by the update worker alone; the others get its weights."""
+        first = [worker.start.remote(None) for worker in self._rollouts]
+        if self._updater is None:
+            readies: list[Ready] = [ask(seat, item) for seat, item in zip(self._seats, first, strict=True)]
+            return readies[0]
+        seat, updater = self._updater
+        ready: Ready = ask(seat, updater.start.remote(resume_from))
+        for rollout, item in zip(self._seats, first, strict=True):
+            ready.spans.extend(ask(rollout, item).spans)
+        if ready.version > 0:
+            ready.spans.extend(self.publish(ready.version, 0))
+        return ready
+
+    def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
+        """See PolicyPort. Prompts are split over the rollout workers in order; a dead one is replaced."""
+        parts = split(prompts, len(self._rollouts))
+        pending = [
+            worker.generate.remote(part, settings, version) if part else None
+            for worker, part in zip(self._rollouts, parts, strict=True)
+        ]
+        joined = Generated([], [])
+        for index, reference in enumerate(pending):
+            if reference is None:
+                continue
+            try:
+                answered: Generated = ray.get(reference)
+            except RayActorError as error:
+                answered = self._again(index, (parts[index], settings, version), error)
+            joined.answers.extend(answered.answers)
+            joined.spans.extend(answered.spans)
+        return joined
+
+    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
+        """See PolicyPort."""
+        seat, updater = self._trained()
+        updated: PolicyUpdate = ask(seat, updater.update.remote(groups, iteration, version, wanted))
+        return updated
+
+    def publish(self, version: int, iteration: int) -> list[Span]:
+        """See PolicyPort. The weights go through the object store once, whatever the number of readers."""
+        _, updater = self._trained()
+        self._weights = updater.weights.remote(version)
+        pending = [worker.load_weights.remote(self._weights, iteration) for worker in self._rollouts]
+        spans: list[Span] = []
+        for index, reference in enumerate(pending):
+            try:
+                spans.append(ray.get(reference))
+            except RayActorError as error:
+                self._replace(index, error)
+        return spans
+
+    def save(self, folder: Path) -> None:
+        """See PolicyPort."""
+        seat, updater = self._trained()
+        ask(seat, updater.save.remote(folder))
+
+    def system(self) -> dict[str, dict[str, float]]:
+        """See PolicyPort."""
+        load: dict[str, dict[str, float]] = {}
+        for part in ray.get([worker.system.remote() for worker in self._rollouts]):
+            load.update(part)
+        if self._updater:
+            load.update(ask(self._updater[0], self._updater[1].system.remote()))
+        return load
+
+    def _trained(self) -> tuple[Seat, Handle]:
+        if self._updater is None:
+            raise WorkerLost(f"policy {self._seats[0].policy!r} is frozen: it has no update worker")
+        return self._updater
+
+    def _again(
+        self, index: int, arguments: tuple[list[Prompt], SamplingSettings, int], error: RayActorError
+    ) -> Generated:
+        """Replace a dead rollout worker and ask the new one: the noise is keyed, so the answers are the same."""
+        while True:
+            self._replace(index, error)
+            try:
+                answered: Generated = ray.get(self._rollouts[index].generate.remote(*arguments))
+                return answered
+            except RayActorError as another:
+                error = another
+
+    def _replace(self, index: int, error: RayActorError) -> None:
+        seat = self._seats[index]
+        if self._lives[index] >= MAX_LIVES:
+            raise WorkerLost(
+                f"{seat.name} died {MAX_LIVES + 1} times; look at the run's log for what ends it"
+            )
+        if self._updater is not None:  # it may be the sender of the weights that died
+            ask(self._updater[0], self._updater[1].ping.remote())
+        self._lives[index] += 1
+        log.warning("%s died (%s); replacing it", seat.name, type(error).__name__)
+        ray.kill(self._rollouts[index])
+        worker = self._spawner.policy_worker(seat, self._lives[index])
+        self._rollouts[index] = worker
+        worker.start.remote(None)
+        if self._weights is not None:
+            worker.load_weights.remote(self._weights, 0)
+
+
+def ask(seat: Seat, reference: Any) -> Any:
+    """Wait for a worker that cannot be replaced. Raises WorkerLost when it has died."""
+    try:
+        return ray.get(reference)
+    except RayActorError as error:
+        raise WorkerLost(
+            f"{seat.name} died, and with it what policy {seat.policy!r} had learnt since the last checkpoint; "
+            f"start a new attempt from there ({error})"
+        ) from error
+
+
+def split(prompts: Sequence[Prompt], parts: int) -> list[list[Prompt]]:
+    """Contiguous parts whose sizes differ by one at most; some may be empty."""
+    size, longer = divmod(len(prompts), parts)
+    ends = [index * size + min(index, longer) for index in range(parts + 1)]
+    return [list(prompts[start:end]) for start, end in itertools.pairwise(ends)]

@@ -1,0 +1,105 @@
+"""Connect to Ray, take the run's devices at once or wait for them, start every worker, give everything back."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+
+from training_core.config.run import RunConfig
+from workers.actors.router import Router
+from workers.actors.spec import PolicyPort
+from workers.cluster.placement import Placement, Seat, place
+from workers.cluster.pool import RemotePool
+from workers.cluster.ports import ApartPort, ColocatedPort
+from workers.cluster.spawner import Handle, Spawner
+from workers.launch.demand import Demand, demand
+from workers.loops.records import Spot
+
+log = logging.getLogger(__name__)
+SAY_EVERY = 10.0
+"""Seconds between lines that say what a waiting run waits for."""
+
+
+@dataclass
+class Session:
+    """The actors of one attempt."""
+
+    router: Handle
+    workers: dict[str, Handle]
+    """By seat name, as first started (replacements are the router's)."""
+    group: PlacementGroup | None
+
+    def close(self) -> None:
+        """End every worker and give the devices back."""
+        for handle in (self.router, *self.workers.values()):
+            ray.kill(handle)
+        if self.group is not None:  # also ends replacements, which live in its bundles
+            remove_placement_group(self.group)
+
+
+def connect() -> None:
+    """Join the cluster that RAY_ADDRESS names (in a job: the job's own), or start a private one."""
+    if not ray.is_initialized():
+        ray.init(logging_level=logging.WARNING, log_to_driver=True, include_dashboard=False)
+
+
+def open_session(
+    config: RunConfig, home: Path, label: str, spot: Spot, say: Callable[[str], None]
+) -> Session:
+    """Start all workers at once; slow ones first. Returns before they are ready: the router waits for them."""
+    placement = place(config)
+    group = _take(placement, demand(config), label, spot, say)
+    spawner = Spawner(config, home, label, group)
+    workers: dict[str, Handle] = {}
+    for seat in placement.seats:
+        if seat.policy:
+            workers[seat.name] = spawner.policy_worker(seat)
+    environments = placement.of("environment")
+    for seat in environments:
+        workers[seat.name] = spawner.env_worker(seat)
+    pool = RemotePool(spawner, environments, [workers[seat.name] for seat in environments])
+    ports = {policy: _port(policy, placement, spawner, workers) for policy in config.used_policies}
+    router = spawner.actor(Router, placement.of("router")[0], config, ports, pool)
+    return Session(router, workers, group)
+
+
+def _port(policy: str, placement: Placement, spawner: Spawner, workers: dict[str, Handle]) -> PolicyPort:
+    colocated = placement.of("policy", policy)
+    if colocated:
+        return ColocatedPort(colocated[0], workers[colocated[0].name])
+    seats = placement.of("rollout", policy)
+    updates: list[Seat] = placement.of("update", policy)
+    updater = (updates[0], workers[updates[0].name]) if updates else None
+    return ApartPort(spawner, seats, [workers[seat.name] for seat in seats], updater)
+
+
+def _take(
+    placement: Placement, wanted: Demand, label: str, spot: Spot, say: Callable[[str], None]
+) -> PlacementGroup | None:
+    """All bundles in one placement group; while others hold the devices, says what the run waits for."""
+    if not placement.bundles:
+        return None
+    group: PlacementGroup = placement_group(placement.bundles, strategy="PACK", name=label)
+    said = time.monotonic() - SAY_EVERY + 1.0
+    while not group.wait(timeout_seconds=0.5):
+        spot()
+        if time.monotonic() - said >= SAY_EVERY:
+            said = time.monotonic()
+            say(_waiting(wanted))
+    return group
+
+
+def _waiting(wanted: Demand) -> str:
+    free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
+    total: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    have = f"free are {free.get('CPU', 0):g} of {total.get('CPU', 0):g} CPU cores and "
+    have += f"{free.get('GPU', 0):g} of {total.get('GPU', 0):g} GPUs"
+    short = wanted.cpus > total.get("CPU", 0) or wanted.gpus > total.get("GPU", 0)
+    remedy = (
+        "; the cluster is too small: add nodes, or lower policies.*.devices and resources" if short else ""
+    )
+    return f"waiting for {wanted}: {have}{remedy}"

@@ -1,0 +1,128 @@
+"""One attempt from first to last word: reporter, signals, crew, loop, and how it ended."""
+
+import logging
+import signal
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from training_core.config.files import to_toml
+from training_core.errors import TroupeError
+from workers.launch.run_folder import RunFolder
+from workers.loops.checkpointing import CheckpointKeeper
+from workers.loops.display import Bar, Lines, Shown
+from workers.loops.journal import Journal, ReportedLog
+from workers.loops.records import Attempt, Crew, Superseded
+from workers.loops.synchronous import Run, train
+from workers.reporting.reporter import Reporter
+
+log = logging.getLogger(__name__)
+FAILED, SUPERSEDED = 1, 3
+DELIVERY_SECONDS = 20.0
+"""How long the end of an attempt waits for the server to take the last events; they are on disk either way."""
+
+
+class Wishes:
+    """What is asked of the attempt: by the server through the reporter, or by SIGTERM (which means stop)."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._signalled = False
+
+    def __call__(self) -> str | None:
+        """ "stop", "pause" or None. Raises Superseded when a newer attempt exists."""
+        command = self._reporter.command
+        if command == "exit":
+            raise Superseded
+        return command or ("stop" if self._signalled else None)
+
+    def spot(self) -> None:
+        """A moment at which a superseded attempt leaves. Raises Superseded."""
+        self()
+
+    def listen(self) -> None:
+        """Take SIGTERM as a wish to stop. Ray installs a handler of its own when it connects: call again then."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signalled = True
+
+
+def run_attempt(attempt: Attempt, *, local: bool) -> int:
+    """Run it; the exit status. Every way out is told to the reporter but for a superseded attempt's."""
+    folder = RunFolder(attempt.folder)
+    folder.root.mkdir(parents=True, exist_ok=True)
+    if not folder.config.exists():
+        folder.config.write_text(to_toml(attempt.config))
+    reporter = Reporter(folder, attempt.run, attempt.number, attempt.ingest_url, attempt.ingest_token)
+    with _logging(reporter, attempt.config.reporting.log_level):
+        shown: Shown = Bar(attempt.config.run.iterations) if local else Lines()
+        with shown as display:
+            journal = Journal(attempt.config, reporter, display)
+            wishes = Wishes(reporter)
+            status = _guarded(attempt, journal, wishes, local=local)
+    if status != SUPERSEDED:
+        reporter.close(DELIVERY_SECONDS)
+    return status
+
+
+def _guarded(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> int:
+    """The attempt itself; whatever it raises ends in a status event and an exit status."""
+    try:
+        state, iteration = _run(attempt, journal, wishes, local=local)
+    except Superseded:
+        log.warning("a newer attempt of this run exists; leaving at once")
+        return SUPERSEDED
+    except KeyboardInterrupt:
+        journal.ended("stopped", journal.completed_iterations, "interrupted at the terminal")
+        return 0
+    except Exception as error:
+        log.error("%s", traceback.format_exc())
+        text = str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}"
+        journal.ended("failed", journal.completed_iterations, text)
+        journal.note(f"failed: {text}")
+        return FAILED
+    journal.ended(state, iteration)
+    journal.note(f"{state} after {iteration} iterations; run folder {attempt.folder}")
+    return 0
+
+
+def _run(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> tuple[str, int]:
+    journal.starting(attempt.resume_from)
+    keeper = CheckpointKeeper(attempt.config, RunFolder(attempt.folder))
+    crew = _crew(attempt, journal, wishes, local=local)
+    wishes.listen()
+    try:
+        return train(Run(attempt.config, crew, journal, keeper, wishes), attempt.resume_from)
+    finally:
+        crew.close()
+
+
+def _crew(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> Crew:
+    """All workers, in this process or spread by Ray. Each import is heavy in its own way: one is made, not both."""
+    if local:
+        from workers.loops.local import LocalCrew
+
+        return LocalCrew(attempt, wishes.spot, journal.loading)
+    from workers.cluster.crew import RayCrew
+
+    return RayCrew(attempt, wishes.spot, journal.note)
+
+
+@contextmanager
+def _logging(reporter: Reporter, level: str) -> Iterator[None]:
+    """Log records go to stderr and to the run's log."""
+    root = logging.getLogger()
+    handlers: list[logging.Handler] = [logging.StreamHandler(), ReportedLog(reporter, level)]
+    handlers[0].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    before = root.level
+    root.setLevel(level.upper())
+    for handler in handlers:
+        root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.setLevel(before)
+        for handler in handlers:
+            root.removeHandler(handler)

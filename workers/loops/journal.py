@@ -1,0 +1,177 @@
+"""What the driver tells the outside, in the words of the event types, and what it must remember to go on."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Protocol
+
+from training_core.config.run import RunConfig
+from workers.loops import metrics
+from workers.loops.records import Collected, Phase, Span, Started, Updated
+from workers.reporting.reporter import Reporter
+
+PACKAGES = ("troupe", "torch", "transformers", "tokenizers", "safetensors", "numpy", "ray")
+
+
+class Display(Protocol):
+    """Where a person at a terminal watches."""
+
+    def note(self, text: str) -> None:
+        """Say one line."""
+        ...
+
+    def loading(self, done: float, text: str) -> None:
+        """A base model is being made: the share done, and what is being done."""
+        ...
+
+    def iteration(self, number: int, values: Mapping[str, float]) -> None:
+        """An iteration was completed; its metrics."""
+        ...
+
+    def evaluation(self, number: int, values: Mapping[str, float]) -> None:
+        """An evaluation was completed; its metrics."""
+        ...
+
+
+class Journal:
+    """Turns what the crew hands over into events; counts progress; remembers the latest figures."""
+
+    def __init__(self, config: RunConfig, reporter: Reporter, display: Display) -> None:
+        self._config = config
+        self._reporter = reporter
+        self._display = display
+        self._began = time.time()
+        self._sampled = 0.0
+        self.progress = metrics.Progress()
+        self.latest: dict[str, float] = {}
+        """Last value of every metric."""
+
+    @property
+    def command(self) -> str | None:
+        """What the server wants: "stop", "pause", "exit" or None."""
+        return self._reporter.command
+
+    @property
+    def completed_iterations(self) -> int:
+        """Iterations that were completed."""
+        return self._reporter.iteration
+
+    def starting(self, resume_from: Path | None) -> None:
+        """The driver lives and knows its config."""
+        facts = {"packages": _versions(), "resumed_from": resume_from.name if resume_from else None}
+        self._reporter.status("starting", 0, facts=facts)
+
+    def running(self, started: Started, iteration: int) -> None:
+        """Every worker stands."""
+        self._reporter.status("running", iteration, facts={"base_models": started.base_models})
+        self._spans(started.spans)
+
+    def collected(self, iteration: int, collected: Collected) -> None:
+        """Episodes were played: what they earned is told before anything is learnt from them."""
+        self.progress.add(collected.facts)
+        values = metrics.train_metrics(collected) | self.progress.metrics()
+        self._metrics(iteration, values | {"time/rollout": collected.seconds})
+        for document in collected.transcripts:
+            self._reporter.episode(document)
+        self._spans(collected.spans)
+
+    def updated(self, iteration: int, updated: Updated, seconds: float) -> None:
+        """Every trained policy was updated."""
+        self._metrics(iteration, metrics.update_metrics(updated) | {"time/update": seconds})
+        for document in updated.annotations:
+            self._reporter.annotation(document)
+        self._spans(updated.spans)
+
+    def completed(self, iteration: int, synced: list[Span], times: Mapping[str, float]) -> None:
+        """The iteration is over."""
+        self._reporter.iteration = iteration
+        self._metrics(iteration, {f"time/{name}": seconds for name, seconds in times.items()})
+        self._spans(synced)
+        self._display.iteration(iteration, self.latest)
+
+    def evaluated(
+        self, iteration: int, prefix: str, collected: Collected, cached: Mapping[str, float]
+    ) -> None:
+        """Held-out tasks were played. `cached` figures take the place of what a few probes would say."""
+        values = dict(cached) or metrics.eval_metrics(prefix, collected.facts)
+        self._metrics(iteration, values | {f"time/{prefix}": collected.seconds})
+        for document in collected.transcripts:
+            self._reporter.episode(document)
+        self._spans(collected.spans)
+        self._display.evaluation(iteration, values)
+
+    def checkpointed(self, iteration: int, path: str, size: int, *, best: bool) -> None:
+        """A checkpoint was written; path relative to the run folder."""
+        headline = {key: value for key, value in self.latest.items() if key.startswith(("eval", "train/"))}
+        self._reporter.checkpoint(iteration, path, size, headline, best=best)
+
+    def removed(self, iteration: int, path: str) -> None:
+        """Retention deleted a checkpoint."""
+        self._reporter.checkpoint(iteration, path, 0, {}, removed=True)
+
+    def phase(self, phase: Phase, iteration: int, start: float) -> float:
+        """The driver itself was at `phase` since `start`; returns the seconds."""
+        end = time.time()
+        self._reporter.phase("driver", phase, iteration, start, end)
+        return end - start
+
+    def stopping(self, iteration: int) -> None:
+        """A stop was asked for; what is under way is finished."""
+        self._reporter.status("stopping", iteration)
+
+    def ended(self, state: str, iteration: int, message: str = "") -> None:
+        """The attempt's last word."""
+        self._reporter.status(state, iteration, message)
+
+    def note(self, text: str) -> None:
+        """A line for whoever watches, and for the run's log."""
+        self._display.note(text)
+        self._reporter.log("info", "driver", text)
+
+    def loading(self, done: float, text: str) -> None:
+        """A base model is being made."""
+        self._display.loading(done, text)
+
+    def system(self, iteration: int, hosts: Mapping[str, Mapping[str, float]]) -> None:
+        """Load of the machines."""
+        self._metrics(iteration, metrics.system_metrics(hosts))
+
+    def system_due(self) -> bool:
+        """Whether it is time to look at the machines again."""
+        now = time.monotonic()
+        if now - self._sampled < self._config.reporting.system_every:
+            return False
+        self._sampled = now
+        return True
+
+    def _metrics(self, step: int, values: Mapping[str, float]) -> None:
+        self.latest.update(values)
+        self._reporter.metrics(step, values)
+
+    def _spans(self, spans: Iterable[Span]) -> None:
+        for span in metrics.merge_spans(spans):
+            self._reporter.phase(
+                span.worker, span.phase, span.iteration, span.start, span.end, policy=span.policy
+            )
+
+
+class ReportedLog(logging.Handler):
+    """Sends log records to the run's log."""
+
+    def __init__(self, reporter: Reporter, level: str) -> None:
+        super().__init__(level.upper())
+        self._reporter = reporter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line; the reporter's own lines are left out, or a full disk would speak to itself."""
+        if record.name.startswith("workers.reporting"):
+            return
+        known = {"CRITICAL": "error", "ERROR": "error", "WARNING": "warning", "DEBUG": "debug"}
+        self._reporter.log(known.get(record.levelname, "info"), record.name, self.format(record))
+
+
+def _versions() -> dict[str, str]:
+    """Versions of what decides the numbers; read from metadata, so nothing is imported."""
+    return {name: metadata.version(name) for name in PACKAGES}

@@ -1,0 +1,143 @@
+"""What workers hand to the driver: plain lists and numbers, cheap to pickle, with no tensor in them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from training_core.config.run import RunConfig
+from training_core.errors import TroupeError
+
+EpisodeKind = Literal["train", "eval", "eval_sampled"]
+Phase = Literal["rollout", "update", "sync", "evaluate", "checkpoint", "load"]
+Spot = Callable[[], None]
+"""Called at moments where a run may be left; raises Superseded when it must be."""
+
+
+class WorkerLost(TroupeError):
+    """A worker died that cannot be replaced within the attempt; a new attempt goes on from the last checkpoint."""
+
+
+class Superseded(Exception):
+    """A newer attempt of the run exists: this one leaves at once, without a checkpoint."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """All that one attempt is told."""
+
+    config: RunConfig
+    run: str
+    number: int
+    folder: Path
+    home: Path
+    resume_from: Path | None = None
+    ingest_url: str = ""
+    ingest_token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of one worker's time; seconds since the epoch."""
+
+    worker: str
+    phase: Phase
+    policy: str
+    iteration: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class EpisodeFacts:
+    """What the metrics need of one episode."""
+
+    success: bool
+    failed: bool
+    episode_return: float
+    rewards: dict[str, float]
+    """Sum of the executed candidates' rewards by role."""
+    candidate_rewards: dict[str, float]
+    """Sum of all candidates' rewards by role."""
+    candidates: dict[str, int]
+    """Number of candidates by role."""
+    cut: int
+    """Candidates that hit their token limit."""
+    tokens: int
+    """Response tokens over all candidates."""
+    turns: int
+    """Turns of the team."""
+
+
+@dataclass
+class Collected:
+    """One collection of episodes: facts of all, transcripts of those that are kept for reading."""
+
+    facts: list[EpisodeFacts]
+    transcripts: list[dict[str, Any]]
+    spans: list[Span] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass
+class Updated:
+    """One update of every trained policy."""
+
+    metrics: dict[str, dict[str, float]]
+    """By policy, names without prefix: loss, entropy, kl ..."""
+    annotations: list[dict[str, Any]]
+    """Of the episodes whose transcripts were handed over."""
+    groups: dict[str, dict[str, int]]
+    """Group counts by role: total, zero_variance, too_easy, too_hard."""
+    dropped: int
+    """Stale answers left out (rollout.stale = "drop")."""
+    staleness: float
+    """Mean over the answers of how many versions old they were."""
+    spans: list[Span] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Started:
+    """What is known once the workers stand."""
+
+    base_models: dict[str, dict[str, Any]]
+    """By policy: what the base model is."""
+    base_evaluation: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Figures of the base models that were kept with them: metric prefix ("eval", "eval_sampled") to metrics."""
+    spans: list[Span] = field(default_factory=list)
+
+
+class Crew(Protocol):
+    """All workers of a run, seen from the driver's loop: in this process or spread by Ray."""
+
+    def start(self, resume_from: Path | None) -> Started:
+        """Bring up every worker, at a checkpoint or at the base models. Raises ModelError, CheckpointError."""
+        ...
+
+    def collect(self, iteration: int) -> Collected:
+        """Play one iteration's training tasks and form groups. Raises StalePolicy, EngineFailure."""
+        ...
+
+    def update(self, iteration: int) -> Updated:
+        """Update every trained policy, in parallel, on what was just collected. Raises StalePolicy."""
+        ...
+
+    def publish(self, iteration: int) -> list[Span]:
+        """Hand the new weights to those that generate: the next version of each trained policy."""
+        ...
+
+    def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
+        """Play the first held-out tasks without learning."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write every trained policy's part of a checkpoint into `folder`. Raises CheckpointError."""
+        ...
+
+    def system(self) -> dict[str, dict[str, float]]:
+        """Load of every machine that has a worker: name to figures."""
+        ...
+
+    def close(self) -> None:
+        """End every worker."""
+        ...

@@ -1,0 +1,99 @@
+"""The synchronous loop: collect, update, publish, evaluate, checkpoint. On policy, one version per iteration."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training_core.config.run import RunConfig
+from workers.loops.checkpointing import CheckpointKeeper
+from workers.loops.journal import Journal
+from workers.loops.records import Crew, Started
+
+
+@dataclass
+class Run:
+    """One attempt: what the loop works with. The same for a local run and one spread by Ray."""
+
+    config: RunConfig
+    crew: Crew
+    journal: Journal
+    keeper: CheckpointKeeper
+    wanted: Callable[[], str | None]
+    """What was asked of the run: "stop", "pause" or None. Raises Superseded when it must leave at once."""
+
+
+def train(run: Run, resume_from: Path | None) -> tuple[str, int]:
+    """Play the run to its end, or until it is asked to stop. Returns its last state and the iterations completed."""
+    first = run.keeper.recall(resume_from, run.journal)
+    started = run.crew.start(resume_from)
+    run.journal.running(started, first)
+    if first == 0 and evaluates(run.config):
+        evaluate_base(run, started)
+    for iteration in range(first + 1, run.config.run.iterations + 1):
+        iterate(run, iteration)
+        if evaluates(run.config) and due(iteration, run.config.evaluation.every, run.config.run.iterations):
+            evaluate(run, iteration)
+        command = run.wanted()
+        if command or due(iteration, run.config.checkpoint.every, run.config.run.iterations):
+            checkpoint(run, iteration)
+        if command and iteration < run.config.run.iterations:
+            return {"stop": "stopped", "pause": "paused"}[command], iteration
+    return "finished", run.config.run.iterations
+
+
+def iterate(run: Run, iteration: int) -> None:
+    """Collect, update and publish once."""
+    start = time.time()
+    collected = run.crew.collect(iteration)
+    run.journal.collected(iteration, collected)
+    updated_from = time.time()
+    updated = run.crew.update(iteration)
+    run.journal.updated(iteration, updated, time.time() - updated_from)
+    synced_from = time.time()
+    synced = run.crew.publish(iteration)
+    end = time.time()
+    run.journal.completed(iteration, synced, {"sync": end - synced_from, "iteration": end - start})
+    if run.journal.system_due():
+        run.journal.system(iteration, run.crew.system())
+
+
+def evaluate(run: Run, iteration: int) -> None:
+    """Play the held-out tasks, greedily and sampled as the config says."""
+    for kind, prefix in evaluations(run.config):
+        collected = run.crew.evaluate(iteration, kind, run.config.evaluation.episodes)
+        run.journal.evaluated(iteration, prefix, collected, {})
+
+
+def evaluate_base(run: Run, started: Started) -> None:
+    """The figures of step 0. Where they were kept with the base models, only the probes are played, to be read."""
+    for kind, prefix in evaluations(run.config):
+        cached = started.base_evaluation.get(prefix, {})
+        episodes = run.config.evaluation.probes if cached else run.config.evaluation.episodes
+        collected = run.crew.evaluate(0, kind, episodes)
+        run.journal.evaluated(0, prefix, collected, cached)
+
+
+def checkpoint(run: Run, iteration: int) -> None:
+    """Write one, and delete what retention no longer wants."""
+    start = time.time()
+    run.keeper.save(run.crew, run.journal, iteration)
+    run.journal.phase("checkpoint", iteration, start)
+
+
+def evaluations(config: RunConfig) -> list[tuple[Any, str]]:
+    """(kind, metric prefix) of the evaluations that the config asks for."""
+    greedy = [("eval", "eval")] if config.evaluation.greedy else []
+    sampled = [("eval_sampled", "eval_sampled")] if config.evaluation.sampled else []
+    return [*greedy, *sampled]
+
+
+def evaluates(config: RunConfig) -> bool:
+    """Whether the run is evaluated at all."""
+    return config.evaluation.every > 0
+
+
+def due(iteration: int, every: int, last: int) -> bool:
+    """Whether what happens every so often (0: never) and at the end happens now."""
+    return iteration == last or (every > 0 and iteration % every == 0)

@@ -1,0 +1,87 @@
+"""Entry point of one attempt at a run. The config is parsed first; heavy code is imported after.
+
+    python -m workers.run --preset plan_path_duo --local [key=value ...]
+    python -m workers.run CONFIG.toml --folder F --run ID --attempt N [--ingest-url U] [--resume-from P] [--home H]
+
+The first plays everything in this process, without Ray and without the web. The second is the driver of a Ray job:
+it connects to the cluster that RAY_ADDRESS names and imports no torch. The ingest token comes by TROUPE_INGEST_TOKEN.
+Exit status: 0 finished, stopped or paused; 1 failed; 2 the config or the arguments are wrong; 3 superseded.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from training_core.config.files import apply_overrides, parse_config, parse_overrides, read_preset, read_toml
+from training_core.config.run import RunConfig
+from training_core.errors import ConfigError
+
+USAGE_ERROR = 2
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one attempt; the exit status."""
+    arguments = _parser().parse_args(words)
+    try:
+        config = _config(arguments)
+    except (ConfigError, OSError) as error:
+        _complain(error)
+        return USAGE_ERROR
+    from workers.loops.attempt import run_attempt  # heavy: only once the config is known to be good
+    from workers.loops.records import Attempt
+
+    run = arguments.run or f"{config.run.name or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
+    home = arguments.home.expanduser().resolve()
+    attempt = Attempt(
+        config=config,
+        run=run,
+        number=arguments.attempt,
+        folder=(arguments.folder or home / "runs" / run).expanduser().resolve(),
+        home=home,
+        resume_from=arguments.resume_from.expanduser().resolve() if arguments.resume_from else None,
+        ingest_url=arguments.ingest_url,
+        ingest_token=os.environ.pop("TROUPE_INGEST_TOKEN", ""),
+    )
+    return run_attempt(attempt, local=arguments.local)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m workers.run", description="Run one attempt at a run.")
+    parser.add_argument(
+        "words", nargs="*", metavar="CONFIG.toml | key=value", help="config file and overrides"
+    )
+    parser.add_argument("--preset", help="a preset's name in place of a config file")
+    parser.add_argument("--local", action="store_true", help="everything in this process, without Ray")
+    parser.add_argument("--folder", type=Path, help="run folder (default: <home>/runs/<run>)")
+    parser.add_argument("--run", default="", help="id of the run")
+    parser.add_argument("--attempt", type=int, default=1, help="number of this launch of the run, from 1")
+    parser.add_argument("--ingest-url", default="", help="where events go; without it they stay on disk")
+    parser.add_argument("--resume-from", type=Path, help="checkpoint folder to go on from")
+    default = os.environ.get("TROUPE_HOME", "var")
+    parser.add_argument(
+        "--home", type=Path, default=Path(default), help="data folder with base models and runs"
+    )
+    return parser
+
+
+def _config(arguments: argparse.Namespace) -> RunConfig:
+    """The config that the words name. Raises ConfigError, OSError."""
+    files = [word for word in arguments.words if "=" not in word]
+    overrides = parse_overrides([word for word in arguments.words if "=" in word])
+    if len(files) + bool(arguments.preset) != 1:
+        raise ConfigError({"": "name one config file or one --preset"})
+    tree = read_preset(arguments.preset) if arguments.preset else read_toml(Path(files[0]).read_text())
+    return parse_config(apply_overrides(tree, overrides))
+
+
+def _complain(error: Exception) -> None:
+    lines = error.fields.items() if isinstance(error, ConfigError) else [("", str(error))]
+    for path, text in lines:
+        print(f"{path}: {text}" if path else text, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Weights on their way from the process that updates to those that generate.
+
+They travel through the object store as numpy arrays, which readers map without a copy. bf16, which numpy lacks,
+travels as raw 16-bit views.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class PackedWeights:
+    """One version of a policy's weights, free of tensors."""
+
+    version: int
+    arrays: dict[str, NDArray[Any]]
+    bf16: frozenset[str]
+    """Names whose arrays are 16-bit views of bfloat16."""
+
+
+def pack(weights: Mapping[str, torch.Tensor], version: int) -> PackedWeights:
+    """Tensors as arrays on the CPU (no copy when they are there already)."""
+    arrays: dict[str, NDArray[Any]] = {}
+    bf16: set[str] = set()
+    for name, tensor in weights.items():
+        plain = tensor.detach().cpu().contiguous()
+        if plain.dtype == torch.bfloat16:
+            bf16.add(name)
+            plain = plain.view(torch.int16)
+        arrays[name] = plain.numpy()
+    return PackedWeights(version, arrays, frozenset(bf16))
+
+
+def unpack(packed: PackedWeights) -> dict[str, torch.Tensor]:
+    """Arrays as tensors again. They are copies: what the object store maps is read-only."""
+    return {name: _tensor(array, name in packed.bf16) for name, array in packed.arrays.items()}
+
+
+def _tensor(array: NDArray[Any], bf16: bool) -> torch.Tensor:
+    tensor = torch.from_numpy(np.array(array))
+    return tensor.view(torch.bfloat16) if bf16 else tensor
