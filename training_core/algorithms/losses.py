@@ -1,0 +1,65 @@
+"""Policy losses on tokens.
+
+T response tokens, flat over a batch. Everything here is a pure function; weights decide how tokens are averaged.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+KlEstimator = Literal["k1", "k2", "k3"]
+
+
+def clipped_policy_loss(
+    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip_low: float, clip_high: float, dual_clip: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Loss per token (T,) and whether it was clipped (T,).
+
+    max(-r A, -clip(r, 1 - low, 1 + high) A) with r = exp(logprob - old) (PPO, arXiv 1707.06347, equation 7; separate
+    bounds as in DAPO, arXiv 2503.14476). With dual_clip c > 0, tokens of negative advantage lose at most -c A
+    (arXiv 1912.09729).
+    """
+    ratios = (logprobs - old_logprobs).exp()
+    plain = -ratios * advantages
+    bounded = -ratios.clamp(1.0 - clip_low, 1.0 + clip_high) * advantages
+    loss = torch.maximum(plain, bounded)
+    clipped = bounded > plain
+    if dual_clip > 0.0:
+        most = -dual_clip * advantages
+        cut = (advantages < 0) & (loss > most)
+        loss = torch.where(cut, most, loss)
+        clipped = clipped | cut
+    return loss, clipped
+
+
+def kl_penalty(logprobs: Tensor, reference_logprobs: Tensor, estimator: KlEstimator) -> Tensor:
+    """KL(policy || reference) per token (T,), estimated on the policy's own samples (Schulman 2020).
+
+    k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d with d = logprob - reference. k1 and k3 have the KL as their mean; as a
+    loss term that is differentiated directly, k2's gradient has the KL's gradient as its mean, k1's has zero mean, and
+    k3's pulls by the reference-to-policy direction (a bounded, low-variance pull towards the reference).
+    """
+    difference = logprobs - reference_logprobs
+    if estimator == "k1":
+        return difference
+    if estimator == "k2":
+        return difference.square() / 2
+    return (-difference).exp() - 1 + difference
+
+
+def token_entropies(log_probs: Tensor) -> Tensor:
+    """Entropy in nats (T,) of log-probabilities (T, V); cut-off tokens (-inf) count nothing."""
+    finite = log_probs.masked_fill(log_probs == -torch.inf, 0.0)
+    return -(log_probs.exp() * finite).sum(dim=-1)
+
+
+def token_weights(lengths: Tensor, average: Literal["token", "sequence"]) -> Tensor:
+    """Weights (T,) that sum to 1, for responses of these lengths (R,) laid end to end.
+
+    token: every token counts the same; sequence: every response counts the same, its tokens share its part.
+    """
+    if average == "token":
+        total = int(lengths.sum())
+        return torch.full((total,), 1.0 / max(total, 1))
+    return (1.0 / (lengths * len(lengths))).float().repeat_interleave(lengths)

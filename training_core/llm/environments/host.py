@@ -1,0 +1,122 @@
+"""Many environments behind one object, by slot number: what an environment worker is.
+
+One environment that raises never hurts its neighbours: its slot carries an error until it is reset.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from training_core.config.base import Section
+from training_core.llm.environments.base import Split, StepResult, TextEnvironment
+from training_core.llm.environments.registry import ENVIRONMENTS
+
+
+@dataclass(frozen=True)
+class SlotView:
+    """What is to be known of one slot."""
+
+    task_id: str = ""
+    title: str = ""
+    observation: str = ""
+    """What the role that was asked for sees; empty after reset and commit."""
+    board: dict[str, Any] | None = None
+    done: bool = False
+    success: bool = False
+    outcome: str = ""
+    error: str = ""
+    """The environment raised; the slot is of no use until it is reset."""
+
+
+class EnvironmentPool(Protocol):
+    """Environments by slot: here, or spread over workers."""
+
+    def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
+        """Start tasks: slot -> (task number, split)."""
+        ...
+
+    def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
+        """What a role sees in these slots."""
+        ...
+
+    def try_answers(self, answers: dict[int, list[str]], role: str) -> dict[int, list[StepResult] | str]:
+        """Step one copy of a slot's state per answer; the error text where that raised."""
+        ...
+
+    def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
+        """Carry on the copy that took the answer of this index; the others are dropped."""
+        ...
+
+
+class EnvironmentHost:
+    """An EnvironmentPool in this process."""
+
+    def __init__(self, section: Section, seed: int) -> None:
+        self._make: Callable[[], TextEnvironment] = lambda: ENVIRONMENTS[section.type](section, seed)  # type: ignore[attr-defined]
+        self._states: dict[int, TextEnvironment] = {}
+        self._copies: dict[int, list[TextEnvironment]] = {}
+        self._errors: dict[int, str] = {}
+
+    def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
+        """Start tasks; what the slots held before is gone."""
+        views = {}
+        for slot, (task, split) in tasks.items():
+            self._errors.pop(slot, None)
+            self._copies.pop(slot, None)
+            views[slot] = self._guarded(slot, lambda slot=slot, task=task, split=split: self._start(slot, task, split))
+        return views
+
+    def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
+        """What a role sees in these slots."""
+        return {slot: self._guarded(slot, lambda slot=slot: self._view(slot, role)) for slot in slots}
+
+    def try_answers(self, answers: dict[int, list[str]], role: str) -> dict[int, list[StepResult] | str]:
+        """Step copies."""
+        results: dict[int, list[StepResult] | str] = {}
+        for slot, texts in answers.items():
+            try:
+                copies = [self._states[slot].copy() for _ in texts]
+                results[slot] = [copy.act(role, text) for copy, text in zip(copies, texts, strict=True)]
+                self._copies[slot] = copies
+            except Exception as error:  # noqa: BLE001 - the environment is the user's: any error of it is data
+                self._errors[slot] = results[slot] = describe(error)
+        return results
+
+    def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
+        """Carry one copy on."""
+        views = {}
+        for slot, index in chosen.items():
+            self._states[slot] = self._copies.pop(slot)[index]
+            views[slot] = self._guarded(slot, lambda slot=slot: self._view(slot, ""))
+        return views
+
+    def _start(self, slot: int, task: int, split: Split) -> SlotView:
+        self._states[slot] = self._make()
+        self._states[slot].reset(task, split)
+        return self._view(slot, "")
+
+    def _view(self, slot: int, role: str) -> SlotView:
+        if slot in self._errors:
+            return SlotView(error=self._errors[slot], done=True, outcome="failed")
+        state = self._states[slot]
+        return SlotView(
+            task_id=state.task_id,
+            title=state.title,
+            observation=state.observe(role) if role else "",
+            board=state.board(),
+            done=state.done,
+            success=state.success,
+            outcome=state.outcome,
+        )
+
+    def _guarded(self, slot: int, view: Callable[[], SlotView]) -> SlotView:
+        try:
+            return view()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._errors[slot] = describe(error)
+            return SlotView(error=self._errors[slot], done=True, outcome="failed")
+
+
+def describe(error: Exception) -> str:
+    """An environment's error in one line."""
+    return f"{type(error).__name__}: {error}"

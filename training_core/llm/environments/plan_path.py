@@ -1,0 +1,251 @@
+"""Plan-path for two: the planner sees where the goal lies, the executor sees what blocks it here.
+
+After plan_path of PettingLLMs (arXiv 2510.11062), with the information split between the roles: neither can arrive
+alone. Rows count downwards, columns to the right; a cell is (row, column); distances are shortest walks in cells.
+"""
+
+import copy
+from collections import deque
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import Any, ClassVar, Self
+
+from training_core.config.environments import PlanPath
+from training_core.llm.environments.base import Split, StepResult
+from training_core.seeding import keyed_seed
+
+Cell = tuple[int, int]
+
+MOVES: dict[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
+_HELD_OUT_SEED = 7_919
+"""Held-out tasks do not depend on the run's seed, so that runs can be compared."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A task instance."""
+
+    size: int
+    walls: frozenset[Cell]
+    start: Cell
+    goal: Cell
+
+    def free(self, cell: Cell) -> bool:
+        """Whether a cell is on the grid and no wall."""
+        return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size and cell not in self.walls
+
+
+@lru_cache(maxsize=8192)
+def distances(grid: Grid) -> dict[Cell, int]:
+    """Length of the shortest walk to the goal from every cell that has one (breadth-first search)."""
+    found = {grid.goal: 0}
+    queue = deque([grid.goal])
+    while queue:
+        cell = queue.popleft()
+        for step in MOVES.values():
+            nearby = (cell[0] + step[0], cell[1] + step[1])
+            if nearby not in found and grid.free(nearby):
+                found[nearby] = found[cell] + 1
+                queue.append(nearby)
+    return found
+
+
+def draw_grid(config: PlanPath, random: Random) -> Grid:
+    """A grid whose goal can be reached, start and goal at least two steps apart."""
+    cells = [(row, column) for row in range(config.size) for column in range(config.size)]
+    while True:
+        walls = frozenset(random.sample(cells, round(config.wall_share * len(cells))))
+        start, goal = random.sample([cell for cell in cells if cell not in walls], 2)
+        grid = Grid(config.size, walls, start, goal)
+        if distances(grid).get(start, 0) >= 2:
+            return grid
+
+
+@lru_cache(maxsize=4)
+def held_out_grids(config: PlanPath, count: int) -> tuple[Grid, ...]:
+    """The first `count` held-out tasks, all different."""
+    grids: dict[Grid, None] = {}
+    number = 0
+    while len(grids) < count:
+        grids.setdefault(draw_grid(config, Random(keyed_seed(_HELD_OUT_SEED, 1, number))))
+        number += 1
+    return tuple(grids)
+
+
+@lru_cache(maxsize=4)
+def _held_out_set(config: PlanPath) -> frozenset[Grid]:
+    return frozenset(held_out_grids(config, HELD_OUT_TASKS))
+
+
+HELD_OUT_TASKS = 1024
+"""How many held-out tasks there are; higher numbers wrap round."""
+
+
+def task_grid(config: PlanPath, seed: int, task: int, split: Split) -> Grid:
+    """The instance of a task number. Training draws again when it meets a held-out instance."""
+    if split == "eval":
+        return held_out_grids(config, HELD_OUT_TASKS)[task % HELD_OUT_TASKS]
+    random = Random(keyed_seed(seed, 0, task))
+    while True:
+        grid = draw_grid(config, random)
+        if grid not in _held_out_set(config):
+            return grid
+
+
+class PlanPathEnvironment:
+    """One walk. The planner speaks (a plan: up to `moves_per_turn` directions), then the executor walks."""
+
+    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
+
+    def __init__(self, config: PlanPath, seed: int) -> None:
+        self.config = config
+        self.seed = seed
+
+    def reset(self, task: int, split: Split) -> None:
+        """Start a task."""
+        self.start(task_grid(self.config, self.seed, task, split), f"{split}-{task}")
+
+    def start(self, grid: Grid, task_id: str) -> None:
+        """Start on a given grid."""
+        self.grid = grid
+        self._distances = distances(grid)
+        self._task_id = task_id
+        self.cell = self.grid.start
+        self.plan: tuple[str, ...] = ()
+        self.last: tuple[str, ...] = ()
+        self.walked = 0
+        self.turns = 0
+        self.done = False
+        self.success = False
+
+    def copy(self) -> Self:
+        """An independent copy; the grid is shared, it never changes."""
+        return copy.copy(self)
+
+    def observe(self, role: str) -> str:
+        """Planner: where the goal lies from here. Executor: what blocks it, its last moves, the plan."""
+        if role == "planner":
+            return f"goal {self._goal_words()}"
+        blocked = [word for word in MOVES if not self.grid.free(self.next_cell(word))]
+        return f"blocked {_words(blocked)} ; last {_words(self.last)} ; plan {_words(self.plan)}"
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """A plan is scored as if it were walked from here; only the executor moves."""
+        words = answer.split()
+        return self._plan(words) if role == "planner" else self._walk(words)
+
+    def _plan(self, words: list[str]) -> StepResult:
+        self.plan = tuple(words[: self.config.moves_per_turn]) if _all_moves(words) else ()
+        cell, local = self.cell, 0.0
+        if not _all_moves(words) or len(words) > self.config.moves_per_turn:
+            return StepResult(self.config.blocked_reward, 0.0, False, False, "no plan")
+        for word in words:
+            if cell == self.grid.goal:
+                break
+            cell, reward = self._move(cell, word)
+            local += reward
+        return StepResult(local, 0.0, False, False, f"plans {_words(self.plan)}")
+
+    def _walk(self, words: list[str]) -> StepResult:
+        self.turns += 1
+        local = 0.0
+        if not _all_moves(words) or len(words) > self.config.moves_per_turn:
+            local, words = self.config.blocked_reward, []
+        before = self.cell
+        taken: list[str] = []
+        for word in words:
+            cell, reward = self._move(self.cell, word)
+            local += reward
+            if cell != self.cell:
+                taken.append(word)
+                self.walked += 1
+            self.cell = cell
+            if cell == self.grid.goal:
+                break
+        self.last = tuple(taken[-1:]) or (self.last if self.cell == before else ())
+        self.plan = ()
+        return self._end_of_turn(local, taken)
+
+    def _end_of_turn(self, local: float, taken: list[str]) -> StepResult:
+        team = 0.0
+        if self.cell == self.grid.goal:
+            self.done = self.success = True
+            team = self.config.goal_reward
+            if self.walked == self._distances[self.grid.start]:
+                team += self.config.optimal_reward
+        elif self.turns >= self.config.max_turns:
+            self.done = True
+            team = self.config.fail_reward
+        return StepResult(local, team, self.done, self.success, f"walks {_words(taken)}")
+
+    def _move(self, cell: Cell, word: str) -> tuple[Cell, float]:
+        """Where a move leads and its local reward: cost, plus gamma * potential after - potential before."""
+        step = MOVES[word]
+        target = (cell[0] + step[0], cell[1] + step[1])
+        if not self.grid.free(target):
+            return cell, self.config.blocked_reward
+        shaped = self.config.shaping_discount * self._potential(target) - self._potential(cell)
+        return target, self.config.step_reward + self.config.shaping * shaped
+
+    def _potential(self, cell: Cell) -> float:
+        """Minus the share of the start's distance that is left: -1 at the start, 0 at the goal."""
+        return -self._distances[cell] / self._distances[self.grid.start]
+
+    @property
+    def reachable(self) -> list[Cell]:
+        """Cells from which the goal can be reached, nearest first."""
+        return list(self._distances)
+
+    def next_cell(self, word: str) -> Cell:
+        """The cell that a direction points at, free or not."""
+        return (self.cell[0] + MOVES[word][0], self.cell[1] + MOVES[word][1])
+
+    def _goal_words(self) -> str:
+        down, right = self.grid.goal[0] - self.cell[0], self.grid.goal[1] - self.cell[1]
+        words = []
+        if right:
+            words += [str(abs(right)), "right" if right > 0 else "left"]
+        if down:
+            words += [str(abs(down)), "down" if down > 0 else "up"]
+        return " ".join(words) or "here"
+
+    def board(self) -> dict[str, Any]:
+        """The grid with walls, goal and agent."""
+        cells: list[list[Any]] = [[row, column, "wall"] for row, column in sorted(self.grid.walls)]
+        cells.append([*self.grid.goal, "goal"])
+        cells.append([*self.cell, "agent"])
+        return {"kind": "grid", "rows": self.grid.size, "columns": self.grid.size, "cells": cells}
+
+    @property
+    def title(self) -> str:
+        """Size, walls and distance."""
+        size, walls = self.grid.size, len(self.grid.walls)
+        return f"{size}×{size}, {walls} wall{'s' * (walls != 1)}, {self._distances[self.grid.start]} steps"
+
+    @property
+    def task_id(self) -> str:
+        """Split and number."""
+        return self._task_id
+
+    @property
+    def outcome(self) -> str:
+        """How it ended."""
+        if self.success:
+            return f"reached the goal in {self.turns} turn{'s' * (self.turns != 1)}"
+        return "turns used up" if self.done else "under way"
+
+
+def _all_moves(words: list[str]) -> bool:
+    return bool(words) and all(word in MOVES for word in words)
+
+
+def _words(words: list[str] | tuple[str, ...]) -> str:
+    return " ".join(words) or "none"
+
+
+def plan_path_vocabulary(config: PlanPath) -> tuple[str, ...]:
+    """Every word that observations and answers are made of, in a fixed order."""
+    numbers = tuple(str(number) for number in range(1, config.size))
+    return (*MOVES, *numbers, "goal", "here", "blocked", "last", "plan", "none", ";")

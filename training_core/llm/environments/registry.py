@@ -1,0 +1,29 @@
+"""Environments by the `type` of their config, and what the tiny base model needs of each."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from training_core.llm.environments.base import TextEnvironment
+from training_core.llm.environments.plan_path import PlanPathEnvironment, plan_path_vocabulary
+from training_core.llm.environments.plan_path_demonstrations import NOISE, plan_path_demonstrations
+
+ENVIRONMENTS: dict[str, Callable[[Any, int], TextEnvironment]] = {"plan_path": PlanPathEnvironment}
+"""type -> (config section, run seed) -> environment."""
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a tiny base model for an environment is made of."""
+
+    vocabulary: Callable[[Any], tuple[str, ...]]
+    """Config section -> every word of observations and answers."""
+    demonstrations: Callable[[Any, int], Iterator[tuple[str, str]]]
+    """(config section, seed) -> endless (observation, answer) pairs."""
+    noise: float
+    """Share of demonstrated words that were replaced at random."""
+
+
+WARM_STARTS: dict[str, WarmStart] = {
+    "plan_path": WarmStart(plan_path_vocabulary, plan_path_demonstrations, NOISE)
+}

@@ -1,0 +1,90 @@
+"""The tiny base model: a small Llama, warm-started for an environment in seconds, saved as a normal Hugging Face folder.
+
+It is made once per environment setting and cached under <home>/models/; from there on it is loaded like any other.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from training_core.config.environments import Environment
+from training_core.errors import ModelError
+from training_core.llm.models.progress import Progress, silent
+
+FACTS = "troupe.json"
+
+
+class TinyRecipe(BaseModel):
+    """How the tiny model is made; a change makes a new folder."""
+
+    revision: int = 2
+    hidden_size: int = 64
+    layers: int = 3
+    heads: int = 4
+    steps: int = 300
+    batch: int = 128
+    learning_rate: float = 3e-3
+    seed: int = 0
+
+
+def tiny_folder(environment: Environment, home: Path, recipe: TinyRecipe | None = None) -> Path:
+    """Where the tiny model of an environment is, or will be."""
+    made_of = {"environment": environment.model_dump(mode="json"), "recipe": (recipe or TinyRecipe()).model_dump()}
+    digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
+    return home / "models" / f"tiny-{environment.type}-{digest}"
+
+
+def ensure_tiny(environment: Environment, home: Path, progress: Progress = silent) -> Path:
+    """The tiny model's folder, made first where it is missing. Safe against several processes at once."""
+    folder = tiny_folder(environment, home)
+    if (folder / FACTS).is_file():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.with_suffix(".lock")):
+        if not (folder / FACTS).is_file():
+            _make(environment, folder, progress)
+    return folder
+
+
+def read_facts(folder: Path | str) -> dict[str, Any]:
+    """What Troupe knows of a base model it made; empty for others."""
+    path = Path(folder) / FACTS
+    facts: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    return facts
+
+
+def _make(environment: Environment, folder: Path, progress: Progress) -> None:
+    """Make the folder beside its place, then rename it into place."""
+    from training_core.llm.models.warm_start import make_tiny  # torch: seconds, and only needed here
+
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        started = time.time()
+        facts = make_tiny(environment, TinyRecipe(), draft, progress)
+        facts["seconds"] = round(time.time() - started, 1)
+        (draft / FACTS).write_text(json.dumps(facts, indent=1))
+        os.chmod(draft, 0o755)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(draft, folder)
+    except OSError as error:
+        raise ModelError(f"cannot write the tiny model to {folder}: {error}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    progress(1.0, "base model ready")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

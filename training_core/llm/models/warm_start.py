@@ -1,0 +1,105 @@
+"""Making the tiny model: a small Llama, supervised on (observation, answer) pairs, and how well it does then.
+
+N pairs, S padded length. Only answer tokens count in the loss.
+"""
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from training_core.config.environments import Environment
+from training_core.llm.environments.registry import WARM_STARTS
+from training_core.llm.models.progress import Progress
+from training_core.llm.models.tiny import TinyRecipe
+from training_core.llm.models.word_tokenizer import word_tokenizer
+
+CONTEXT = 256
+"""Positions of the tiny model."""
+
+
+def make_tiny(environment: Environment, recipe: TinyRecipe, folder: Path, progress: Progress) -> dict[str, Any]:
+    """Write a warm-started model and its tokenizer to `folder`; returns the facts about it."""
+    source = WARM_STARTS[environment.type]
+    tokenizer = word_tokenizer(source.vocabulary(environment))
+    progress(0.0, "drawing demonstrations")
+    pairs = list(islice(source.demonstrations(environment, recipe.seed), recipe.steps * recipe.batch))
+    ids, labels = encode_pairs(pairs, tokenizer)
+    model = new_model(recipe, tokenizer)
+    loss = _train(model, ids, labels, recipe, progress)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return {
+        "model": "tiny",
+        "architecture": type(model).__name__,
+        "parameters": sum(weight.numel() for weight in model.parameters()),
+        "vocabulary": len(tokenizer),
+        "environment": environment.model_dump(mode="json"),
+        "demonstrations": len(pairs),
+        "demonstration_noise": source.noise,
+        "loss": round(loss, 4),
+        **recipe.model_dump(),
+    }
+
+
+def new_model(recipe: TinyRecipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
+    """A Llama with random weights (seeded, without touching the global generator)."""
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=recipe.hidden_size,
+        intermediate_size=3 * recipe.hidden_size,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        num_key_value_heads=recipe.heads,
+        max_position_embeddings=CONTEXT,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(recipe.seed)
+        return LlamaForCausalLM(config)
+
+
+def encode_pairs(pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
+    """Token ids (N, S), right-padded, and labels (N, S) with -100 outside the answers."""
+    texts = tokenizer.apply_chat_template(
+        [[{"role": "user", "content": seen}] for seen, _ in pairs], add_generation_prompt=True, tokenize=False
+    )
+    prompts = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    answers = tokenizer([said for _, said in pairs], add_special_tokens=False)["input_ids"]
+    eos, pad = int(tokenizer.eos_token_id), int(tokenizer.pad_token_id)
+    width = max(len(prompt) + len(answer) + 1 for prompt, answer in zip(prompts, answers, strict=True))
+    ids = [[*prompt, *answer, eos] for prompt, answer in zip(prompts, answers, strict=True)]
+    labels = [[-100] * len(prompt) + [*answer, eos] for prompt, answer in zip(prompts, answers, strict=True)]
+    return (
+        torch.tensor([row + [pad] * (width - len(row)) for row in ids]),
+        torch.tensor([row + [-100] * (width - len(row)) for row in labels]),
+    )
+
+
+def _train(model: LlamaForCausalLM, ids: Tensor, labels: Tensor, recipe: TinyRecipe, progress: Progress) -> float:
+    """AdamW under a cosine schedule, one pass; returns the mean loss of the last tenth in nats per token."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    least = recipe.learning_rate / 20
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.steps, eta_min=least)
+    model.train()
+    losses: list[float] = []
+    for step in range(recipe.steps):
+        rows = slice(step * recipe.batch, (step + 1) * recipe.batch)
+        used = int((labels[rows] != -100).any(dim=0).nonzero().max()) + 1
+        loss = model(input_ids=ids[rows, :used], labels=labels[rows, :used], use_cache=False).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(float(loss.detach()))
+        if step % 10 == 0:
+            progress(step / recipe.steps, f"warm start: step {step} of {recipe.steps}, loss {losses[-1]:.2f}")
+    model.eval()
+    last = losses[-max(recipe.steps // 10, 1) :]
+    return sum(last) / len(last)

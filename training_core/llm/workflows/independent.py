@@ -1,0 +1,29 @@
+"""Independent play for evaluation: one answer per turn, no tree, nothing is selected."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.workflows.lockstep import Manner, play
+from training_core.llm.workflows.table import Table
+from training_core.types import Episode, NoiseKey
+
+EVALUATION_STREAM = 1
+
+
+def play_independent(tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]) -> list[Episode]:
+    """Play held-out tasks, one slot each: "eval" greedily, "eval_sampled" at evaluation.temperature.
+
+    The noise does not depend on the iteration, so that what changes between evaluations is the policy alone.
+    """
+    config = table.config
+
+    def settings(role: str) -> SamplingSettings:
+        sampling = config.team.roles[role].sampling
+        temperature = 1.0 if kind == "eval" else config.evaluation.temperature
+        return SamplingSettings(temperature, sampling.top_k, sampling.top_p, sampling.max_tokens, kind == "eval")
+
+    def key(task: int, turn: int, seat: int) -> NoiseKey:
+        return NoiseKey(config.run.seed, EVALUATION_STREAM, 0, task, turn, seat)
+
+    return play(tasks, table, Manner(kind, "eval", 1, settings, key, lambda candidates, key: 0))

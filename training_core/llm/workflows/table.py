@@ -1,0 +1,86 @@
+"""What a workflow plays at: the environments, the policies' voices, and how observations become prompts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from training_core.config.run import RunConfig
+from training_core.llm.environments.host import EnvironmentPool, SlotView
+from training_core.llm.generation.base import SamplingSettings
+from training_core.types import Answer, Candidate, Episode, Message, NoiseKey, Prompt, Turn
+
+Generate = Callable[[Sequence[Prompt], SamplingSettings], list[list[Answer]]]
+Render = Callable[[Sequence[Message]], list[int]]
+"""Chat messages -> prompt token ids, with the generation prompt."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Everything that play needs besides the tasks."""
+
+    config: RunConfig
+    pool: EnvironmentPool
+    generate: Mapping[str, Generate]
+    """By policy."""
+    render: Mapping[str, Render]
+    """By policy."""
+    attempt: int
+    iteration: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One slot at one role's turn: the prompt that was sent and the answers that came."""
+
+    slot: int
+    view: SlotView
+    messages: list[Message]
+    prompt: Prompt
+    answers: list[Answer]
+
+
+def ask(
+    table: Table, role: str, keys: Mapping[int, NoiseKey], count: int, settings: SamplingSettings
+) -> tuple[list[Asked], dict[int, str]]:
+    """Let a role speak in the slots of `keys`, `count` answers each; and the errors of slots whose environment raised."""
+    policy = table.config.team.roles[role].policy
+    views = table.pool.observe(list(keys), role)
+    errors = {slot: view.error for slot, view in views.items() if view.error}
+    heard = [slot for slot in keys if slot not in errors]
+    messages = [chat(table.config.team.roles[role].prompt, views[slot].observation) for slot in heard]
+    prompts = [
+        Prompt(table.render[policy](seen), count, keys[slot]) for slot, seen in zip(heard, messages, strict=True)
+    ]
+    answers = table.generate[policy](prompts, settings) if prompts else []
+    asked = [
+        Asked(slot, views[slot], seen, prompt, given)
+        for slot, seen, prompt, given in zip(heard, messages, prompts, answers, strict=True)
+    ]
+    return asked, errors
+
+
+def chat(system: str, observation: str) -> list[Message]:
+    """The messages that an agent sees."""
+    opening: list[Message] = [{"role": "system", "content": system}] if system else []
+    return [*opening, {"role": "user", "content": observation}]
+
+
+def record_turn(
+    episode: Episode, table: Table, index: int, role: str, asked: Asked, candidates: list[Candidate], executed: int
+) -> None:
+    """Add a turn to an episode."""
+    policy = table.config.team.roles[role].policy
+    ids = asked.prompt.token_ids
+    episode.turns.append(Turn(index, role, policy, asked.messages, ids, candidates, executed, asked.view.board))
+
+
+def close_episode(episode: Episode, view: SlotView, now: float) -> None:
+    """Note how an episode ended."""
+    episode.outcome, episode.success, episode.final_board = view.outcome, view.success, view.board
+    episode.ended = now
+    if view.error:
+        fail_episode(episode, view.error, now)
+
+
+def fail_episode(episode: Episode, error: str, now: float) -> None:
+    """The environment raised: the episode is data, and ends here."""
+    episode.failed, episode.error, episode.outcome, episode.ended = True, error, f"failed: {error}"[:200], now

@@ -1,0 +1,43 @@
+"""Turn-tree play for training: AT-GRPO (arXiv 2510.11062, section 4, algorithm 1).
+
+At each agent's turn K candidates are sampled from the same state, each is tried on a copy of it, and one copy is
+carried on. Where the public code departs from the paper this follows the paper: a group never mixes tasks, the copies
+that are stepped are those that are selected from, and every agent sees the selection of the one before.
+"""
+
+from collections.abc import Sequence
+
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.workflows.lockstep import Manner, play
+from training_core.llm.workflows.table import Table
+from training_core.seeding import keyed_uniform
+from training_core.types import Candidate, Episode, NoiseKey
+
+TRAINING_STREAM = 0
+_CARRY = 1_000_003
+"""Keeps the draw of the carried candidate apart from the draws of tokens."""
+
+
+def play_turn_tree(tasks: Sequence[int], table: Table) -> list[Episode]:
+    """Play training tasks, one slot each, with K = rollout.group_size candidates per turn."""
+    config = table.config
+
+    def settings(role: str) -> SamplingSettings:
+        sampling = config.team.roles[role].sampling
+        return SamplingSettings(sampling.temperature, sampling.top_k, sampling.top_p, sampling.max_tokens)
+
+    def key(task: int, turn: int, seat: int) -> NoiseKey:
+        return NoiseKey(config.run.seed, TRAINING_STREAM, table.iteration, task, turn, seat)
+
+    choose = choose_sampled if config.workflow.carry == "sampled" else choose_best
+    return play(tasks, table, Manner("train", "train", config.rollout.group_size, settings, key, choose))
+
+
+def choose_best(candidates: list[Candidate], key: NoiseKey) -> int:
+    """The first candidate of the highest reward."""
+    return max(range(len(candidates)), key=lambda index: candidates[index].reward)
+
+
+def choose_sampled(candidates: list[Candidate], key: NoiseKey) -> int:
+    """Any candidate, drawn by key."""
+    return int(keyed_uniform(*key, _CARRY) * len(candidates))
