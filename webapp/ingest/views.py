@@ -41,7 +41,8 @@ def events(request: HttpRequest, run_id: str) -> HttpResponse:
 
 
 def check_token(authorization: str, run_id: str) -> None:
-    """Whether this header may write to that run: the run's own token, or one of somebody who may edit it.
+    """Whether this header may write to that run: the run's own token, or one that launches, of somebody
+    who may edit it (for `troupe sync`).
 
     Raises IngestRejected.
     """
@@ -49,13 +50,15 @@ def check_token(authorization: str, run_id: str) -> None:
     token = token_find(secret.strip()) if scheme.lower() == "bearer" and secret.strip() else None
     if token is None:
         raise IngestRejected(401, {"code": "unauthenticated", "detail": "a valid bearer token is needed"})
-    if ApiToken.Scope.INGEST not in token.scopes or not _may_write(token, run_id):
+    if not _may_write(token, run_id):
         raise IngestRejected(403, {"code": "forbidden", "detail": "this token may not write events of this run"})
 
 
 def _may_write(token: ApiToken, run_id: str) -> bool:
     if token.run_id is not None:
-        return token.run_id == run_id
+        return ApiToken.Scope.INGEST in token.scopes and token.run_id == run_id
+    if not {ApiToken.Scope.INGEST, ApiToken.Scope.LAUNCH} & set(token.scopes):
+        return False
     run = Run.objects.select_related("project").filter(pk=run_id).first()
     return run is not None and can_edit(token.user, run.project)
 
