@@ -5,6 +5,10 @@ import os
 import sys
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["up"]:  # without Django: it only watches its children, and should be there at once
+        from webapp.stack.up import main
+
+        sys.exit(main(sys.argv[2:]))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.config.settings")
     from django.core.management import execute_from_command_line
 

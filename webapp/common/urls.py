@@ -1,3 +1,11 @@
-from django.urls import URLPattern
+"""Addresses for machines that watch."""
 
-urlpatterns: list[URLPattern] = []
+from django.urls import path
+
+from webapp.common import views
+
+urlpatterns = [
+    path("healthz", views.healthz, name="healthz"),
+    path("readyz", views.readyz, name="readyz"),
+    path("metrics", views.metrics, name="metrics"),
+]

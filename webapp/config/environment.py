@@ -1,5 +1,7 @@
 """Reading the process environment, loudly: a value that cannot be used stops the start with a message that says why."""
 
+import contextlib
+import json
 import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -33,6 +35,20 @@ def number(name: str, default: int) -> int:
 def home() -> Path:
     """TROUPE_HOME, absolute; the default is var/ beside manage.py."""
     return Path(text("TROUPE_HOME", str(ROOT / "var"))).expanduser().resolve()
+
+
+def join_running_stack() -> None:
+    """Take addresses and secrets from the stack that runs on this home, where the user gave no database.
+
+    So `manage.py createsuperuser`, `migrate` or `shell` work beside `manage.py up`. What is set in the environment wins.
+    """
+    if text("DATABASE_URL"):
+        return
+    with contextlib.suppress(OSError, ValueError, KeyError, AttributeError):
+        facts = json.loads((home() / "stack.json").read_text())
+        os.kill(int(facts["pid"]), 0)
+        for name, value in facts["environment"].items():
+            os.environ.setdefault(name, value)
 
 
 def database(url: str) -> dict[str, object]:

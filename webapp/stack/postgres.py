@@ -49,7 +49,7 @@ class PostgresServer:
     @property
     def url(self) -> str:
         """DATABASE_URL for it."""
-        return f"postgres://{USER}@/{DATABASE}?host={quote(str(self.sockets))}"
+        return database_url(self.sockets)
 
     def command(self, **settings: str) -> list[str]:
         """The command line that serves it in the foreground."""
@@ -66,6 +66,11 @@ class PostgresServer:
         with self.connect("postgres") as connection:
             if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+
+
+def database_url(sockets: Path) -> str:
+    """DATABASE_URL for a bundled server with its socket in this folder."""
+    return f"postgres://{USER}@/{DATABASE}?host={quote(str(sockets))}"
 
 
 def prepare_postgres(home: Path, sockets: Path) -> PostgresServer:
@@ -91,15 +96,11 @@ def prepare_postgres(home: Path, sockets: Path) -> PostgresServer:
     return server
 
 
-def dump(server: PostgresServer, target: Path) -> None:
-    """pg_dump of the running server's database to `target` (custom format, mode 0600). Raises StackError."""
+def dump(binaries: Path, url: str, target: Path) -> None:
+    """pg_dump of a running server's database to `target` (custom format, mode 0600). Raises StackError."""
     with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         done = subprocess.run(
-            [server.binaries / "pg_dump", "-Fc", "-h", server.sockets, "-U", USER, DATABASE],
-            stdout=file,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
+            [binaries / "pg_dump", "-Fc", url], stdout=file, stderr=subprocess.PIPE, text=True, check=False
         )
     if done.returncode:
         target.unlink()

@@ -1,0 +1,32 @@
+"""For machines that watch: no login, no names."""
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from webapp.common.health import check_all, is_ready
+from webapp.common.prometheus import exposition
+
+
+@require_safe
+@never_cache
+def healthz(request: HttpRequest) -> HttpResponse:
+    """200 while this process answers at all."""
+    return JsonResponse({"status": "ok"})
+
+
+@require_safe
+@never_cache
+def readyz(request: HttpRequest) -> HttpResponse:
+    """200 while pages can be served, 503 otherwise; the body says how each part is."""
+    parts = check_all()
+    ready = is_ready(parts)
+    return JsonResponse({"status": "ready" if ready else "not ready", "parts": parts}, status=200 if ready else 503)
+
+
+@require_safe
+@never_cache
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Prometheus' text format."""
+    return HttpResponse(exposition(), content_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,34 @@
+"""`stack_demo PRESET`: launch the demonstration, once per home. Prints {"run": id, "new": bool} for `up`."""
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from training_core.config.files import read_preset
+from webapp.accounts.services import owner_ensure
+from webapp.runs.models import Run
+from webapp.runs.services import run_create
+
+TAG = "demonstration"
+
+
+class Command(BaseCommand):
+    """Called by `up`; safe to call again."""
+
+    help = "Launch the demonstration run unless this database has one already."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """What to launch."""
+        parser.add_argument("preset")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Raises ConfigError for an unknown preset."""
+        owner, project = owner_ensure()
+        run = Run.objects.filter(owner=owner, tags__contains=[TAG]).order_by("-created_at").first()
+        new = run is None
+        if run is None:
+            preset = options["preset"]
+            run = run_create(owner, project, read_preset(preset), preset, {}, "Demonstration", [TAG])
+        self.stdout.write(json.dumps({"run": run.pk, "new": new}))

@@ -1,0 +1,19 @@
+"""`manage.py up`: the whole stack on this machine. manage.py goes straight to webapp.stack.up; this is its entry in the help."""
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from webapp.stack.up import main
+
+
+class Command(BaseCommand):
+    """See webapp/stack/up.py."""
+
+    help = "Start Postgres, Redis, Ray, the worker and the web server, and keep them up until Ctrl-C."
+    requires_system_checks: list[str] = []
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Ends with the stack's exit code."""
+        sys.exit(main([]))

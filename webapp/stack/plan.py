@@ -1,0 +1,216 @@
+"""What is to be started, from what the user has set: addresses that are given replace the bundled servers."""
+
+import os
+import secrets
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from webapp.config import environment as env
+from webapp.stack.errors import StackError
+from webapp.stack.home import Home
+from webapp.stack.ports import listen_near
+from webapp.stack.postgres import PostgresServer, clean_environment, database_url, prepare_postgres
+from webapp.stack.ray_head import RayHead, new_ray_head
+from webapp.stack.redis_server import redis_answers, redis_command, redis_url
+from webapp.stack.supervisor import Service, Step
+from webapp.stack.worker_probe import worker_answers
+
+DEMO_PRESET = "plan_path_duo"
+PREPARE, MODEL, DEMO = "prepare", "base-model", "demo"
+SCRATCH_LIMIT = 40
+"""Longest scratch folder under which Ray's sockets still have room."""
+
+
+@dataclass
+class Plan:
+    """Everything `up` decides before it starts the first child."""
+
+    home: Home
+    scratch: Path
+    listener: socket.socket
+    host: str
+    url: str
+    environment: dict[str, str] = field(default_factory=dict)
+    """Added to the environment of our own Python children."""
+    ray: RayHead | None = None
+    bundled_postgres: bool = False
+    bundled_redis: bool = False
+
+    @property
+    def port(self) -> int:
+        """Where the web server listens."""
+        return int(self.listener.getsockname()[1])
+
+    def child_environment(self) -> dict[str, str]:
+        """Environment of Django children."""
+        return os.environ | self.environment
+
+    def first_services(self) -> list[Service]:
+        """What needs nothing else: Ray, which takes longest, and Redis."""
+        services = [ray_service(self.ray)] if self.ray else []
+        return services + ([redis_service(self.scratch / "redis.sock")] if self.bundled_redis else [])
+
+    def postgres(self) -> PostgresServer:
+        """The bundled database's data folder, made if need be (half a second)."""
+        return prepare_postgres(self.home.root, self.scratch / "pg")
+
+    def django_services(self) -> list[Service]:
+        """What needs migrated tables."""
+        return [
+            self._web(),
+            self._celery("worker", ["worker", *WORKER], lambda: worker_answers(self.environment["REDIS_URL"])),
+            self._celery("beat", ["beat", *BEAT, "--schedule", str(self.home.root / "beat.db")], lambda: True),
+        ]
+
+    def prepare(self) -> Step:
+        """Migrations, static files, owner, token, login link."""
+        return Step(PREPARE, django("stack_prepare"), self.child_environment())
+
+    def base_model(self) -> Step:
+        """The demonstration's base model; it gives way to what starts meanwhile."""
+        command = [sys.executable, "-m", "workers.base_model", DEMO_PRESET, str(self.home.root)]
+        return Step(MODEL, command, self.child_environment(), after=(PREPARE,), niceness=5)
+
+    def demo(self) -> Step:
+        """The demonstration run, once per home."""
+        return Step(DEMO, django("stack_demo", DEMO_PRESET), self.child_environment(), after=("web", "worker"))
+
+    def _web(self) -> Service:
+        descriptor = self.listener.fileno()
+        return Service(
+            "web",
+            [sys.executable, "-m", "webapp.stack.serve", str(descriptor)],
+            self.child_environment(),
+            lambda: http_answers(f"http://{self._loopback()}:{self.port}/healthz"),
+            after=(PREPARE,),
+            sockets=(descriptor,),
+            folder=env.ROOT,
+        )
+
+    def _celery(self, name: str, words: list[str], answers: Callable[[], bool]) -> Service:
+        command = [sys.executable, "-m", "celery", "-A", "webapp.config.celery", *words]
+        return Service(name, command, self.child_environment(), answers, after=(PREPARE,), grace=8.0, folder=env.ROOT)
+
+    def _loopback(self) -> str:
+        """Where we reach a server that may listen everywhere."""
+        return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, f"[{self.host}]" if ":" in self.host else self.host)
+
+
+WORKER = ["--pool=threads", "--concurrency=4", "--prefetch-multiplier=1", "--without-gossip", "--without-mingle"]
+WORKER += ["--loglevel=INFO"]
+BEAT = ["--loglevel=WARNING", "--pidfile="]
+
+
+def make_plan(home: Home) -> Plan:
+    """Read the environment, take the port, choose addresses. Raises StackError."""
+    host = env.text("TROUPE_HOST", "127.0.0.1")
+    listener = listen_near(host, env.number("TROUPE_PORT", 8000))
+    port = listener.getsockname()[1]
+    plan = Plan(home, make_scratch(), listener, host, "")
+    plan.url = env.text("TROUPE_SERVER_URL") or f"http://{plan._loopback()}:{port}"
+    plan.environment = {
+        "DJANGO_SETTINGS_MODULE": "webapp.config.settings",
+        "TROUPE_HOME": str(home.root),
+        "TROUPE_SERVER_URL": plan.url,
+        "TROUPE_SECRET_KEY": env.text("TROUPE_SECRET_KEY") or home.secret("secret_key"),
+        "TROUPE_ALLOWED_HOSTS": allowed_hosts(host),
+        "OMP_NUM_THREADS": env.text("OMP_NUM_THREADS", "1"),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(env.ROOT), os.environ.get("PYTHONPATH", "")])),
+    }
+    _choose_servers(plan)
+    return plan
+
+
+def _choose_servers(plan: Plan) -> None:
+    plan.bundled_postgres = not env.text("DATABASE_URL")
+    plan.bundled_redis = not env.text("REDIS_URL")
+    if plan.bundled_postgres:
+        (plan.scratch / "pg").mkdir(mode=0o700)
+        plan.environment["DATABASE_URL"] = database_url(plan.scratch / "pg")
+    if plan.bundled_redis:
+        plan.environment["REDIS_URL"] = redis_url(plan.scratch / "redis.sock")
+    else:
+        plan.environment["REDIS_URL"] = env.text("REDIS_URL")
+    if not env.text("RAY_ADDRESS") and env.text("TROUPE_LAUNCHER", "ray") == "ray":
+        plan.ray = new_ray_head(plan.scratch / "ray")
+        plan.environment |= {"RAY_ADDRESS": plan.ray.address, **plan.ray.access()}
+
+
+def allowed_hosts(host: str) -> str:
+    """What was asked for, and what our own probes and jobs say."""
+    wanted = [name for name in env.text("TROUPE_ALLOWED_HOSTS").split(",") if name]
+    own = ["127.0.0.1", "localhost", "[::1]"] + ([f"[{host}]" if ":" in host else host] if host not in ("0.0.0.0", "::") else [])
+    return ",".join(dict.fromkeys([*wanted, *own]))
+
+
+def make_scratch() -> Path:
+    """A fresh private folder with a path short enough for sockets below it. Raises StackError."""
+    for base in dict.fromkeys([tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"]):
+        if len(base) + len("/troupe-12345678") > SCRATCH_LIMIT or not os.access(base, os.W_OK | os.X_OK):
+            continue
+        scratch = Path(tempfile.mkdtemp(prefix="troupe-", dir=base))
+        if os.geteuid() == 0:
+            scratch.chmod(0o711)  # the database's account goes through it to its sockets
+        return scratch
+    raise StackError("No temporary folder with a short path can be written; set TMPDIR to one")
+
+
+def django(*words: str) -> list[str]:
+    """A management command, with or without manage.py."""
+    return [sys.executable, "-m", "django", *words]
+
+
+def postgres_service(server: PostgresServer) -> Service:
+    """The bundled database. It may take long to recover after a crash, and is left alone meanwhile."""
+
+    def answers() -> bool:
+        try:
+            server.ensure_database()
+        except Exception:  # noqa: BLE001 - starting, stopping, recovering: all of it means "not yet"
+            return False
+        return True
+
+    return Service(
+        "postgres",
+        server.command(),
+        clean_environment(server.data.parent),
+        answers,
+        account=server.account,
+        stop_signal=signal.SIGINT,  # "fast": ends sessions, writes a checkpoint
+        grace=30.0,
+        patience=600.0,
+        folder=server.data.parent,
+    )
+
+
+def redis_service(path: Path) -> Service:
+    """The bundled Redis."""
+    return Service("redis", redis_command(path), clean_environment(path.parent), lambda: redis_answers(path))
+
+
+def ray_service(head: RayHead) -> Service:
+    """The Ray head; what it has started ends with it."""
+    return Service(
+        "ray", head.command(), head.environment(), head.answers, grace=10.0, patience=120.0, owns_tree=True, folder=env.ROOT
+    )
+
+
+def http_answers(url: str) -> bool:
+    """Whether a GET of it is answered 200."""
+    try:
+        return httpx.get(url, timeout=3.0, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def new_stack_id() -> str:
+    """Names one `up` in the environment of all that it starts."""
+    return secrets.token_hex(12)

@@ -1,0 +1,196 @@
+"""`manage.py up`: start everything on this machine, keep it up, end it all.
+
+No Django here: this process only watches its children, and is up before they have imported anything.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+from collections.abc import Coroutine
+from typing import Any
+
+import psutil
+
+from webapp.config import environment as env
+from webapp.stack.console import Terminal
+from webapp.stack.errors import StackError
+from webapp.stack.home import Home, StackFacts
+from webapp.stack.plan import Plan, make_plan, new_stack_id, postgres_service
+from webapp.stack.processes import adopt_orphans, end_processes, tagged
+from webapp.stack.supervisor import Supervisor
+
+CORE = ("web", "worker")
+REAP_EVERY = 10.0
+GROUPS = (("demo", "base-model", "prepare", "beat"), ("web", "worker", "ray"), ("redis", "postgres"))
+"""The order of the end: nobody loses a server that it still writes to."""
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code: 0 after Ctrl-C or SIGTERM, 1 where the stack cannot be started."""
+    parser = argparse.ArgumentParser("up", description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--host", help="instead of TROUPE_HOST (127.0.0.1)")
+    parser.add_argument("--port", type=int, help="instead of TROUPE_PORT (8000); taken means the next free one")
+    parser.add_argument("--no-demo", action="store_true", help="do not launch the demonstration (TROUPE_DEMO=0)")
+    options = parser.parse_args(arguments)
+    chosen = {"TROUPE_HOST": options.host, "TROUPE_PORT": options.port, "TROUPE_DEMO": 0 if options.no_demo else None}
+    os.environ |= {name: str(value) for name, value in chosen.items() if value is not None}
+    terminal = Terminal()
+    try:
+        _up(Home(env.home()), terminal)
+    except StackError as error:
+        terminal.close()
+        terminal.error(str(error))
+        return 1
+    return 0
+
+
+def _up(home: Home, terminal: Terminal) -> None:
+    home.make()
+    os.umask(0o077)
+    lock = home.lock()
+    try:
+        _clean_up_after_killed(home, terminal)
+        adopt_orphans()
+        plan = make_plan(home)
+        try:
+            asyncio.run(_run(plan, terminal))
+        finally:
+            home.forget_facts()
+            shutil.rmtree(plan.scratch, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _clean_up_after_killed(home: Home, terminal: Terminal) -> None:
+    """End what an `up` that was killed has left: only processes that carry its id."""
+    facts = home.read_facts()
+    if facts is None:
+        return
+    count = end_processes(tagged("TROUPE_STACK_ID", facts.id), grace=5.0)
+    if count:
+        terminal.say(f"Ended {count} processes that an earlier start had left.")
+    if os.path.basename(facts.scratch).startswith("troupe-"):
+        shutil.rmtree(facts.scratch, ignore_errors=True)
+    home.forget_facts()
+
+
+async def _run(plan: Plan, terminal: Terminal) -> None:
+    stack_id = new_stack_id()
+    wanted = {name: value for name, value in plan.environment.items() if name not in ("PYTHONPATH", "PYTHONUNBUFFERED")}
+    plan.home.write_facts(StackFacts(stack_id, os.getpid(), plan.url, str(plan.scratch), wanted))
+    supervisor = Supervisor(stack_id, plan.home.logs, terminal)
+    asked = _asked_to_end()
+    terminal.say(f"Troupe starts. Data and logs: {plan.home.root}")
+    if plan.port != env.number("TROUPE_PORT", 8000):
+        terminal.say(f"Port {env.number('TROUPE_PORT', 8000)} is taken, so the pages are at {plan.url}")
+    reaper = asyncio.create_task(_reap(supervisor))
+    try:
+        await _until_first_failure(_start(plan, supervisor, terminal), asked)
+    finally:
+        reaper.cancel()
+        terminal.close()
+        terminal.say("Ending everything; Ctrl-C once more to kill it.")
+        await _stop(supervisor, asked)
+        plan.listener.close()
+    terminal.say("Ended; nothing is left running.")
+
+
+async def _start(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None:
+    """Start all, then watch the keepers; returns only by an exception."""
+    keepers = [supervisor.keep(service) for service in plan.first_services()]
+    if plan.bundled_postgres:
+        server = await asyncio.to_thread(plan.postgres)
+        plan.environment["TROUPE_PG_BINARIES"] = str(server.binaries)
+        keepers.append(supervisor.keep(postgres_service(server)))
+    keepers += [supervisor.keep(service) for service in plan.django_services()]
+    tasks = [*keepers, asyncio.create_task(_open_doors(plan, supervisor, terminal))]
+    if env.flag("TROUPE_DEMO", default=True):
+        tasks.append(asyncio.create_task(_demonstrate(plan, supervisor, terminal)))
+    try:
+        await asyncio.gather(*tasks)
+        await asyncio.Event().wait()
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _open_doors(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None:
+    """Prepare the database, then tell where to log in."""
+    login = json.loads(await supervisor.run(plan.prepare()))["login"]
+    await supervisor.wait_ready(*CORE)
+    terminal.close()
+    terminal.say(f"\nTroupe is up after {terminal.since_start():.1f} s: {plan.url}", style="bold")
+    terminal.say(f"Log in once with:  {login}", style="bold cyan", soft_wrap=True)
+    terminal.say("Ctrl-C ends everything.\n")
+
+
+async def _demonstrate(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None:
+    """Make the base model, launch the demonstration once. Neither is worth taking the stack down for."""
+    try:
+        await supervisor.run(plan.base_model())
+        if plan.ray:
+            await supervisor.wait_ready("ray")
+        answer = json.loads(await supervisor.run(plan.demo()))
+    except StackError as error:
+        terminal.error(f"No demonstration: {error}")
+        return
+    if answer["new"]:
+        terminal.say(f"The demonstration runs:  {plan.url}/runs/{answer['run']}/", style="bold cyan")
+    else:
+        terminal.say(f"The demonstration of an earlier start:  {plan.url}/runs/{answer['run']}/")
+
+
+async def _until_first_failure(work: Coroutine[Any, Any, None], asked: asyncio.Event) -> None:
+    """Work until somebody asks to end; what fails first is raised."""
+    task, end = asyncio.create_task(work), asyncio.create_task(asked.wait())
+    await asyncio.wait([task, end], return_when=asyncio.FIRST_COMPLETED)
+    end.cancel()
+    if task.done():
+        task.result()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def _stop(supervisor: Supervisor, asked: asyncio.Event) -> None:
+    """End all children in order; a second request kills them at once."""
+    asked.clear()
+    stopping = asyncio.create_task(supervisor.stop(*GROUPS))
+    impatient = asyncio.create_task(asked.wait())
+    await asyncio.wait([stopping, impatient], return_when=asyncio.FIRST_COMPLETED)
+    if not stopping.done():
+        await asyncio.to_thread(end_processes, psutil.Process().children(recursive=True), 0.0)
+    impatient.cancel()
+    await stopping
+
+
+def _asked_to_end() -> asyncio.Event:
+    """Set by Ctrl-C, SIGTERM and a closed terminal."""
+    asked = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, asked.set)
+    return asked
+
+
+async def _reap(supervisor: Supervisor) -> None:
+    """Collect orphans that we adopted and that have ended since; one seen dead twice is nobody else's."""
+    dead: set[int] = set()
+    while True:
+        await asyncio.sleep(REAP_EVERY)
+        ours = {life.process.pid for life in supervisor.lives.values()}
+        now = {child.pid for child in psutil.Process().children() if _is_zombie(child)} - ours
+        for pid in now & dead:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        dead = now
+
+
+def _is_zombie(child: psutil.Process) -> bool:
+    try:
+        return bool(child.status() == psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
