@@ -1,0 +1,248 @@
+"""Live feeds over real Redis: in order, without gaps, read once for all, whatever is lost on the way."""
+
+import asyncio
+import json
+import time
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import AnonymousUser
+
+from webapp.accounts.models import User
+from webapp.live import feeds as feeds_module
+from webapp.live import outbox as outbox_module
+from webapp.live.feeds import feeds
+from webapp.live.outbox import Outbox
+from webapp.live.services import HintPublisher, hint
+from webapp.runs.models import Run
+
+from .conftest import Store, socket, until, watching
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def points(delta: dict[str, Any], key: str = "a") -> list[int]:
+    return [point[0] for point in delta["points"][key]]
+
+
+async def test_deltas_follow_one_another(user: User, live_run: Run, store: Store) -> None:
+    async with watching(user, live_run, 0) as client:
+        cursor, steps = 0, []
+        for _ in range(5):
+            await store(2)
+            while cursor < (await sync_to_async(Run.objects.get)(pk=live_run.pk)).event_count:
+                delta = await client.receive_json_from(5)
+                if delta["to"] > delta["from"]:
+                    assert (delta["type"], delta["from"]) == ("delta", cursor)
+                    cursor = delta["to"]
+                    steps += points(delta)
+        assert steps == list(range(1, 11))
+        assert delta["run"]["id"] == live_run.pk
+
+
+async def test_a_late_page_gets_exactly_what_it_lacks(user: User, live_run: Run, store: Store) -> None:
+    await store(3)
+    await store(4)
+    await store(1)
+    async with watching(user, live_run, 3) as client:
+        delta = await client.receive_json_from(5)
+        assert (delta["from"], delta["to"], points(delta)) == (3, 8, [4, 5, 6, 7, 8])
+        await client.send_json_to({"cursor": 7})  # it lost something and says so
+        delta = await client.receive_json_from(5)
+        assert (delta["from"], delta["to"], points(delta)) == (7, 8, [8])
+
+
+async def test_a_page_that_knows_more_than_the_feed(user: User, live_run: Run, store: Store, quiet: None) -> None:
+    async with watching(user, live_run, 0) as early:
+        await until(lambda: feeds().of(live_run.pk).cursor == 0)
+        await store(2)  # no hint arrives, the feed has not read it
+        async with watching(user, live_run, 2) as late:
+            assert points(await early.receive_json_from(5)) == [1, 2]
+            assert await late.receive_nothing(0.3)
+
+
+async def test_a_cursor_from_the_future_resyncs(user: User, live_run: Run, store: Store) -> None:
+    await store(2)
+    async with watching(user, live_run, 999) as client:
+        assert await client.receive_json_from(5) == {"type": "resync", "cursor": 2}
+
+
+async def test_too_many_points_resync(user: User, live_run: Run, store: Store) -> None:
+    cursor = await store(101, {f"k{i}": 1.0 for i in range(50)})
+    async with watching(user, live_run, 0) as client:
+        assert await client.receive_json_from(5) == {"type": "resync", "cursor": cursor}
+        await store()
+        delta = await client.receive_json_from(5)
+        assert (delta["from"], delta["to"]) == (cursor, cursor + 1)
+
+
+async def test_fifty_sockets_one_read(user: User, live_run: Run, store: Store, quiet: None) -> None:
+    clients = [socket(user, f"/ws/runs/{live_run.pk}/") for _ in range(50)]
+    for client in clients:
+        assert (await client.connect())[0]
+        await client.send_json_to({"cursor": 0})
+    feed = feeds().of(live_run.pk)
+    await until(lambda: len(feed._sockets) == 50)
+    before = feed.reads
+    assert before == 1
+    await store(3)
+    feed.hint()
+    texts = [await client.receive_from(5) for client in clients]
+    assert feed.reads == before + 1
+    assert set(texts) == {texts[0]}
+    assert points(json.loads(texts[0])) == [1, 2, 3]
+    for client in clients:
+        await client.disconnect()
+    assert not feeds()._feeds
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No hints arrive, and feeds do not look for themselves."""
+    monkeypatch.setattr("webapp.live.listener.CHANNEL", "nowhere")
+    monkeypatch.setattr(feeds_module, "LOOK_ANYWAY", 60.0)
+
+
+async def test_lost_hints_lose_nothing(
+    user: User, live_run: Run, store: Store, quiet: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds_module, "LOOK_ANYWAY", 0.05)
+    async with watching(user, live_run, 0) as client:
+        await store(2)
+        assert points(await client.receive_json_from(5)) == [1, 2]
+
+
+async def test_a_change_of_state_alone_is_told(user: User, live_run: Run) -> None:
+    async with watching(user, live_run, 0) as client:
+        await until(lambda: feeds().of(live_run.pk).cursor == 0)
+        await until(_subscribed)
+        await sync_to_async(Run.objects.filter(pk=live_run.pk).update)(state="running")
+        hint(live_run.pk, 0)
+        delta = await client.receive_json_from(5)
+        assert (delta["from"], delta["to"], delta["run"]["state"]) == (0, 0, "running")
+
+
+def _subscribed() -> bool:
+    import redis
+    from django.conf import settings
+
+    from webapp.live.services import CHANNEL
+
+    client = redis.Redis.from_url(settings.REDIS_URL)
+    try:
+        return bool(client.pubsub_numsub(CHANNEL)[0][1])
+    finally:
+        client.close()
+
+
+async def test_a_hint_reaches_a_socket_well_before_the_feed_looks_anyway(
+    user: User, live_run: Run, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds_module, "LOOK_ANYWAY", 60.0)
+    async with watching(user, live_run, 0) as client:
+        await until(_subscribed)
+        await store(1)
+        assert points(await client.receive_json_from(10)) == [1]
+
+
+async def test_strangers_are_turned_away(stranger: User, live_run: Run) -> None:
+    for user, path, code in [
+        (stranger, f"/ws/runs/{live_run.pk}/", 4404),
+        (stranger, "/ws/runs/nothing/", 4404),
+        (AnonymousUser(), f"/ws/runs/{live_run.pk}/", 4401),
+        (AnonymousUser(), "/ws/runs/", 4401),
+    ]:
+        assert await socket(user, path).connect() == (False, code)
+
+
+async def test_another_origin_is_turned_away(user: User, live_run: Run) -> None:
+    client = socket(user, f"/ws/runs/{live_run.pk}/", origin=b"https://evil.example")
+    assert (await client.connect())[0] is False
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", "{}", '{"cursor": -1}', '{"cursor": "1"}', '{"cursor": true}', "{" * 300])
+async def test_odd_messages_close_the_socket(user: User, live_run: Run, text: str) -> None:
+    client = socket(user, f"/ws/runs/{live_run.pk}/")
+    await client.connect()
+    await client.send_text(text)
+    assert (await client.receive_output(5)) == {"type": "websocket.close", "code": 4400}
+    await client.disconnect()
+
+
+async def test_the_list_tells_only_what_one_may_see(
+    user: User, stranger: User, live_run: Run, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webapp.live.runs_feed.INTERVAL", 0.02)
+    mine, theirs = socket(user, "/ws/runs/"), socket(stranger, "/ws/runs/")
+    for client in (mine, theirs):
+        assert (await client.connect())[0]
+    await until(_subscribed)
+    await store(1)
+    message = await mine.receive_json_from(5)
+    assert message["type"] == "runs"
+    assert [run["id"] for run in message["runs"]] == [live_run.pk]
+    assert await theirs.receive_nothing(0.2)
+    for client in (mine, theirs):
+        await client.disconnect()
+
+
+async def test_the_list_notices_without_hints(
+    user: User, live_run: Run, quiet: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webapp.live.runs_feed.INTERVAL", 0.02)
+    client = socket(user, "/ws/runs/")
+    assert (await client.connect())[0]
+    from webapp.live.runs_feed import runs_feed
+
+    await until(lambda: runs_feed()._marks is not None)
+    await sync_to_async(Run.objects.filter(pk=live_run.pk).update)(state="running")
+    assert (await client.receive_json_from(5))["runs"][0]["state"] == "running"
+    await client.disconnect()
+
+
+class TestOutbox:
+    async def test_a_slow_socket_falls_back_to_resync(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(outbox_module, "MAX_MESSAGES", 3)
+        open_, sent = asyncio.Event(), []
+
+        async def send(text: str) -> None:
+            await open_.wait()
+            sent.append(text)
+
+        outbox = Outbox(send)
+        outbox.put("first", 1)
+        await asyncio.sleep(0)  # it is taken by the task, which now waits for the socket
+        for cursor in range(2, 6):
+            outbox.put(f"m{cursor}", cursor)
+        outbox.put("m6", 6)
+        open_.set()
+        await until(lambda: len(sent) == 3)
+        assert sent == ["first", '{"type": "resync", "cursor": 5}', "m6"]
+        outbox.close()
+
+
+class TestHints:
+    def test_hints_of_a_run_are_coalesced(self, settings: Any) -> None:
+        sent: list[tuple[str, int, float]] = []
+        publisher = HintPublisher(settings.REDIS_URL)
+        publisher._publish = lambda run, cursor: sent.append((run, cursor, time.monotonic()))  # type: ignore[method-assign]
+        end = time.monotonic() + 0.55
+        cursor = 0
+        while time.monotonic() < end:
+            cursor += 1
+            publisher.give("one", cursor)
+            publisher.give("two", cursor)
+            time.sleep(0.001)
+        while {run: at for run, at, _ in sent} != {"one": cursor, "two": cursor}:
+            time.sleep(0.01)
+        ones = [(at, moment) for run, at, moment in sent if run == "one"]
+        assert 2 <= len(ones) <= 8
+        assert all(later[1] - sooner[1] >= 0.09 for sooner, later in zip(ones, ones[1:], strict=False))
+
+    def test_redis_away_is_nobodys_error(self, tmp_path: Any) -> None:
+        publisher = HintPublisher(f"unix://{tmp_path}/none.sock")
+        began = time.monotonic()
+        for cursor in range(100):
+            publisher.give("one", cursor)
+        assert time.monotonic() - began < 0.5
