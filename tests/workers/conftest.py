@@ -1,9 +1,11 @@
 """A private Ray cluster shared by the tests that need one; its files in a folder of its own."""
 
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,12 @@ def ray_cluster() -> Iterator[None]:
     """Ray in this process, four (pretended) cores, loopback only."""
     import ray
 
-    os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    os.environ |= {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),  # else one is written to the home folder
+    }
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     address = os.environ.pop("RAY_ADDRESS", None)
     ray.init(
@@ -31,3 +38,11 @@ def ray_cluster() -> Iterator[None]:
     if address:
         os.environ["RAY_ADDRESS"] = address
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def little_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base model that is made in seconds and has something to learn."""
+    from tests.workers import running
+
+    return running.little_model(tmp_path_factory.mktemp("models") / "little")

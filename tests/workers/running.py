@@ -4,37 +4,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-from training_core.config.environments import PlanPath
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
 
 TINY_GRID = {"environment.size": 4, "environment.max_turns": 2, "environment.moves_per_turn": 2}
 
 
-def untrained_model(folder: Path) -> Path:
-    """A random two-layer Llama with the words of plan_path, as a Hugging Face folder."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+def little_model(folder: Path) -> Path:
+    """A small Llama that has seen enough demonstrations to walk a little, as a Hugging Face folder."""
+    from training_core.llm.models.progress import silent
+    from training_core.llm.models.tiny import TinyRecipe
+    from training_core.llm.models.warm_start import make_tiny
 
-    from training_core.llm.environments.registry import WARM_STARTS
-    from training_core.llm.models.word_tokenizer import word_tokenizer
-
-    tokenizer = word_tokenizer(WARM_STARTS["plan_path"].vocabulary(PlanPath()))
-    torch.manual_seed(0)
-    shape = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    LlamaForCausalLM(shape).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    folder.mkdir(parents=True)
+    recipe = TinyRecipe(hidden_size=32, layers=2, heads=2, steps=60, batch=64)
+    make_tiny(small_config(folder).environment, recipe, folder, silent)
     return folder
 
 

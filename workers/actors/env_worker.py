@@ -1,5 +1,7 @@
 """EnvWorker: hosts many environments in one process, on a CPU, without torch."""
 
+import os
+
 from training_core.config.environments import Environment
 from training_core.llm.environments.base import StepResult
 from training_core.llm.environments.host import EnvironmentHost, SlotView
@@ -12,8 +14,9 @@ class EnvWorker:
     def __init__(self, section: Environment, seed: int) -> None:
         self._host = EnvironmentHost(section, seed)
 
-    def ping(self) -> None:
-        """Answers when the process stands."""
+    def ping(self) -> int:
+        """Answers when the process stands, with its id."""
+        return os.getpid()
 
     def reset(self, tasks: dict[int, tuple[int, str]]) -> dict[int, SlotView]:
         """See EnvironmentPool."""

@@ -1,5 +1,7 @@
 """PolicyWorker: one policy's rollout and update side in one process, on one instance of the model."""
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ class PolicyWorker:
     """A PolicyPort by itself: what a local run uses directly and a Ray run through an actor."""
 
     def __init__(self, spec: WorkerSpec, progress: Progress = silent) -> None:
+        self._born = time.time()
         limit_threads(spec.config.resources.threads)
         from workers.actors import (
             sides,  # here, not above: the driver imports this module and stays free of torch
@@ -26,12 +29,13 @@ class PolicyWorker:
         self._rollout: Any = None
         self._update: Any = None
 
-    def ping(self) -> None:
-        """Answers when the process stands."""
+    def ping(self) -> int:
+        """Answers when the process stands, with its id."""
+        return os.getpid()
 
     def start(self, resume_from: Path | None) -> Ready:
         """See PolicyPort. A policy that no trained role uses has no optimiser."""
-        loaded = self._sides.load(self._spec, self._progress)
+        loaded = self._sides.load(self._spec, self._born, self._progress)
         self._rollout = self._sides.RolloutSide(self._spec, loaded)
         version = 0
         if self._spec.policy in self._spec.config.trained_policies:

@@ -1,5 +1,7 @@
 """RolloutWorker: generates for one policy, always with the version of the weights that was asked for."""
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ class RolloutWorker:
     """Holds a copy of the policy's weights that the update worker sends."""
 
     def __init__(self, spec: WorkerSpec) -> None:
+        self._born = time.time()
         limit_threads(spec.config.resources.threads)
         from workers.actors import (
             sides,  # here, not above: the driver imports this module and stays free of torch
@@ -26,12 +29,13 @@ class RolloutWorker:
         self._sides = sides
         self._side: Any = None
 
-    def ping(self) -> None:
-        """Answers when the process stands."""
+    def ping(self) -> int:
+        """Answers when the process stands, with its id."""
+        return os.getpid()
 
     def start(self, resume_from: Path | None) -> Ready:
         """Load the base model. Trained weights come by `load_weights`. Raises ModelError."""
-        loaded = self._sides.load(self._spec)
+        loaded = self._sides.load(self._spec, self._born)
         self._side = self._sides.RolloutSide(self._spec, loaded)
         return Ready(loaded.model_name, loaded.base, 0, [loaded.span])
 

@@ -22,7 +22,6 @@ from training_core.llm.workflows.table import Generate, Render, Table
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Episode, Message, Prompt
 from workers.actors.spec import PolicyPort, Ready
-from workers.actors.tokenizers import light_tokenizer
 from workers.loops.metrics import episode_facts
 from workers.loops.records import Collected, EpisodeKind, Span, Started, Updated
 from workers.loops.transcripts import annotation_document, choose_transcripts, episode_document
@@ -36,6 +35,9 @@ class Router:
     """The whole crew of a run behind one object; see Crew."""
 
     def __init__(self, config: RunConfig, ports: Mapping[str, PolicyPort], pool: EnvironmentPool) -> None:
+        from workers.actors import tokenizers  # here, not above: the driver imports this module to make the actor
+
+        self._load_tokenizer = tokenizers.light_tokenizer
         self._config = config
         self._ports = dict(ports)
         self._pool = pool
@@ -53,7 +55,7 @@ class Router:
         self._attempt = attempt
         ready: dict[str, Ready] = self._every(self._config.used_policies, lambda _, port: port.start(resume_from))
         self._versions = {policy: item.version for policy, item in ready.items()}
-        self._tokenizers = {policy: light_tokenizer(item.model) for policy, item in ready.items()}
+        self._tokenizers = {policy: self._load_tokenizer(item.model) for policy, item in ready.items()}
         # What forms groups needs torch, seconds of import that the first tasks can be played in.
         Thread(target=import_module, args=("training_core.llm.learning.batch",), daemon=True).start()
         spans = [span for item in ready.values() for span in item.spans]

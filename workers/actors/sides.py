@@ -38,9 +38,8 @@ class Loaded:
     span: Span
 
 
-def load(spec: WorkerSpec, progress: Progress = silent) -> Loaded:
-    """Load (or first make) the base model. Raises ModelError."""
-    start = time.time()
+def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
+    """Load (or first make) the base model; the span is from `born`, before imports. Raises ModelError."""
     limit_threads(spec.config.resources.threads)
     source = resolve_model(spec.section.model, spec.config.environment, spec.home, progress)
     device = "cuda" if spec.gpus > 0 and torch.cuda.is_available() else "cpu"
@@ -48,7 +47,7 @@ def load(spec: WorkerSpec, progress: Progress = silent) -> Loaded:
         disable_progress_bar()  # its bars would break ours, and a job's log
         model = load_model(source, spec.section.learner.precision, device)
         tokenizer = load_tokenizer(source)
-    span = Span(spec.name, "load", spec.policy, 0, start, time.time())
+    span = Span(spec.name, "load", spec.policy, 0, born, time.time())
     return Loaded(model, tokenizer, str(source), {"name": spec.section.model, "source": str(source)} | read_facts(source), span)
 
 

@@ -1,5 +1,7 @@
 """UpdateWorker: learns for one policy, from data of its own version only."""
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ class UpdateWorker:
     """Owns the policy's weights and optimiser; what it publishes goes to the rollout workers."""
 
     def __init__(self, spec: WorkerSpec) -> None:
+        self._born = time.time()
         limit_threads(spec.config.resources.threads)
         from workers.actors import (
             sides,  # here, not above: the driver imports this module and stays free of torch
@@ -24,12 +27,13 @@ class UpdateWorker:
         self._sides = sides
         self._side: Any = None
 
-    def ping(self) -> None:
-        """Answers when the process stands."""
+    def ping(self) -> int:
+        """Answers when the process stands, with its id."""
+        return os.getpid()
 
     def start(self, resume_from: Path | None) -> Ready:
         """Load model, optimiser and (if given) the checkpoint. Raises ModelError, CheckpointError."""
-        loaded = self._sides.load(self._spec)
+        loaded = self._sides.load(self._spec, self._born)
         self._side = self._sides.UpdateSide(self._spec, loaded)
         version = self._side.resume(resume_from) if resume_from else 0
         return Ready(loaded.model_name, loaded.base, version, [loaded.span])

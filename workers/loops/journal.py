@@ -84,10 +84,11 @@ class Journal:
             self._reporter.annotation(document)
         self._spans(updated.spans)
 
-    def completed(self, iteration: int, synced: list[Span], times: Mapping[str, float]) -> None:
-        """The iteration is over."""
+    def completed(self, iteration: int, synced: list[Span], seconds: float) -> None:
+        """The iteration is over; `seconds` went into handing over the weights."""
         self._reporter.iteration = iteration
-        self._metrics(iteration, {f"time/{name}": seconds for name, seconds in times.items()})
+        whole = sum(self.latest[f"time/{part}"] for part in ("rollout", "update")) + seconds
+        self._metrics(iteration, {"time/sync": seconds, "time/iteration": whole})
         self._spans(synced)
         self._display.iteration(iteration, self.latest)
 

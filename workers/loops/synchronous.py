@@ -29,10 +29,11 @@ def train(run: Run, resume_from: Path | None) -> tuple[str, int]:
     first = run.keeper.recall(resume_from, run.journal)
     started = run.crew.start(resume_from)
     run.journal.running(started, first)
-    if first == 0 and evaluates(run.config):
-        evaluate_base(run, started)
     for iteration in range(first + 1, run.config.run.iterations + 1):
-        iterate(run, iteration)
+        collect(run, iteration)
+        if iteration == 1 and evaluates(run.config):
+            evaluate_base(run, started)
+        learn(run, iteration)
         if evaluates(run.config) and due(iteration, run.config.evaluation.every, run.config.run.iterations):
             evaluate(run, iteration)
         command = run.wanted()
@@ -43,18 +44,19 @@ def train(run: Run, resume_from: Path | None) -> tuple[str, int]:
     return "finished", run.config.run.iterations
 
 
-def iterate(run: Run, iteration: int) -> None:
-    """Collect, update and publish once."""
+def collect(run: Run, iteration: int) -> None:
+    """Play the iteration's tasks with the weights as they are."""
+    run.journal.collected(iteration, run.crew.collect(iteration))
+
+
+def learn(run: Run, iteration: int) -> None:
+    """Update every trained policy and publish its weights."""
     start = time.time()
-    collected = run.crew.collect(iteration)
-    run.journal.collected(iteration, collected)
-    updated_from = time.time()
     updated = run.crew.update(iteration)
-    run.journal.updated(iteration, updated, time.time() - updated_from)
-    synced_from = time.time()
+    learnt = time.time()
+    run.journal.updated(iteration, updated, learnt - start)
     synced = run.crew.publish(iteration)
-    end = time.time()
-    run.journal.completed(iteration, synced, {"sync": end - synced_from, "iteration": end - start})
+    run.journal.completed(iteration, synced, time.time() - learnt)
     if run.journal.system_due():
         run.journal.system(iteration, run.crew.system())
 
@@ -67,7 +69,10 @@ def evaluate(run: Run, iteration: int) -> None:
 
 
 def evaluate_base(run: Run, started: Started) -> None:
-    """The figures of step 0. Where they were kept with the base models, only the probes are played, to be read."""
+    """The figures of step 0, after the first collection (which has the same weights) so that curves begin early.
+
+    Where the figures were kept with the base models, only the probes are played, to be read.
+    """
     for kind, prefix in evaluations(run.config):
         cached = started.base_evaluation.get(prefix, {})
         episodes = run.config.evaluation.probes if cached else run.config.evaluation.episodes

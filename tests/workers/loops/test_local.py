@@ -5,22 +5,17 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from tests.workers.running import conversation, curve, events, small_config, untrained_model
+from tests.workers.running import conversation, curve, events, small_config
 from workers.launch.events import AnyEvent
 from workers.loops.attempt import FAILED, run_attempt
 from workers.loops.records import Attempt
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return untrained_model(tmp_path_factory.mktemp("models") / "untrained")
-
-
-@pytest.fixture(scope="module")
-def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of four iterations."""
     folder = tmp_path_factory.mktemp("whole")
-    assert run_attempt(attempt(folder, model, run__iterations=4), local=True) == 0
+    assert run_attempt(attempt(folder, little_model, run__iterations=4), local=True) == 0
     return folder
 
 
@@ -102,11 +97,11 @@ def test_retention_keeps_the_latest_and_the_best(whole: Path) -> None:
     assert there[-3:] == ["iteration-000002", "iteration-000003", "iteration-000004"]
 
 
-def test_a_resumed_run_goes_on_with_the_same_numbers(whole: Path, model: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_goes_on_with_the_same_numbers(whole: Path, little_model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    assert run_attempt(attempt(folder, model, run__iterations=4, checkpoint__every=2), local=True) == 0
+    assert run_attempt(attempt(folder, little_model, run__iterations=4, checkpoint__every=2), local=True) == 0
     middle = folder / "checkpoints" / "iteration-000002"
-    again = attempt(folder, model, 2, middle, run__iterations=4)
+    again = attempt(folder, little_model, 2, middle, run__iterations=4)
     assert run_attempt(again, local=True) == 0
     straight, resumed = curve(whole), curve(folder, 2)
     later = {key: value for key, value in straight.items() if key[1] > 2}
@@ -115,8 +110,8 @@ def test_a_resumed_run_goes_on_with_the_same_numbers(whole: Path, model: Path, t
     assert [item for item in conversation(whole) if item[0] > 2] == conversation(folder, 2)
 
 
-def test_roles_may_share_one_policy(model: Path, tmp_path: Path) -> None:
-    shared = attempt(tmp_path / "run", model, run__iterations=1, team__roles__executor__policy="planner")
+def test_roles_may_share_one_policy(little_model: Path, tmp_path: Path) -> None:
+    shared = attempt(tmp_path / "run", little_model, run__iterations=1, team__roles__executor__policy="planner")
     assert run_attempt(shared, local=True) == 0
     names = {name for name, _ in curve(tmp_path / "run")}
     assert "policy/planner/loss" in names
@@ -124,14 +119,14 @@ def test_roles_may_share_one_policy(model: Path, tmp_path: Path) -> None:
     assert {"train/planner/reward", "train/executor/reward"} <= names
 
 
-def test_a_frozen_role_does_not_learn(model: Path, tmp_path: Path) -> None:
-    frozen = attempt(tmp_path / "run", model, run__iterations=2, team__roles__planner__trained=False)
+def test_a_frozen_role_does_not_learn(little_model: Path, tmp_path: Path) -> None:
+    frozen = attempt(tmp_path / "run", little_model, run__iterations=2, team__roles__planner__trained=False)
     assert run_attempt(frozen, local=True) == 0
     last = events(tmp_path / "run", "episode")[-1]
     assert last["versions"] == {"planner": 0, "executor": 2}
 
 
-def test_a_failure_is_told_with_its_reason(model: Path, tmp_path: Path) -> None:
+def test_a_failure_is_told_with_its_reason(little_model: Path, tmp_path: Path) -> None:
     broken = attempt(tmp_path / "run", tmp_path / "no-model-here")
     assert run_attempt(broken, local=True) == FAILED
     last = events(tmp_path / "run", "status")[-1]
