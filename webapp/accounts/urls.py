@@ -1,4 +1,26 @@
-from django.urls import URLPattern
+"""Addresses of the account pages."""
+
+from django.contrib.auth.views import LoginView, LogoutView
+from django.urls import path
+
+from webapp.accounts import views
+from webapp.accounts.forms import LoginForm
 
 app_name = "accounts"
-urlpatterns: list[URLPattern] = []
+urlpatterns = [
+    path(
+        "login/",
+        LoginView.as_view(
+            template_name="accounts/login.html", authentication_form=LoginForm, redirect_authenticated_user=True
+        ),
+        name="login",
+    ),
+    path("logout/", LogoutView.as_view(), name="logout"),
+    path("link/<str:secret>/", views.link, name="link"),
+    path("tokens/", views.tokens, name="tokens"),
+    path("tokens/<int:pk>/revoke/", views.token_end, name="token-revoke"),
+    path("projects/", views.projects, name="projects"),
+    path("projects/<slug:slug>/members/", views.members, name="members"),
+    path("projects/<slug:slug>/members/<int:user_id>/remove/", views.member_end, name="member-remove"),
+    path("password/", views.password, name="password"),
+]

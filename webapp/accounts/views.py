@@ -1,0 +1,151 @@
+"""Login, login links, tokens, projects and their members, password."""
+
+from typing import cast
+
+from django.contrib import messages
+from django.contrib.auth import login, update_session_auth_hash
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from webapp.accounts.forms import MemberForm, ProjectForm, TokenForm
+from webapp.accounts.links import link_use
+from webapp.accounts.models import User
+from webapp.accounts.permissions import is_owner, level_of
+from webapp.accounts.selectors import members_list, project_get, projects_visible, tokens_list
+from webapp.accounts.services import member_remove, member_set, project_create
+from webapp.accounts.tokens import token_create, token_revoke
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+@never_cache
+@require_GET
+def link(request: HttpRequest, secret: str) -> HttpResponse:
+    """Log in by a one-time link; whoever is logged in already stays who they are when it no longer works."""
+    user = link_use(secret)
+    target = request.GET.get("next", "")
+    if not url_has_allowed_host_and_scheme(target, allowed_hosts=None):
+        target = reverse("runs:list")
+    if user is not None:
+        login(request, user, backend=BACKEND)
+        return redirect(target)
+    if request.user.is_authenticated:
+        return redirect(target)
+    return render(request, "accounts/link_used.html", status=410)
+
+
+@never_cache
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def tokens(request: HttpRequest) -> HttpResponse:
+    """The person's API tokens; a new one is shown in the answer to its own POST and never again."""
+    user = _person(request)
+    form, secret = TokenForm(request.POST or None), ""
+    if request.method == "POST" and form.is_valid():
+        _, secret = token_create(user, form.cleaned_data["name"], form.scopes(), expires=form.expires())
+        form = TokenForm()
+    context = {"form": form, "secret": secret, "tokens": tokens_list(user), "place": "tokens", "tab": "tokens"}
+    return render(request, "accounts/tokens.html", context, status=400 if form.errors else 200)
+
+
+@login_required
+@require_POST
+def token_end(request: HttpRequest, pk: int) -> HttpResponse:
+    """Revoke one of the person's tokens."""
+    if token_revoke(_person(request), pk):
+        messages.success(request, "The token no longer works.")
+    else:
+        messages.error(request, "You have no such token in use.")
+    return redirect("accounts:tokens")
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def projects(request: HttpRequest) -> HttpResponse:
+    """The person's projects; anybody may make one."""
+    user = _person(request)
+    form = ProjectForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            project = project_create(user, form.cleaned_data["name"])
+            return redirect("accounts:members", slug=project.slug)
+        except ValidationError as error:
+            form.add_error("name", error.messages[0])
+    rows = [(project, level_of(user, project)) for project in projects_visible(user)]
+    context = {"form": form, "rows": rows, "place": "tokens", "tab": "projects"}
+    return render(request, "accounts/projects.html", context, status=400 if form.errors else 200)
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def members(request: HttpRequest, slug: str) -> HttpResponse:
+    """Who belongs to a project; owners add people and change levels. 404 outside one's projects."""
+    user = _person(request)
+    project = project_get(user, slug)
+    form = MemberForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            member_set(user, project, form.cleaned_data["username"], form.cleaned_data["level"])
+            return redirect("accounts:members", slug=slug)
+        except ValidationError as error:
+            _add_errors(form, error)
+    context = {
+        "project": project,
+        "members": members_list(project),
+        "mine": is_owner(user, project),
+        "form": form,
+        "place": "tokens",
+        "tab": "projects",
+    }
+    return render(request, "accounts/members.html", context, status=400 if form.errors else 200)
+
+
+@login_required
+@require_POST
+def member_end(request: HttpRequest, slug: str, user_id: int) -> HttpResponse:
+    """Take somebody out of a project."""
+    user = _person(request)
+    try:
+        member_remove(user, project_get(user, slug), user_id)
+    except ValidationError as error:
+        messages.error(request, error.messages[0])
+    return redirect("accounts:projects" if user_id == user.pk else reverse("accounts:members", args=[slug]))
+
+
+@sensitive_post_parameters()
+@never_cache
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def password(request: HttpRequest) -> HttpResponse:
+    """Change the password, or set the first one after a login link; other sessions of the person end."""
+    user = _person(request)
+    form_class = PasswordChangeForm if user.has_usable_password() else SetPasswordForm
+    form = form_class(user, request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        update_session_auth_hash(request, form.save())
+        messages.success(request, "The password is set.")
+        return redirect("accounts:password")
+    context = {"form": form, "place": "tokens", "tab": "password"}
+    return render(request, "accounts/password.html", context, status=400 if form.errors else 200)
+
+
+def _person(request: HttpRequest) -> User:
+    """Who asks; `login_required` stands before every use."""
+    return cast(User, request.user)
+
+
+def _add_errors(form: MemberForm, error: ValidationError) -> None:
+    """The service's messages at the form's fields."""
+    fields = getattr(error, "error_dict", {})
+    for field, problems in fields.items():
+        form.add_error(field, [message for problem in problems for message in problem.messages])
+    if not fields:
+        form.add_error(None, error.messages[0])
