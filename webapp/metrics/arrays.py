@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import isfinite, isnan
+from threading import local
 
 import numpy as np
 import zstandard
@@ -24,12 +25,12 @@ def pack_floats(values: Sequence[float] | Floats) -> bytes:
 
 def unpack_ints(data: bytes) -> Ints:
     """What pack_ints made."""
-    return np.frombuffer(zstandard.ZstdDecompressor().decompress(data), dtype="<i8")
+    return np.frombuffer(_unpack(data), dtype="<i8")
 
 
 def unpack_floats(data: bytes) -> Floats:
     """What pack_floats made."""
-    return np.frombuffer(zstandard.ZstdDecompressor().decompress(data), dtype="<f8")
+    return np.frombuffer(_unpack(data), dtype="<f8")
 
 
 def spell(value: float) -> float | str:
@@ -44,5 +45,23 @@ def read(value: float | str) -> float:
     return WORDS[value] if isinstance(value, str) else value
 
 
+class _Zstd(local):
+    """One of each per thread: making them costs more than a small array, and threads may not share them.
+
+    Level 1: arrays are mostly a few numbers.
+    """
+
+    def __init__(self) -> None:
+        self.compressor = zstandard.ZstdCompressor(level=1)
+        self.decompressor = zstandard.ZstdDecompressor()
+
+
+_zstd = _Zstd()
+
+
 def _pack(data: bytes) -> bytes:
-    return zstandard.ZstdCompressor(level=3).compress(data)
+    return _zstd.compressor.compress(data)
+
+
+def _unpack(data: bytes) -> bytes:
+    return _zstd.decompressor.decompress(data)

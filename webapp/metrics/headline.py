@@ -5,11 +5,11 @@ the mean of the finite values of steps [i * stride, (i + 1) * stride); the strid
 that a run of any length has at most BUCKETS of them. A bucket without a value is null.
 """
 
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any, Protocol
 
 from webapp.metrics.arrays import spell
-from webapp.metrics.models import Series
 from webapp.runs.models import Run
 
 HEADLINE = ("eval/success", "eval_sampled/success", "train/return")
@@ -24,13 +24,15 @@ class Points(Protocol):
     values: list[float]
 
 
-def headline_update(run: Run, columns: dict[str, Any]) -> None:
-    """Bring the run's headline up to date with new points, if they have any of its metrics."""
-    keys = [key for key in HEADLINE if key in columns]
-    if not keys:
+def headline_update(run: Run, columns: Mapping[str, Points], last: Mapping[str, float]) -> None:
+    """Bring the run's headline up to date with new points, if they have any of its metrics.
+
+    last: the last value of each series that has new points.
+    """
+    news = {key: spell(last[key]) for key in HEADLINE if key in columns}
+    if not news:
         return
-    last = dict(Series.objects.filter(run=run, key__in=keys).values_list("key", "last_value"))
-    headline = {**run.headline, **{key: spell(value) for key, value in last.items()}}
+    headline = {**run.headline, **news}
     if SPARK in columns:
         headline["spark"] = spark_add(headline.get("spark"), columns[SPARK])
     run.headline = headline

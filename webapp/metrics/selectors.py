@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.db.models import Sum
@@ -37,6 +37,18 @@ class Points:
     values: Floats
     times: Floats
     attempts: Ints
+
+
+class ChunkRow(NamedTuple):
+    """The columns of a Chunk."""
+
+    attempt: int
+    cursor: int
+    count: int
+    steps: bytes
+    values: bytes
+    times: bytes
+    cursors: bytes | None
 
 
 Columns = dict[str, list[Any]]
@@ -74,15 +86,16 @@ def points_after(run: Run, cursor: int, until: int) -> dict[str, list[list[Any]]
     return {key: _rows(column) for key, column in columns.items()}
 
 
-def _chunks(run: Run, keys: Iterable[str] | None, since: int) -> list[tuple[str, Chunk]]:
+def _chunks(run: Run, keys: Iterable[str] | None, since: int) -> list[tuple[str, ChunkRow]]:
     """In order of arrival within an attempt."""
     wanted = Series.objects.filter(run=run)
     names = dict((wanted if keys is None else wanted.filter(key__in=list(keys))).values_list("id", "key"))
     rows = Chunk.objects.filter(series_id__in=names, cursor__gt=since).order_by("id")
-    return [(names[chunk.series_id], chunk) for chunk in rows]
+    fields = rows.values_list("series_id", "attempt", "cursor", "count", "steps", "values", "times", "cursors")
+    return [(names[row[0]], ChunkRow(*row[1:])) for row in fields]
 
 
-def _gather(chunks: Sequence[tuple[str, Chunk]], since: int, until: int | None) -> dict[str, Points]:
+def _gather(chunks: Sequence[tuple[str, ChunkRow]], since: int, until: int | None) -> dict[str, Points]:
     parts: dict[str, list[Points]] = {}
     for key, chunk in chunks:
         piece = _points(chunk, since, until)
@@ -91,15 +104,15 @@ def _gather(chunks: Sequence[tuple[str, Chunk]], since: int, until: int | None) 
     return {key: _joined(pieces) for key, pieces in parts.items()}
 
 
-def _points(chunk: Chunk, since: int, until: int | None) -> Points:
+def _points(chunk: ChunkRow, since: int, until: int | None) -> Points:
     """A chunk's points that came in (since, until]."""
     steps, values, times = unpack_ints(chunk.steps), unpack_floats(chunk.values), unpack_floats(chunk.times)
+    points = Points(steps, values, times, np.full(chunk.count, chunk.attempt))
+    if since == 0 and until is None:
+        return points
     cursors = unpack_ints(chunk.cursors) if chunk.cursors else np.full(chunk.count, chunk.cursor)
-    wanted = cursors > since
-    if until is not None:
-        wanted &= cursors <= until
-    attempts = np.full(int(wanted.sum()), chunk.attempt)
-    return Points(steps[wanted], values[wanted], times[wanted], attempts)
+    wanted = (cursors > since) & (cursors <= (cursors if until is None else until))
+    return _taken(points, np.flatnonzero(wanted))
 
 
 def _joined(pieces: list[Points]) -> Points:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -238,7 +239,7 @@ class TestHints:
             time.sleep(0.01)
         ones = [(at, moment) for run, at, moment in sent if run == "one"]
         assert 2 <= len(ones) <= 8
-        assert all(later[1] - sooner[1] >= 0.09 for sooner, later in zip(ones, ones[1:], strict=False))
+        assert all(later[1] - sooner[1] >= 0.09 for sooner, later in pairwise(ones))
 
     def test_redis_away_is_nobodys_error(self, tmp_path: Any) -> None:
         publisher = HintPublisher(f"unix://{tmp_path}/none.sock")
