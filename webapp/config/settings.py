@@ -93,6 +93,7 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 2, "interval_start": 0, "inte
 CELERY_BEAT_SCHEDULE = {
     # What is late is worthless: the next one is on its way.
     "alive": {"task": "common.alive", "schedule": EVERY, "options": {"expires": EVERY}},
+    "compact": {"task": "metrics.compact", "schedule": 60, "options": {"expires": 60}},
 }
 CHANNEL_LAYERS = {
     "default": {
