@@ -20,10 +20,8 @@ KEYS = 50
 def body(run: Run, first: int, count: int) -> bytes:
     lines = [
         orjson.dumps(
-            {
-                "run": run.pk, "attempt": 1, "producer": "p", "seq": seq, "time": float(seq), "type": "metrics",
-                "step": seq, "values": {f"policy/p/m{key}": seq * 0.37 + key for key in range(KEYS)},
-            }  # fmt: skip
+            {"run": run.pk, "attempt": 1, "producer": "p", "seq": seq, "time": float(seq), "type": "metrics"}
+            | {"step": seq, "values": {f"policy/p/m{key}": seq * 0.37 + key for key in range(KEYS)}}
         )
         for seq in range(first, first + count)
     ]

@@ -47,15 +47,14 @@ def test_every_kind_of_event_validates(tmp_path: Path) -> None:
     }  # fmt: skip
     turn = {"index": 0, "role": "planner", "policy": "p", "messages": [{"role": "user", "content": "x"}],
             "prompt_ids": [1], "candidates": [candidate], "executed": 0, "board": None}  # fmt: skip
+    episode = {
+        "episode": "1-1-train-0", "iteration": 1, "kind": "train", "task": "t", "title": "x" * 300, "outcome": "ok",
+        "success": True, "episode_return": 1.0, "rewards": {"planner": 1.0}, "versions": {"p": 0}, "tokens": 1,
+        "started": 1.0, "ended": 2.0, "turns": [turn],
+    }  # fmt: skip
     reporter.status("starting", 0, facts={"packages": {"torch": "2"}})
     reporter.metrics(1, {"train/return": 0.5})
-    reporter.episode(
-        {
-            "episode": "1-1-train-0", "iteration": 1, "kind": "train", "task": "t", "title": "x" * 300, "outcome": "ok",
-            "success": True, "episode_return": 1.0, "rewards": {"planner": 1.0}, "versions": {"p": 0}, "tokens": 1,
-            "started": 1.0, "ended": 2.0, "turns": [turn],
-        }  # fmt: skip
-    )
+    reporter.episode(episode)
     reporter.annotation({"episode": "1-1-train-0", "turns": [{"turn": 0, "advantages": [0.1]}]})
     reporter.phase("driver", "rollout", 1, 1.0, 2.0)
     reporter.checkpoint(1, "checkpoints/iteration-000001", 10, {"eval/success": 0.5}, best=True)
