@@ -51,7 +51,7 @@ def delta_read(run_id: str, cursor: int | None, until: int | None = None, known:
 def _text(run: Run, start: int, end: int, summary: bytes) -> str:
     head = {"type": "delta", "from": start, "to": end, "run": orjson.Fragment(summary)}
     if start == end:
-        nothing = {"points": {}, "episodes": [], "annotated": [], "checkpoints": [], "logs": []}
+        nothing: dict[str, Any] = {"points": {}, "episodes": [], "annotated": [], "checkpoints": [], "logs": []}
         return _dumps(head | nothing).decode()
     points = points_after(run, start, end)
     rows = _rows(run, start, end)

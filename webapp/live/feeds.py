@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections import deque
+from collections.abc import Awaitable, Callable
 from weakref import WeakKeyDictionary
 
 from channels.db import database_sync_to_async
@@ -109,7 +110,8 @@ class Feed:
 
     async def _delta(self, cursor: int | None, until: int | None, known: bytes | None) -> Delta | None:
         self.reads += 1
-        return await database_sync_to_async(delta_read, thread_sensitive=False)(self.run_id, cursor, until, known)
+        read: Callable[..., Awaitable[Delta | None]] = database_sync_to_async(delta_read, thread_sensitive=False)
+        return await read(self.run_id, cursor, until, known)
 
 
 class Feeds:

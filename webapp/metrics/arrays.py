@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Packed = bytes | memoryview
 WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -23,12 +24,12 @@ def pack_floats(values: Sequence[float] | Floats) -> bytes:
     return _pack(np.asarray(values, dtype="<f8").tobytes())
 
 
-def unpack_ints(data: bytes) -> Ints:
+def unpack_ints(data: Packed) -> Ints:
     """What pack_ints made."""
     return np.frombuffer(_unpack(data), dtype="<i8")
 
 
-def unpack_floats(data: bytes) -> Floats:
+def unpack_floats(data: Packed) -> Floats:
     """What pack_floats made."""
     return np.frombuffer(_unpack(data), dtype="<f8")
 
@@ -63,5 +64,5 @@ def _pack(data: bytes) -> bytes:
     return _zstd.compressor.compress(data)
 
 
-def _unpack(data: bytes) -> bytes:
+def _unpack(data: Packed) -> bytes:
     return _zstd.decompressor.decompress(data)

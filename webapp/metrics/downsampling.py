@@ -29,5 +29,5 @@ def kept_indices(values: Floats, points: int) -> NDArray[np.int64]:
 def _m4(values: Floats, buckets: int) -> NDArray[np.int64]:
     if len(values) <= buckets * PER_BUCKET:
         return np.arange(len(values))
-    chosen = M4Downsampler().downsample(np.ascontiguousarray(values), n_out=buckets * PER_BUCKET)
-    return np.asarray(chosen, dtype=np.int64)
+    downsampler = M4Downsampler()  # type: ignore[no-untyped-call]
+    return np.asarray(downsampler.downsample(np.ascontiguousarray(values), n_out=buckets * PER_BUCKET), dtype=np.int64)

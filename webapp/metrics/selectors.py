@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from django.db.models import Sum
 
-from webapp.metrics.arrays import Floats, Ints, spell, unpack_floats, unpack_ints
+from webapp.metrics.arrays import Floats, Ints, Packed, spell, unpack_floats, unpack_ints
 from webapp.metrics.downsampling import kept_indices
 from webapp.metrics.models import Chunk, Series
 from webapp.runs.models import Run
@@ -44,11 +44,11 @@ class ChunkRow(NamedTuple):
 
     attempt: int
     cursor: int
-    count: int
-    steps: bytes
-    values: bytes
-    times: bytes
-    cursors: bytes | None
+    size: int
+    steps: Packed
+    values: Packed
+    times: Packed
+    cursors: Packed | None
 
 
 Columns = dict[str, list[Any]]
@@ -107,10 +107,10 @@ def _gather(chunks: Sequence[tuple[str, ChunkRow]], since: int, until: int | Non
 def _points(chunk: ChunkRow, since: int, until: int | None) -> Points:
     """A chunk's points that came in (since, until]."""
     steps, values, times = unpack_ints(chunk.steps), unpack_floats(chunk.values), unpack_floats(chunk.times)
-    points = Points(steps, values, times, np.full(chunk.count, chunk.attempt))
+    points = Points(steps, values, times, np.full(chunk.size, chunk.attempt))
     if since == 0 and until is None:
         return points
-    cursors = unpack_ints(chunk.cursors) if chunk.cursors else np.full(chunk.count, chunk.cursor)
+    cursors = unpack_ints(chunk.cursors) if chunk.cursors else np.full(chunk.size, chunk.cursor)
     wanted = (cursors > since) & (cursors <= (cursors if until is None else until))
     return _taken(points, np.flatnonzero(wanted))
 

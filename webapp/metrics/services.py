@@ -100,9 +100,10 @@ def _columns(events: Iterable[MetricsEvent]) -> dict[str, Column]:
 def _series_update(run_id: str, attempt: int, columns: dict[str, Column]) -> dict[str, tuple[int, float]]:
     """Bring the facts of the touched series up to date; id and last value by key."""
     lasts = [column.last() for column in columns.values()]
-    rows = (list(columns), [len(column.steps) for column in columns.values()], *map(list, zip(*lasts, strict=True)))
+    steps, values, times = ([last[place] for last in lasts] for place in range(3))
+    counts = [len(column.steps) for column in columns.values()]
     with connection.cursor() as cursor:
-        cursor.execute(_UPSERT, [run_id, attempt, *rows])
+        cursor.execute(_UPSERT, [run_id, attempt, list(columns), counts, steps, values, times])
         return {key: (pk, value) for pk, key, value in cursor.fetchall()}
 
 
