@@ -24,6 +24,7 @@ BASE.chmod(0o711)  # the account that serves the database goes through it
 SOCKETS = BASE / "pg"
 REDIS = BASE / "redis.sock"
 HOME = BASE / "home"
+(HOME / "static").mkdir(mode=0o711, parents=True)  # WhiteNoise looks there when the first page is asked for
 
 os.environ |= {
     "DJANGO_SETTINGS_MODULE": "webapp.config.settings",
@@ -41,7 +42,6 @@ for name in ("RAY_ADDRESS", "RAY_AUTH_TOKEN", "TROUPE_URL", "TROUPE_TOKEN", "TRO
 def servers() -> Iterator[PostgresServer]:
     """Both servers, up and answering."""
     SOCKETS.mkdir(mode=0o700)
-    HOME.mkdir(mode=0o711, exist_ok=True)
     postgres = prepare_postgres(HOME, SOCKETS)
     with (BASE / "postgres.log").open("ab") as log:
         children = [

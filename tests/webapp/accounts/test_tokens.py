@@ -1,0 +1,87 @@
+"""API tokens: hashed, scoped, ended by time, by hand, with their person."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.exceptions import ValidationError
+from django.utils import timezone
+
+from webapp.accounts.models import ApiToken, User
+from webapp.accounts.selectors import tokens_list
+from webapp.accounts.tokens import run_tokens_revoke, token_create, token_find, token_revoke
+from webapp.runs.models import Run
+
+
+def test_a_secret_finds_its_token_and_is_not_stored(user: User) -> None:
+    token, secret = token_create(user, "laptop", ["read"])
+    assert token_find(secret) == token
+    stored = ApiToken.objects.values().get(pk=token.pk)
+    assert secret not in str(stored)
+    assert secret.startswith(stored["prefix"]) and len(stored["prefix"]) == 12
+    assert len(secret) > 45
+
+
+@pytest.mark.parametrize("wrong", ["", "troupe_", "troupe_" + "x" * 43, "Bearer", "troupe_\ud800", "troupe_" + "x" * 10_000])
+def test_nothing_else_finds_one(user: User, wrong: str) -> None:
+    token_create(user, "laptop", ["read"])
+    assert token_find(wrong) is None
+
+
+def test_its_digest_is_no_secret(user: User) -> None:
+    token, _ = token_create(user, "laptop", ["read"])
+    assert token_find(token.digest) is None
+    assert token_find("troupe_" + token.digest) is None
+
+
+def test_an_expired_token_is_none(user: User) -> None:
+    _, past = token_create(user, "old", ["read"], expires=timezone.now() - timedelta(seconds=1))
+    _, future = token_create(user, "new", ["read"], expires=timezone.now() + timedelta(hours=1))
+    assert token_find(past) is None
+    assert token_find(future) is not None
+
+
+def test_a_revoked_token_is_none_and_stays_so(user: User) -> None:
+    token, secret = token_create(user, "laptop", ["read"])
+    assert token_revoke(user, token.pk)
+    assert token_find(secret) is None
+    assert not token_revoke(user, token.pk)
+
+
+def test_nobody_revokes_anothers_token(user: User, stranger: User) -> None:
+    token, secret = token_create(user, "laptop", ["read"])
+    assert not token_revoke(stranger, token.pk)
+    assert token_find(secret) == token
+
+
+def test_a_token_of_somebody_switched_off_is_none(user: User) -> None:
+    _, secret = token_create(user, "laptop", ["read"])
+    user.is_active = False
+    user.save()
+    assert token_find(secret) is None
+
+
+@pytest.mark.parametrize("scopes", [[], ["admin"], ["read", "everything"]])
+def test_unknown_or_no_scopes_are_refused(user: User, scopes: list[str]) -> None:
+    with pytest.raises(ValidationError, match="read, launch, ingest"):
+        token_create(user, "laptop", scopes)
+
+
+def test_last_use_is_noted_once_a_minute(user: User) -> None:
+    token, secret = token_create(user, "laptop", ["read"])
+    token_find(secret)
+    first = ApiToken.objects.get(pk=token.pk).last_used_at
+    assert first is not None
+    token_find(secret)
+    assert ApiToken.objects.get(pk=token.pk).last_used_at == first
+    earlier = timezone.now() - timedelta(minutes=2)
+    ApiToken.objects.filter(pk=token.pk).update(last_used_at=earlier)
+    token_find(secret)
+    assert ApiToken.objects.get(pk=token.pk).last_used_at > earlier
+
+
+def test_tokens_of_runs_are_not_personal(user: User, run: Run) -> None:
+    token, secret = token_create(user, "run", ["ingest"], run=run)
+    assert token.run == run
+    assert list(tokens_list(user)) == []
+    assert run_tokens_revoke(run) == 1
+    assert token_find(secret) is None
