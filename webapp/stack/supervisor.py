@@ -119,7 +119,7 @@ class Supervisor:
         await self._wait(names)
 
     async def stop(self, *groups: Sequence[str]) -> None:
-        """End everything: group after group, side by side within one; then whatever is left below us."""
+        """End everything: group after group, side by side within one; then whatever still carries our id."""
         self._stopping = True
         for task in self._keepers.values():
             task.cancel()
@@ -128,7 +128,7 @@ class Supervisor:
         rest = [name for name in self.lives if name not in named]
         for group in [rest, *groups]:
             await asyncio.gather(*(self._end(name) for name in group if name in self.lives))
-        await asyncio.to_thread(end_processes, psutil.Process().children(recursive=True), 2.0)
+        await asyncio.to_thread(lambda: end_processes(tagged("TROUPE_STACK_ID", self.stack_id), 2.0))
 
     async def _keep(self, service: Service) -> None:
         await self._wait(service.after)

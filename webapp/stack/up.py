@@ -166,6 +166,7 @@ async def _stop(supervisor: Supervisor, asked: asyncio.Event) -> None:
         await asyncio.to_thread(end_processes, psutil.Process().children(recursive=True), 0.0)
     impatient.cancel()
     await stopping
+    await asyncio.to_thread(end_processes, psutil.Process().children(recursive=True), 2.0)
 
 
 def _asked_to_end() -> asyncio.Event:

@@ -1,0 +1,118 @@
+"""/healthz, /readyz, /metrics."""
+
+import time
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from django.test import Client
+
+from webapp.common import health
+from webapp.common.tasks import alive
+from webapp.config import environment as env
+from webapp.runs.models import Run
+from webapp.stack.worker_probe import KEY, worker_answers
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_migrated", False)
+    with health._redis_client() as redis:
+        redis.delete(KEY)
+
+
+@pytest.mark.django_db
+def test_all_is_well(client: Client) -> None:
+    alive()
+    answer = client.get("/readyz")
+    assert answer.status_code == 200
+    parts = answer.json()["parts"]
+    assert parts == {"database": "ok", "migrations": "ok", "redis": "ok", "worker": "ok", "ray": "not used"}
+
+
+@pytest.mark.django_db
+def test_without_a_worker_pages_are_still_served(client: Client) -> None:
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["parts"]["worker"]) == (200, "has not been seen")
+
+
+@pytest.mark.django_db
+def test_a_worker_that_was_seen_long_ago_is_not_well(settings: object) -> None:
+    with health._redis_client() as redis:
+        redis.set(KEY, repr(time.time() - 120))
+    assert health.check_all()["worker"].startswith("last seen 120 s")
+    assert not worker_answers(settings.REDIS_URL)  # type: ignore[attr-defined]
+
+
+@pytest.mark.django_db
+def test_without_redis_it_is_not_ready(client: Client, settings: object, tmp_path: Path) -> None:
+    settings.REDIS_URL = f"unix://{tmp_path}/none.sock"  # type: ignore[attr-defined]
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["parts"]["redis"] == "does not answer"
+    assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.django_db
+def test_without_a_database_it_is_not_ready(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection.settings_dict, "HOST", "/nonexistent")
+    connection.close()
+    try:
+        answer = client.get("/readyz")
+    finally:
+        monkeypatch.undo()
+        connection.close()
+    assert answer.status_code == 503
+    assert answer.json()["parts"]["database"] == "does not answer"
+
+
+@pytest.mark.django_db
+def test_a_missing_migration_makes_it_not_ready(client: Client) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'metrics'")
+        missing = cursor.rowcount
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["parts"]["migrations"] == f"{missing} to be run"
+
+
+@pytest.mark.django_db
+def test_a_ray_that_is_gone_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:9")
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["parts"]["ray"]) == (200, "does not answer")
+
+
+def test_metrics_count_and_name_nobody(run: Run, client: Client) -> None:
+    text = client.get("/metrics").content.decode()
+    assert 'troupe_runs{state="queued"} 1.0' in text
+    assert 'troupe_part_up{part="database"} 1.0' in text
+    assert run.pk not in text and run.name not in text and "ada" not in text
+
+
+@pytest.mark.parametrize("page", ["healthz", "readyz", "metrics"])
+@pytest.mark.django_db
+def test_they_only_read(client: Client, page: str) -> None:
+    assert client.post(f"/{page}").status_code == 405
+
+
+def test_a_page_carries_the_security_headers(client: Client, db: None) -> None:
+    headers = client.get("/account/login/").headers
+    policy = headers["Content-Security-Policy"]
+    assert "script-src 'self';" in policy and "object-src 'none'" in policy and "unsafe-eval" not in policy
+    assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0]
+    assert headers["X-Frame-Options"] == "DENY" and headers["X-Content-Type-Options"] == "nosniff"
+    cookie = client.cookies["troupe_csrf"]
+    assert cookie["httponly"] and cookie["samesite"] == "Lax"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgres://u:p%40ss@db.example:5433/name", ("name", "u", "p@ss", "db.example", "5433")),
+        ("postgresql://troupe@/troupe?host=/tmp/a%20b", ("troupe", "troupe", "", "/tmp/a b", "")),
+    ],
+)
+def test_database_addresses(url: str, expected: tuple[str, ...]) -> None:
+    found = env.database(url)
+    assert tuple(found[name] for name in ("NAME", "USER", "PASSWORD", "HOST", "PORT")) == expected

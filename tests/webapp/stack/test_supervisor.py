@@ -1,0 +1,162 @@
+"""The supervisor, with small real processes."""
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from rich.console import Console
+
+from webapp.stack.console import Terminal
+from webapp.stack.errors import StackError
+from webapp.stack.processes import tagged
+from webapp.stack.supervisor import Service, Step, Supervisor
+
+FOREVER = "import time\nwhile True: time.sleep(60)"
+WITH_CHILD = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {FOREVER!r}], start_new_session=True)\n{FOREVER}"
+STUBBORN = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('armed', flush=True)\n{FOREVER}"
+
+
+class Stage:
+    """A supervisor, what it says, and services by name."""
+
+    def __init__(self, logs: Path) -> None:
+        self.said = io.StringIO()
+        terminal = Terminal(Console(file=self.said, width=200))
+        self.logs = logs
+        self.supervisor = Supervisor(f"test-{os.getpid()}-{logs.name}", logs, terminal, first_delay=0.01)
+
+    def service(self, name: str, code: str, *, answers: Callable[[], bool] = lambda: True, **facts: object) -> Service:
+        command = [sys.executable, "-u", "-c", code]
+        return Service(name, command, dict(os.environ), answers, **{"grace": 1.0, **facts})  # type: ignore[arg-type]
+
+    def pid(self, name: str) -> int:
+        return self.supervisor.lives[name].process.pid
+
+    async def until(self, happened: Callable[[], bool]) -> None:
+        for _ in range(600):
+            if happened():
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"it has not happened; said: {self.said.getvalue()}")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+async def test_what_dies_comes_back(stage: Stage) -> None:
+    stage.supervisor.keep(stage.service("a", FOREVER))
+    await stage.supervisor.wait_ready("a")
+    first = stage.pid("a")
+    os.kill(first, signal.SIGKILL)
+    await stage.until(lambda: "a" in stage.supervisor.lives and stage.pid("a") != first)
+    assert "was ended by SIGKILL" in stage.said.getvalue()
+    await stage.supervisor.stop(["a"])
+    assert tagged("TROUPE_STACK_ID", stage.supervisor.stack_id) == []
+
+
+async def test_order(stage: Stage) -> None:
+    up = asyncio.Event()
+    stage.supervisor.keep(stage.service("second", FOREVER, after=("first",)))
+    stage.supervisor.keep(stage.service("first", FOREVER, answers=up.is_set))
+    await stage.until(lambda: "first" in stage.supervisor.lives)
+    assert "second" not in stage.supervisor.lives
+    up.set()
+    await stage.supervisor.wait_ready("second")
+    await stage.supervisor.stop()
+
+
+async def test_what_never_comes_up_is_an_error_with_its_last_words(stage: Stage) -> None:
+    code = "import sys\nsys.exit('the disk is made of cheese')"
+    task = stage.supervisor.keep(stage.service("a", code, answers=lambda: False))
+    with pytest.raises(StackError, match="made of cheese"):
+        await asyncio.wait_for(task, 20)
+    await stage.supervisor.stop()
+
+
+async def test_what_no_longer_answers_is_started_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webapp.stack.supervisor.WATCH", 0.05)
+    well = [True]
+    stage.supervisor.keep(stage.service("a", FOREVER, answers=lambda: well[0], patience=0.2))
+    await stage.supervisor.wait_ready("a")
+    first = stage.pid("a")
+    well[0] = False
+    await stage.until(lambda: "has not answered" in stage.said.getvalue())
+    well[0] = True
+    await stage.until(lambda: "a" in stage.supervisor.lives and stage.pid("a") != first)
+    assert not psutil.pid_exists(first)
+    await stage.supervisor.stop()
+
+
+async def test_what_ignores_the_signal_is_killed(stage: Stage) -> None:
+    stage.supervisor.keep(stage.service("a", STUBBORN, answers=lambda: "armed" in (stage.logs / "a.log").read_text()))
+    await stage.supervisor.wait_ready("a")
+    pid = stage.pid("a")
+    await asyncio.wait_for(stage.supervisor.stop(["a"]), 10)
+    assert not psutil.pid_exists(pid)
+
+
+async def test_what_owns_its_tree_takes_it_along_even_when_killed(stage: Stage) -> None:
+    service = stage.service("a", WITH_CHILD, owns_tree=True)
+    stage.supervisor.keep(service)
+    await stage.supervisor.wait_ready("a")
+    await stage.until(lambda: len(psutil.Process(stage.pid("a")).children()) == 1)
+    first, child = stage.pid("a"), psutil.Process(stage.pid("a")).children()[0]
+    os.kill(first, signal.SIGKILL)
+    await stage.until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+    await stage.supervisor.stop()
+    assert tagged("TROUPE_STACK_ID", stage.supervisor.stack_id) == []
+
+
+async def test_steps_give_their_output_and_their_failures(stage: Stage) -> None:
+    step = Step("good", [sys.executable, "-c", "print('{}')"], dict(os.environ))
+    assert await stage.supervisor.run(step) == "{}\n"
+    bad = Step("bad", [sys.executable, "-c", "import sys; sys.exit('no luck')"], dict(os.environ))
+    with pytest.raises(StackError, match="no luck"):
+        await stage.supervisor.run(bad)
+
+
+def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """`up` killed with -9 leaves nothing: the kernel tells its children."""
+    code = f"""
+import asyncio, os, sys
+from pathlib import Path
+from webapp.stack.console import Terminal
+from webapp.stack.supervisor import Service, Supervisor
+
+async def main():
+    supervisor = Supervisor("x", Path({str(tmp_path)!r}), Terminal())
+    supervisor.keep(Service("a", [sys.executable, "-c", {FOREVER!r}], dict(os.environ), lambda: True))
+    await supervisor.wait_ready("a")
+    print(supervisor.lives["a"].process.pid, file=sys.stderr, flush=True)
+    os.kill(os.getpid(), 9)
+
+asyncio.run(main())
+"""
+
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -9
+    pid = int(done.stderr.split()[-1])
+    for _ in range(250):
+        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+            return
+        os.sched_yield()
+        signal.sigtimedwait([], 0.02)
+    raise AssertionError(f"{pid} outlived its parent")
+
+
+def test_a_log_that_grew_is_moved_aside(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webapp.stack.supervisor.LOG_LIMIT", 10)
+    (stage.logs / "a.log").write_text("x" * 11)
+    os.close(stage.supervisor._log("a"))
+    assert (stage.logs / "a.log").read_text() == ""
+    assert (stage.logs / "a.log.1").read_text() == "x" * 11
