@@ -7,6 +7,7 @@ import orjson
 
 from webapp.checkpoints.models import Checkpoint
 from webapp.live.outbox import resync
+from webapp.metrics.arrays import spell
 from webapp.metrics.selectors import points_after
 from webapp.runs.models import LogLine, Run
 from webapp.runs.selectors import run_summary
@@ -67,7 +68,10 @@ def _rows(run: Run, start: int, end: int) -> dict[str, list[Any]]:
     names = EpisodeAnnotation.objects.filter(**new).values_list("episode_name", flat=True)[:most]
     annotated = Episode.objects.filter(run=run, name__in=list(names)).order_by("id").values_list("id", flat=True)
     return {
-        "episodes": list(Episode.objects.filter(**new).order_by("id").values(*_EPISODE)[:most]),
+        "episodes": [
+            {**row, "episode_return": spell(row["episode_return"])}
+            for row in Episode.objects.filter(**new).order_by("id").values(*_EPISODE)[:most]
+        ],
         "annotated": list(annotated[:most]),
         "checkpoints": list(Checkpoint.objects.filter(**new).order_by("id").values(*_CHECKPOINT)[:most]),
         "logs": list(
