@@ -1,4 +1,6 @@
-/* What every page has: theme, menu, keyboard, copy buttons. */
+/* What every page has: theme, menu, keyboard, copy buttons, times that tick. */
+
+import { ago } from "./format.js";
 
 const THEMES = ["system", "light", "dark"];
 
@@ -18,6 +20,9 @@ function nextTheme() {
     document.documentElement.dataset.theme = next;
   }
   showTheme();
+setInterval(() => {
+  for (const time of document.querySelectorAll("time[data-ago]")) time.textContent = ago(time.dateTime);
+}, 15000);
   document.dispatchEvent(new Event("themechange"));
 }
 
@@ -95,3 +100,6 @@ document.addEventListener("keydown", (event) => {
 });
 
 showTheme();
+setInterval(() => {
+  for (const time of document.querySelectorAll("time[data-ago]")) time.textContent = ago(time.dateTime);
+}, 15000);

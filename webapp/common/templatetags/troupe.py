@@ -71,3 +71,34 @@ def spark_points(values: Sequence[float | None]) -> str:
     return " ".join(
         f"{WIDTH * index / last:.1f},{HEIGHT - 2 - (HEIGHT - 4) * (value - low) / span:.1f}" for index, value in known
     )
+
+
+KINDS = {"train": "training", "eval": "greedy", "eval_sampled": "sampled"}
+
+
+@register.filter
+def episode_name(name: str) -> str:
+    """The trainer's id as it is read: "1-89-train-31" is 89·31."""
+    parts = name.split("-")
+    return f"{parts[1]}\N{MIDDLE DOT}{parts[3]}" if len(parts) == 4 else name
+
+
+@register.filter
+def episode_kind(kind: str) -> str:
+    """How an episode was played."""
+    return KINDS.get(kind, kind)
+
+
+@register.filter
+def field_owner(path: str) -> str:
+    """Whose field it is, where a name alone would not say: the role or policy in a dotted path, the part of a type."""
+    parts = path.split(".")
+    if len(parts) == 2:
+        return parts[0] if parts[1] == "type" else ""
+    return parts[2] if parts[0] == "team" else parts[1]
+
+
+@register.filter
+def is_union(path: str) -> bool:
+    """Whether a field tells types of a section apart."""
+    return path.count(".") == 1 and path.endswith(".type")

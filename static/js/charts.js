@@ -1,0 +1,220 @@
+/* Charts: one panel each, drawn by Plotly while it can be seen, at most four times a second. */
+
+import { atMost, el } from "./dom.js";
+import { number } from "./format.js";
+import { attemptStarts, smooth, split } from "./series.js";
+
+const FEW = 24;
+const INTERVAL = 250;
+const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset", showTips: false };
+
+/* Colours as the page has them now (light or dark), by token name. */
+function colours() {
+  const probe = document.body.appendChild(el("span", { hidden: true }));
+  const found = {};
+  for (const name of ["d0", "d1", "d2", "d3", "d4", "d5", "d6", "accent", "ink", "ink-3", "border", "panel", "warn"]) {
+    probe.style.color = `var(--${name})`;
+    found[name] = getComputedStyle(probe).color;
+  }
+  probe.remove();
+  return found;
+}
+
+let palette = null;
+export function colour(name) {
+  palette ??= colours();
+  return palette[name];
+}
+
+export function toneColour(tone) {
+  return colour(tone === "accent" ? "accent" : `d${tone}`);
+}
+
+function faint(rgb, alpha) {
+  return rgb.replace(/^rgb\((.*)\)$/, `rgba($1, ${alpha})`);
+}
+
+export class Chart {
+  #element; #spec; #store; #options; #visible = false; #drawn = false; #draw; #plot;
+
+  constructor(element, spec, store, options) {
+    this.#element = element;
+    this.#spec = spec;
+    this.#store = store;
+    this.#options = options;
+    this.#plot = element.querySelector(".plot");
+    this.#draw = atMost(INTERVAL, () => this.#render());
+  }
+
+  get keys() {
+    return this.#spec.lines.map((line) => line.key);
+  }
+
+  see(visible) {
+    this.#visible = visible;
+    if (visible) this.#draw();
+    else if (this.#drawn) {
+      Plotly.purge(this.#plot);
+      this.#drawn = false;
+    }
+  }
+
+  changed() {
+    this.#legend();
+    if (this.#visible) this.#draw();
+  }
+
+  fail(text) {
+    if (!this.#drawn) this.#plot.replaceChildren(el("p", { class: "nothing" }, text));
+  }
+
+  #legend() {
+    let bad = 0;
+    for (const item of this.#element.querySelectorAll("[data-last]")) {
+      const values = this.#store.get(item.dataset.last)?.values ?? [];
+      item.textContent = values.length ? number(values.at(-1)) : "";
+      bad += values.filter((value) => !Number.isFinite(value)).length;
+    }
+    const mark = this.#element.querySelector("[data-not-finite]");
+    mark.hidden = !bad;
+    mark.textContent = `${bad} not finite`;
+  }
+
+  #render() {
+    if (!this.#visible) return;
+    const traces = this.#spec.lines.flatMap((line) => this.#traces(line));
+    if (!traces.some((trace) => trace.x.length)) {
+      if (this.#drawn) return;
+      const waiting = this.keys.some((key) => this.#store.get(key) === null) && this.#options.alive();
+      this.#plot.replaceChildren(el("p", { class: waiting ? "wait" : "nothing" }, waiting ? "no points yet" : "no points"));
+      return;
+    }
+    if (!this.#drawn) this.#plot.replaceChildren();
+    Plotly.react(this.#plot, traces, this.#layout(), CONFIG);
+    if (!this.#drawn) this.#plot.on("plotly_click", (event) => this.#options.onPick?.(event.points[0].x));
+    this.#drawn = true;
+  }
+
+  #traces(line) {
+    const columns = this.#store.get(line.key);
+    if (!columns?.steps.length) return [];
+    const tone = toneColour(line.tone), weight = this.#options.smoothing();
+    const { current, superseded } = split(columns);
+    const base = { type: "scatter", mode: "lines", showlegend: false, connectgaps: false, hoverinfo: "skip" };
+    const traces = [];
+    if (superseded.x.length) {
+      traces.push({ ...base, ...superseded, line: { color: faint(tone, 0.4), width: 1, dash: "dot" } });
+    }
+    const many = current.x.length >= FEW && weight > 0;
+    if (many) traces.push({ ...base, ...current, line: { color: faint(tone, 0.28), width: 1 } });
+    traces.push({
+      ...base, x: current.x, y: many ? smooth(current.y, weight) : current.y, customdata: current.y.map(number),
+      mode: current.x.length < FEW ? "lines+markers" : "lines", marker: { size: 4, color: tone },
+      line: { color: tone, width: 1.8 }, name: line.label, hoverinfo: undefined,
+      hovertemplate: `${escapeHtml(line.label)} %{customdata}<extra></extra>`,
+    });
+    return traces;
+  }
+
+  #layout() {
+    const ink = colour("ink-3");
+    const axis = { gridcolor: colour("border"), zeroline: false, linecolor: colour("border"), tickfont: { size: 10, color: ink }, fixedrange: !this.#options.zoom, automargin: true };
+    const y = { ...axis, nticks: 5 };
+    if (this.#spec.range && !this.#options.log()) Object.assign(y, { range: [this.#spec.range[0] - 0.02, this.#spec.range[1] + 0.02] });
+    if (this.#options.log()) y.type = "log";
+    return {
+      margin: { l: 34, r: 8, t: 8, b: 22 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: ink },
+      xaxis: { ...axis, showgrid: false, nticks: 6, rangemode: "tozero" }, yaxis: y,
+      hovermode: "x unified", hoverdistance: 30, dragmode: this.#options.zoom ? "zoom" : false,
+      hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("border"), font: { size: 11, color: colour("ink") } },
+      shapes: this.#marks().map(({ step, kind }) => ({
+        type: "line", xref: "x", yref: "paper", x0: step, x1: step, y0: 0, y1: 1, layer: "below",
+        line: { color: kind === "attempt" ? colour("warn") : ink, width: 1, dash: "dot" },
+      })),
+      annotations: this.#marks().filter((mark) => mark.label).map(({ step, label, kind }) => ({
+        x: step, y: 1, xref: "x", yref: "paper", text: escapeHtml(label), showarrow: false, xanchor: "left", yanchor: "top",
+        font: { size: 10, color: kind === "attempt" ? colour("warn") : ink },
+      })),
+      uirevision: this.#options.log() ? "log" : "linear",
+    };
+  }
+
+  #marks() {
+    const columns = this.keys.map((key) => this.#store.get(key)).find((found) => found?.steps.length);
+    const starts = columns ? attemptStarts(columns).map(([attempt, step]) => ({ step, label: `attempt ${attempt}`, kind: "attempt" })) : [];
+    return [...this.#options.checkpoints(), ...starts];
+  }
+}
+
+/* Plotly reads a little markup in labels. */
+function escapeHtml(text) {
+  return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+}
+
+/* All charts of a page: mounted when they come into sight, loaded with the first look. */
+export class ChartBoard {
+  #charts = new Map(); #store; #watcher; #options;
+
+  constructor(store, options) {
+    this.#store = store;
+    this.#options = { smoothing: readSmoothing, log: () => logScale, ...options };
+    this.#watcher = new IntersectionObserver((entries) => this.#seen(entries), { rootMargin: "200px" });
+    store.addEventListener("change", (event) => this.#changed(event.detail));
+    document.addEventListener("themechange", () => this.redraw());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
+    this.#controls();
+  }
+
+  add(element, spec) {
+    const chart = new Chart(element, spec, this.#store, this.#options);
+    this.#charts.set(element, chart);
+    this.#watcher.observe(element);
+    chart.changed();
+  }
+
+  redraw() {
+    palette = null;
+    for (const chart of this.#charts.values()) chart.changed();
+  }
+
+  #seen(entries) {
+    const wanted = [];
+    for (const entry of entries) {
+      const chart = this.#charts.get(entry.target);
+      chart.see(entry.isIntersecting);
+      if (entry.isIntersecting) wanted.push(chart);
+    }
+    const keys = wanted.flatMap((chart) => chart.keys);
+    this.#store.load(keys).catch((error) => wanted.forEach((chart) => chart.fail(`not read: ${error.message}`)));
+  }
+
+  #changed(keys) {
+    for (const chart of this.#charts.values()) if (chart.keys.some((key) => keys.has(key))) chart.changed();
+  }
+
+  #controls() {
+    const slider = document.querySelector("[data-smoothing]");
+    if (slider) {
+      const show = () => (slider.nextElementSibling.textContent = Number(slider.value).toFixed(2));
+      slider.value = readSmoothing();
+      show();
+      slider.addEventListener("input", () => {
+        localStorage.setItem("smoothing", slider.value);
+        show();
+        this.redraw();
+      });
+    }
+    document.querySelector("[data-log-scale]")?.addEventListener("change", (event) => {
+      logScale = event.target.checked;
+      this.redraw();
+    });
+  }
+}
+
+let logScale = false;
+
+function readSmoothing() {
+  const value = Number(localStorage.getItem("smoothing") ?? 0.7);
+  return value >= 0 && value < 1 ? value : 0.7;
+}

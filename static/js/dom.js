@@ -1,0 +1,38 @@
+/* Elements from plain values. Text is only ever set as text: what agents say is never markup. */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    element.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children.flat()) if (child !== null && child !== undefined && child !== false) element.append(child);
+  return element;
+}
+
+export function el(tag, attributes, ...children) {
+  return fill(document.createElement(tag), attributes, children);
+}
+
+export function svg(tag, attributes, ...children) {
+  return fill(document.createElementNS(SVG, tag), attributes, children);
+}
+
+export function data(id) {
+  const element = document.getElementById(id);
+  return element ? JSON.parse(element.textContent) : null;
+}
+
+/* Runs `work` soon, at most once per `interval` milliseconds; calls in between are taken together. */
+export function atMost(interval, work) {
+  let last = -Infinity, timer = null;
+  return () => {
+    if (timer !== null) return;
+    timer = setTimeout(() => {
+      timer = null;
+      last = performance.now();
+      work();
+    }, Math.max(0, last + interval - performance.now()));
+  };
+}

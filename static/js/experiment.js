@@ -1,0 +1,53 @@
+/* The form of an experiment: after each check, errors and changed marks go to their fields. */
+
+const form = document.getElementById("experiment");
+
+function mark() {
+  const marks = JSON.parse(document.getElementById("form-marks").textContent);
+  for (const field of form.querySelectorAll("[data-field]")) show(field, marks);
+  for (const section of form.querySelectorAll("[data-section]")) {
+    const changed = section.querySelectorAll(".config-field.changed").length;
+    const badge = section.querySelector("[data-changed]");
+    badge.hidden = !changed;
+    badge.textContent = `${changed} changed`;
+  }
+}
+
+function show(field, { errors, changed }) {
+  const path = field.dataset.field;
+  const error = field.querySelector("[data-error]");
+  const input = field.querySelector("input:not([type=hidden]), select, textarea");
+  error.hidden = !(path in errors);
+  error.textContent = errors[path] ?? "";
+  if (path in errors) input.setAttribute("aria-invalid", "true");
+  else input.removeAttribute("aria-invalid");
+  field.classList.toggle("changed", path in changed);
+  if (path in changed) field.querySelector("[data-preset]").textContent = changed[path];
+}
+
+/* Another type of a part has other fields: the page is drawn again with it. */
+function reshape(select) {
+  const address = new URL(location.pathname, location.href);
+  address.searchParams.set("preset", form.elements.preset.value);
+  address.searchParams.set(select.name, select.value);
+  location.assign(address);
+}
+
+/* A link to a field that is folded away opens its section. */
+function reveal() {
+  const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  if (!target || !form.contains(target)) return;
+  target.closest("details")?.setAttribute("open", "");
+  target.focus();
+}
+
+document.body.addEventListener("htmx:afterSwap", (event) => event.target.id === "preview" && mark());
+form.addEventListener("change", (event) => event.target.matches("[data-reshape]") && reshape(event.target));
+form.addEventListener("submit", () => {
+  for (const button of form.querySelectorAll("[data-launch]")) {
+    button.textContent = "Launching …";
+    button.setAttribute("aria-disabled", "true");
+  }
+});
+addEventListener("hashchange", reveal);
+document.getElementById("preview").addEventListener("click", (event) => event.target.closest("a") && setTimeout(reveal));

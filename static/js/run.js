@@ -1,0 +1,43 @@
+/* A run's pages: one feed, and whatever parts the page has. */
+
+import { data } from "./dom.js";
+import { ChartBoard } from "./charts.js";
+import { RunFeed } from "./live.js";
+import { SeriesStore } from "./series.js";
+import { checkpointMarks, checkpoints } from "./run/checkpoints.js";
+import { curves } from "./run/curves.js";
+import { episodes } from "./run/episodes.js";
+import { header } from "./run/header.js";
+import { logs } from "./run/logs.js";
+import { readAgain } from "./run/regions.js";
+import { tiles } from "./run/tiles.js";
+
+const page = data("run-page");
+const run = { id: page.id, summary: page.summary };
+const store = new SeriesStore(run.id);
+const marks = checkpointMarks(page.checkpoints ?? []);
+const ended = () => ["finished", "stopped", "failed", "paused"].includes(run.summary.state);
+
+const parts = [header(run), episodes(run), logs(), checkpoints(run), marks];
+if (page.charts) {
+  const board = new ChartBoard(store, {
+    alive: () => !ended(),
+    checkpoints: () => marks.list,
+    zoom: page.zoom,
+    onPick: (step) => location.assign(`/runs/${run.id}/transcripts/?iteration=${Math.round(step)}`),
+  });
+  parts.push(curves(board, page.charts, page.zoom), tiles(store));
+}
+if (page.series) store.put(page.series);
+
+const feed = new RunFeed(run.id, page.cursor);
+feed.addEventListener("delta", ({ detail }) => {
+  run.summary = detail.run;
+  const unknown = store.add(detail.points);
+  for (const part of parts) part?.delta?.(detail, unknown);
+});
+feed.addEventListener("resync", async () => {
+  await Promise.allSettled([readAgain(), store.loadAgain()]);
+  for (const part of parts) part?.again?.();
+});
+feed.start();

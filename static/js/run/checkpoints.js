@@ -1,0 +1,54 @@
+/* Checkpoints: rows of a table, and marks on the charts. */
+
+import { el } from "../dom.js";
+import { ago, bytes, count, number } from "../format.js";
+
+/* Marks of what is kept: [{step, label, kind}]; only the best is named. */
+export function checkpointMarks(rows) {
+  const byPath = new Map(rows.map((row) => [row.path, row]));
+  const list = () => [...byPath.values()].filter((row) => !row.removed);
+  return {
+    get list() {
+      return list().map((row) => ({ step: row.iteration, label: row.best ? "best" : "", kind: "checkpoint" }));
+    },
+    delta({ checkpoints }) {
+      for (const row of checkpoints) {
+        if (row.best) for (const other of byPath.values()) other.best = false;
+        byPath.set(row.path, row);
+      }
+    },
+  };
+}
+
+export function checkpoints(run) {
+  return {
+    delta(message) {
+      const table = document.querySelector("[data-checkpoints]");
+      if (!table) return;
+      for (const row of message.checkpoints) place(table, row);
+      for (const mark of document.querySelectorAll("[data-checkpoint-count]")) {
+        mark.textContent = count(table.tBodies[0].querySelectorAll("tr:not(.gone)").length);
+      }
+    },
+  };
+}
+
+function place(table, row) {
+  table.hidden = false;
+  document.querySelector("[data-no-checkpoints]")?.remove();
+  if (row.best) table.querySelectorAll("[data-best]").forEach((badge) => badge.remove());
+  const old = [...table.tBodies[0].rows].find((each) => each.dataset.path === row.path);
+  const fresh = drawn(row, table.dataset.metric);
+  if (old) old.replaceWith(fresh);
+  else table.tBodies[0].prepend(fresh);
+}
+
+function drawn(row, metric) {
+  return el("tr", { class: `row${row.removed ? " gone" : ""}`, "data-path": row.path },
+    el("td", { class: "num", "data-label": "iteration" }, count(row.iteration)),
+    el("td", { class: "mono break lead" }, row.path, row.best ? el("span", { class: "badge good", "data-best": "" }, "best") : null),
+    el("td", { class: "num", "data-label": metric }, number(row.metrics[metric])),
+    el("td", { class: "num", "data-label": "size" }, bytes(row.size)),
+    el("td", { class: "num", "data-label": "attempt" }, count(row.attempt)),
+    el("td", { class: "num soft plain", "data-label": "written" }, row.removed ? "removed to save space" : ago(row.time)));
+}

@@ -1,0 +1,74 @@
+/* Tables of transcripts: new ones come in at the top, if they fit the filters of the page. */
+
+import { el } from "../dom.js";
+import { count, number } from "../format.js";
+
+export function episodes(run) {
+  return {
+    delta(message) {
+      const table = document.querySelector("[data-episodes]");
+      tally(message.episodes.length);
+      if (!table) return;
+      const fitting = message.episodes.filter((episode) => fits(episode, table.dataset));
+      const body = table.querySelector("tbody");
+      for (const episode of fitting.slice(-Number(table.dataset.most))) {
+        if (document.getElementById(`episode-${episode.id}`)) continue;
+        body.prepend(row(run.id, episode, "project" in table.dataset));
+      }
+      while (body.rows.length > Number(table.dataset.most)) body.lastElementChild.remove();
+      if (body.rows.length) show();
+    },
+  };
+}
+
+function show() {
+  document.querySelector("[data-episodes]").hidden = false;
+  const empty = document.querySelector("[data-no-episodes]");
+  if (empty) empty.hidden = true;
+}
+
+function tally(more) {
+  for (const mark of document.querySelectorAll("[data-episode-count]")) {
+    mark.dataset.episodeCount = Number(mark.dataset.episodeCount) + more;
+    mark.textContent = count(Number(mark.dataset.episodeCount));
+  }
+}
+
+function fits(episode, wanted) {
+  if (wanted.paused) return false;
+  if (wanted.kind && episode.kind !== wanted.kind) return false;
+  if (wanted.iteration && String(episode.iteration) !== wanted.iteration) return false;
+  if (wanted.outcome && outcome(episode) !== wanted.outcome) return false;
+  if (wanted.probe && !episode.probe) return false;
+  const text = `${episode.name} ${episode.task} ${episode.title} ${episode.outcome}`.toLowerCase();
+  return !wanted.search || text.includes(wanted.search.toLowerCase());
+}
+
+function outcome(episode) {
+  if (episode.failed) return "failed";
+  return episode.success ? "success" : "unsolved";
+}
+
+const KINDS = { train: "training", eval: "greedy", eval_sampled: "sampled" };
+
+function row(runId, episode) {
+  const kind = outcome(episode);
+  const said = kind === "failed" ? `failed: ${episode.error || episode.outcome}` : episode.outcome;
+  const tone = kind === "failed" ? "bad" : kind === "success" ? "good" : "soft";
+  return el("tr", { class: "row fresh", id: `episode-${episode.id}` },
+    el("td", { class: "lead" }, el("a", { class: "row-link mono", href: `/runs/${runId}/episodes/${episode.id}/` }, short(episode.name)),
+      episode.probe ? el("span", { class: "badge" }, "probe") : null),
+    el("td", { class: "soft", "data-label": "play" }, KINDS[episode.kind] ?? episode.kind),
+    el("td", { class: "break", "data-label": "task" }, episode.title),
+    el("td", { class: `break ${tone}`, "data-label": "outcome" }, said, episode.truncated ? el("span", { class: "badge warn" }, "cut") : null),
+    el("td", { class: "num", "data-label": "turns" }, count(episode.turn_count)),
+    el("td", { class: "num", "data-label": "tokens" }, count(episode.tokens)),
+    el("td", { class: "num", "data-label": "return" }, number(Number(episode.episode_return))),
+  );
+}
+
+/* "1-89-train-31" is read as 89·31. */
+function short(name) {
+  const parts = name.split("-");
+  return parts.length === 4 ? `${parts[1]}·${parts[3]}` : name;
+}

@@ -1,0 +1,46 @@
+/* Name, state, progress, times and the acts that fit the state. */
+
+import { duration, count } from "../format.js";
+
+const ENDED = ["finished", "stopped", "failed", "paused"];
+
+export function header(run) {
+  show(run.summary);
+  setInterval(() => times(run.summary), 1000);
+  return { delta: (message) => show(message.run), again: () => show(run.summary) };
+}
+
+function show(summary) {
+  const root = document.querySelector("[data-run-head]");
+  const state = root.querySelector(".state");
+  state.dataset.state = summary.state;
+  state.textContent = summary.state;
+  for (const form of root.querySelectorAll("[data-when]")) form.hidden = !form.dataset.when.split(" ").includes(summary.state);
+  const bar = root.querySelector("progress");
+  bar.max = summary.iterations;
+  bar.value = summary.iteration;
+  bar.classList.toggle("idle", ENDED.includes(summary.state) && summary.state !== "finished");
+  root.querySelector("[data-iteration]").textContent = `iteration ${count(summary.iteration)} of ${count(summary.iterations)}`;
+  const reason = document.querySelector("[data-reason]");
+  reason.hidden = !summary.reason;
+  reason.textContent = summary.reason;
+  reason.classList.toggle("bad", summary.state === "failed");
+  document.title = document.title.replace(/^(\(\d+ %\) )?/, ENDED.includes(summary.state) ? "" : `(${Math.floor(summary.progress * 100)} %) `);
+  times(summary);
+}
+
+function times(summary) {
+  document.querySelector("[data-times]").textContent = said(summary);
+}
+
+function said(summary) {
+  if (!summary.started_at) return summary.state === "queued" ? `waiting since ${since(summary.created_at)}` : "";
+  const end = summary.ended_at ? new Date(summary.ended_at) : new Date();
+  const gone = duration((end - new Date(summary.started_at)) / 1000);
+  if (summary.ended_at) return `took ${gone}`;
+  return summary.eta_seconds === null || summary.eta_seconds === undefined ? `${gone} gone` : `${gone} gone, ${duration(summary.eta_seconds)} left`;
+}
+
+function since(moment) {
+  return duration((Date.now() - new Date(moment)) / 1000);
+}

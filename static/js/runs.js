@@ -1,0 +1,53 @@
+/* The runs list, kept up to date. */
+
+import { svg } from "./dom.js";
+import { count, duration, number } from "./format.js";
+import { RunsFeed } from "./live.js";
+import { readAgain } from "./run/regions.js";
+
+const ENDED = ["finished", "stopped", "failed", "paused"];
+
+function update(run) {
+  const row = document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`);
+  if (!row) return;
+  const state = row.querySelector(".state");
+  state.dataset.state = run.state;
+  state.textContent = run.state;
+  state.title = run.reason;
+  const bar = row.querySelector("progress");
+  bar.max = run.iterations;
+  bar.value = run.iteration;
+  row.querySelector("[data-iteration]").textContent = `${count(run.iteration)} of ${count(run.iterations)}`;
+  const left = run.eta_seconds === null || ENDED.includes(run.state) ? "" : duration(run.eta_seconds);
+  row.querySelector("[data-left]").textContent = left;
+  for (const cell of row.querySelectorAll("[data-headline]")) cell.textContent = number(run.headline[cell.dataset.headline]);
+  row.querySelector("[data-spark]").replaceChildren(...spark(run.headline.spark?.values ?? []));
+}
+
+function spark(values) {
+  const known = values.map((value, index) => [index, value]).filter(([, value]) => value !== null);
+  if (known.length < 2) return [];
+  const all = known.map(([, value]) => value);
+  const low = Math.min(...all), span = Math.max(...all) - low || 1, last = known.at(-1)[0];
+  const points = known.map(([index, value]) => `${(100 * index / last).toFixed(1)},${(22 - 20 * (value - low) / span).toFixed(1)}`).join(" ");
+  return [svg("svg", { class: "spark", viewBox: "0 0 100 24", preserveAspectRatio: "none", "aria-hidden": "true" }, svg("polyline", { points }))];
+}
+
+const feed = new RunsFeed();
+let ready = false;
+setTimeout(() => (ready = true), 2000);
+feed.addEventListener("runs", ({ detail }) => {
+  for (const run of detail) {
+    if (document.querySelector(`tr[data-run="${CSS.escape(run.id)}"]`)) update(run);
+    else if (ready && (Date.now() - new Date(run.created_at)) < 120000) fresh();
+  }
+});
+feed.addEventListener("resync", readAgain);
+feed.start();
+
+/* A run that is not in the table: show it where the table is the newest and unfiltered, else offer to. */
+function fresh() {
+  const query = new URLSearchParams(location.search);
+  if (![...query.keys()].length) readAgain();
+  else document.querySelector("[data-new-runs]").hidden = false;
+}

@@ -1,0 +1,139 @@
+/* Series of numbers by key, sorted by (step, attempt), each point once. */
+
+const MOST = 6000;
+
+function read(value) {
+  return typeof value === "number" ? value : Number(value);
+}
+
+export class SeriesStore extends EventTarget {
+  #columns = new Map(); #seen = new Map(); #run; #wanted = new Set();
+
+  constructor(run) {
+    super();
+    this.#run = run;
+  }
+
+  get(key) {
+    return this.#columns.get(key) ?? null;
+  }
+
+  /* First and last finite value of a key. */
+  ends(key) {
+    const values = (this.get(key)?.values ?? []).filter(Number.isFinite);
+    return values.length ? { first: values[0], last: values.at(-1) } : null;
+  }
+
+  /* Columns as the server gives them: {key: {steps, values, times, attempts}}. */
+  put(series) {
+    for (const [key, columns] of Object.entries(series)) {
+      this.#columns.set(key, { ...columns, values: columns.values.map(read) });
+      const seen = new Set();
+      columns.steps.forEach((step, index) => seen.add(mark(step, columns.times[index], columns.attempts[index])));
+      this.#seen.set(key, seen);
+      this.#wanted.add(key);
+    }
+    this.#tell(Object.keys(series));
+  }
+
+  /* New points by key: [[step, value, time, attempt], …]. Series that nobody asked for are left out. */
+  add(points) {
+    const changed = [], unknown = [];
+    for (const [key, rows] of Object.entries(points)) {
+      if (!this.#wanted.has(key)) {
+        unknown.push(key);
+        continue;
+      }
+      for (const row of rows) this.#insert(key, row);
+      changed.push(key);
+    }
+    this.#tell(changed);
+    this.#thin(changed);
+    return unknown;
+  }
+
+  /* Reads whole series through the API, those that are not here yet or (again) all. */
+  async load(keys, { again = false } = {}) {
+    const missing = keys.filter((key) => again || !this.#wanted.has(key));
+    if (!missing.length) return;
+    missing.forEach((key) => this.#wanted.add(key));
+    for (let start = 0; start < missing.length; start += 40) {
+      const some = missing.slice(start, start + 40);
+      const query = new URLSearchParams({ keys: some.join(","), points: 1500 });
+      const answer = await fetch(`/api/v1/runs/${this.#run}/series/?${query}`, { headers: { Accept: "application/json" } });
+      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+      const { series } = await answer.json();
+      this.put(series);
+      this.#tell(some);
+    }
+  }
+
+  loadAgain() {
+    return this.load([...this.#wanted], { again: true });
+  }
+
+  #insert(key, [step, value, time, attempt]) {
+    const columns = this.#columns.get(key) ?? { steps: [], values: [], times: [], attempts: [] };
+    const seen = this.#seen.get(key) ?? new Set();
+    this.#columns.set(key, columns);
+    this.#seen.set(key, seen);
+    if (seen.has(mark(step, time, attempt))) return;
+    seen.add(mark(step, time, attempt));
+    let place = columns.steps.length;
+    while (place > 0 && after(columns.steps[place - 1], columns.attempts[place - 1], step, attempt)) place -= 1;
+    columns.steps.splice(place, 0, step);
+    columns.values.splice(place, 0, read(value));
+    columns.times.splice(place, 0, time);
+    columns.attempts.splice(place, 0, attempt);
+  }
+
+  #thin(keys) {
+    const long = keys.filter((key) => this.get(key).steps.length > MOST);
+    if (long.length) this.load(long, { again: true }).catch(() => {});
+  }
+
+  #tell(keys) {
+    if (keys.length) this.dispatchEvent(new CustomEvent("change", { detail: new Set(keys) }));
+  }
+}
+
+function mark(step, time, attempt) {
+  return `${step} ${time} ${attempt}`;
+}
+
+function after(step, attempt, otherStep, otherAttempt) {
+  return step > otherStep || (step === otherStep && attempt > otherAttempt);
+}
+
+/* Where each attempt after the first begins: [[attempt, step], …]. */
+export function attemptStarts(columns) {
+  const starts = new Map();
+  columns.attempts.forEach((attempt, index) => {
+    if (!starts.has(attempt) || columns.steps[index] < starts.get(attempt)) starts.set(attempt, columns.steps[index]);
+  });
+  return [...starts].filter(([attempt]) => attempt > Math.min(...starts.keys()));
+}
+
+/* The line that counts, and what a later attempt has played again: each {x, y}. */
+export function split(columns) {
+  const starts = attemptStarts(columns);
+  const current = { x: [], y: [] }, superseded = { x: [], y: [] };
+  columns.steps.forEach((step, index) => {
+    const attempt = columns.attempts[index];
+    const side = starts.some(([later, start]) => later > attempt && start <= step) ? superseded : current;
+    side.x.push(step);
+    side.y.push(columns.values[index]);
+  });
+  return { current, superseded };
+}
+
+/* Exponential moving average, without the bias of its start; gaps stay gaps. */
+export function smooth(values, weight) {
+  let sum = 0, mass = 0;
+  return values.map((value) => {
+    if (!Number.isFinite(value)) return value;
+    sum = weight * sum + (1 - weight) * value;
+    mass = weight * mass + (1 - weight);
+    return sum / mass;
+  });
+}

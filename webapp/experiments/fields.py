@@ -1,0 +1,204 @@
+"""The form's fields, drawn from the run config's JSON schema and a tree of values."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from training_core.config.run import RunConfig
+from webapp.common.formats import NONE
+
+Schema = Mapping[str, Any]
+LONG_TEXT = 500
+"""Texts that may be longer get several lines."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value of the config."""
+
+    path: str
+    """Dotted: algorithm.clip_low."""
+    label: str
+    help: str
+    kind: str
+    """bool, int, float, choice, list, text or long."""
+    value: Any
+    preset: Any
+    """What the preset says, defaults included."""
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    error: str = ""
+
+    @property
+    def id(self) -> str:
+        """For labels and links."""
+        return "f-" + self.path.replace(".", "-")
+
+    @property
+    def changed(self) -> bool:
+        """Whether it departs from the preset."""
+        return bool(self.value != self.preset)
+
+    @property
+    def shown(self) -> str:
+        """The value as it stands in its input."""
+        return spell(self.value)
+
+    @property
+    def preset_shown(self) -> str:
+        """The preset's value, for reading."""
+        return spell(self.preset) or NONE
+
+
+@dataclass(frozen=True)
+class Section:
+    """Fields that stand together, and sections below it."""
+
+    path: str
+    title: str
+    help: str
+    fields: list[Field] = field(default_factory=list)
+    sections: list["Section"] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Field]:
+        """All fields, those of sections below too."""
+        yield from self.fields
+        for section in self.sections:
+            yield from section.walk()
+
+    @property
+    def changed(self) -> int:
+        """How many fields depart from the preset."""
+        return sum(each.changed for each in self.walk())
+
+    @property
+    def wrong(self) -> int:
+        """How many fields have an error."""
+        return sum(bool(each.error) for each in self.walk())
+
+
+def spell(value: Any) -> str:
+    """A value as text: lists with commas, no quotes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ", ".join(spell(item) for item in value)
+    return "" if value is None else str(value)
+
+
+def config_sections(tree: Mapping[str, Any], preset: Mapping[str, Any], errors: Mapping[str, str]) -> list[Section]:
+    """The whole form: one section per part of the config. `tree` and `preset` are resolved, with all defaults."""
+    schema = RunConfig.model_json_schema()
+    reader = _Reader(schema["$defs"], preset)
+    sections = [reader.section(name, part, tree.get(name)) for name, part in schema["properties"].items()]
+    filed = file_errors(errors, [each.path for section in sections for each in section.walk()])
+    return [_with_errors(section, filed) for section in sections]
+
+
+def file_errors(errors: Mapping[str, str], paths: list[str]) -> dict[str, str]:
+    """Errors by the field that they belong to: `betas.0` is filed at `betas`; what fits none stays as it is.
+
+    A union's tag in a path (algorithm.at_grpo.clip_low) is left out.
+    """
+    known = set(paths)
+    return {_nearest(path, known): text for path, text in errors.items()}
+
+
+def _nearest(path: str, known: set[str]) -> str:
+    parts = path.split(".")
+    for end in range(len(parts), 0, -1):
+        head = parts[:end]
+        candidates = [head, *(head[:gap] + head[gap + 1 :] for gap in range(1, len(head) - 1))]
+        for candidate in candidates:
+            if ".".join(candidate) in known:
+                return ".".join(candidate)
+    return path
+
+
+def _with_errors(section: Section, errors: Mapping[str, str]) -> Section:
+    return replace(
+        section,
+        fields=[replace(each, error=errors.get(each.path, "")) for each in section.fields],
+        sections=[_with_errors(below, errors) for below in section.sections],
+    )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Walks schema and values together."""
+
+    definitions: Schema
+    preset: Mapping[str, Any]
+
+    def section(self, path: str, schema: Schema, value: Any) -> Section:
+        """The section at `path`; a table of named parts has a section per name."""
+        shape = self._shape(schema, value)
+        title = path.rsplit(".", 1)[-1].replace("_", " ")
+        found = Section(path, title, schema.get("description", shape.get("description", "")))
+        for name, part in self._parts(shape, value):
+            below = f"{path}.{name}"
+            inner = value.get(name) if isinstance(value, Mapping) else None
+            if self._is_section(part, inner):
+                found.sections.append(self.section(below, part, inner))
+            else:
+                found.fields.append(self._field(below, name, part, inner))
+        return found
+
+    def _parts(self, shape: Schema, value: Any) -> Iterator[tuple[str, Schema]]:
+        if "properties" in shape:
+            yield from shape["properties"].items()
+        else:
+            yield from ((name, shape["additionalProperties"]) for name in value or {})
+
+    def _is_section(self, schema: Schema, value: Any) -> bool:
+        return self._shape(schema, value).get("type") == "object"
+
+    def _shape(self, schema: Schema, value: Any) -> Schema:
+        """The schema behind references; of a union, the member that the value's `type` names."""
+        if "$ref" in schema:
+            return self._shape(self.definitions[schema["$ref"].rsplit("/", 1)[-1]], value)
+        if "discriminator" in schema:
+            mapping = schema["discriminator"]["mapping"]
+            kind = value.get("type") if isinstance(value, Mapping) else None
+            return self._shape({"$ref": mapping.get(kind, next(iter(mapping.values())))}, value)
+        return schema
+
+    def _field(self, path: str, name: str, schema: Schema, value: Any) -> Field:
+        kind, choices = self._kind(path, schema)
+        return Field(
+            path=path,
+            label=name.replace("_", " "),
+            help=schema.get("description", ""),
+            kind=kind,
+            value=value,
+            preset=_at(self.preset, path),
+            choices=choices,
+            minimum=schema.get("minimum", schema.get("exclusiveMinimum")),
+            maximum=schema.get("maximum", schema.get("exclusiveMaximum")),
+        )
+
+    def _kind(self, path: str, schema: Schema) -> tuple[str, tuple[str, ...]]:
+        if path.endswith(".policy"):
+            return "choice", tuple(self.preset.get("policies", {}))
+        if "enum" in schema:
+            return "choice", tuple(schema["enum"])
+        if "const" in schema:
+            return "choice", self._types(path) or (schema["const"],)
+        plain = {"boolean": "bool", "integer": "int", "number": "float", "array": "list"}
+        kind = plain.get(schema.get("type", ""))
+        if kind:
+            return kind, ()
+        return ("long" if schema.get("maxLength", 0) > LONG_TEXT or path.endswith(".prompt") else "text"), ()
+
+    def _types(self, path: str) -> tuple[str, ...]:
+        """The tags of the union that `path` (section.type) tells apart."""
+        section = RunConfig.model_json_schema()["properties"].get(path.split(".", 1)[0], {})
+        return tuple(section.get("discriminator", {}).get("mapping", {})) if path.count(".") == 1 else ()
+
+
+def _at(tree: Mapping[str, Any], path: str) -> Any:
+    here: Any = tree
+    for name in path.split("."):
+        here = here.get(name) if isinstance(here, Mapping) else None
+    return here

@@ -1,0 +1,79 @@
+"""What the new experiment page shows."""
+
+from dataclasses import replace
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+
+from training_core.config.files import preset_names, read_preset, to_toml
+from webapp.accounts.models import Membership, Project, User
+from webapp.experiments.commands import curl_command, launch_command
+from webapp.experiments.fields import Section, config_sections, file_errors
+from webapp.experiments.forms import Draft, essentials, is_essential
+
+
+def presets() -> list[dict[str, str]]:
+    """Name and description of each preset."""
+    return [{"name": name, "description": read_preset(name).get("run", {}).get("description", "")} for name in preset_names()]
+
+
+def projects_editable(user: User | AnonymousUser) -> list[Project]:
+    """Projects that the user may launch in, by name."""
+    levels = [Membership.Level.OWNER, Membership.Level.EDITOR]
+    mine = Membership.objects.filter(user=user.pk, level__in=levels)
+    return list(Project.objects.filter(pk__in=mine.values("project")).order_by("name"))
+
+
+def form_context(draft: Draft) -> dict[str, Any]:
+    """Essentials, the other sections, and errors that belong to no field."""
+    sections = config_sections(draft.tree, draft.base, draft.errors)
+    paths = [each.path for section in sections for each in section.walk()]
+    filed = file_errors(draft.errors, paths)
+    return {
+        "draft": draft,
+        "presets": presets(),
+        "essentials": essentials(sections),
+        "sections": [rest for section in sections if any((rest := _rest(section)).walk())],
+        "loose_errors": {path: text for path, text in filed.items() if path not in paths},
+    }
+
+
+def _rest(section: Section) -> Section:
+    """A section without the essentials, which stand at the top."""
+    below = [_rest(each) for each in section.sections]
+    return replace(
+        section,
+        fields=[each for each in section.fields if not is_essential(each.path)],
+        sections=[each for each in below if any(each.walk())],
+    )
+
+
+def preview_context(draft: Draft, address: str) -> dict[str, Any]:
+    """The same run as TOML, curl and `troupe launch`, and what the browser marks in the form."""
+    sections = config_sections(draft.tree, draft.base, draft.errors)
+    fields = {each.path: each for section in sections for each in section.walk()}
+    filed = file_errors(draft.errors, list(fields))
+    return {
+        "draft": draft,
+        "toml": to_toml(draft.config, only_set=True) if draft.config else "",
+        "launch": launch_command(draft.preset, draft.overrides),
+        "curl": curl_command(address, draft.preset, draft.overrides),
+        "wrong": [{"path": path, "text": text, "field": fields.get(path)} for path, text in filed.items()],
+        "marks": {
+            "errors": {path: text for path, text in filed.items() if path in fields},
+            "changed": {path: each.preset_shown for path, each in fields.items() if each.changed},
+        },
+        "budget": _budget(draft),
+        "home": settings.TROUPE_HOME,
+    }
+
+
+def _budget(draft: Draft) -> str:
+    """What one iteration costs, in answers sampled at most."""
+    if draft.config is None:
+        return ""
+    config = draft.config
+    turns = getattr(config.environment, "max_turns", 1)
+    most = config.rollout.tasks * config.rollout.group_size * turns * len(config.team.order)
+    return f"{config.rollout.tasks} tasks × {config.rollout.group_size} candidates × {turns} turns × {len(config.team.order)} roles: at most {most:,} answers an iteration"

@@ -1,0 +1,77 @@
+"""The new experiment page."""
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST
+
+from training_core.errors import ConfigError
+from webapp.accounts.models import Project
+from webapp.experiments.forms import Draft, draft_from_post, draft_from_query, draft_from_run
+from webapp.experiments.selectors import form_context, preview_context, projects_editable
+from webapp.runs.selectors import run_get
+from webapp.runs.services import run_create
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def experiment_new(request: HttpRequest) -> HttpResponse:
+    """The form; posting it launches the run."""
+    projects = projects_editable(request.user)
+    if request.method == "GET":
+        return _form(request, _draft(request), projects)
+    draft, errors = _posted(request)
+    project = next((each for each in projects if each.slug == request.POST.get("project")), None)
+    if draft.config is None or project is None or errors:
+        return _form(request, draft, projects, errors or ("" if project else "Choose a project that you may launch in."))
+    return _launch(request, draft, project, projects)
+
+
+def _draft(request: HttpRequest) -> Draft:
+    if "from" in request.GET:
+        run = run_get(request.user, request.GET["from"])
+        return draft_from_run(run.preset, run.config)
+    return draft_from_query(request.GET.dict())
+
+
+def _posted(request: HttpRequest) -> tuple[Draft, str]:
+    """The draft, and what is wrong with the form as a whole."""
+    try:
+        return draft_from_post(request.POST.dict()), ""
+    except ConfigError as error:
+        return draft_from_query({}), str(error)
+
+
+def _launch(request: HttpRequest, draft: Draft, project: Project, projects: list[Project]) -> HttpResponse:
+    assert draft.config is not None
+    name, tags = draft.config.run.name, list(draft.config.run.tags)
+    try:
+        run = run_create(request.user, project, draft.tree, draft.preset, draft.overrides, name, tags)
+    except ConfigError as error:
+        return _form(request, draft, projects, str(error))
+    return redirect(reverse("runs:detail", args=[run.pk]))
+
+
+def _form(request: HttpRequest, draft: Draft, projects: list[Project], error: str = "") -> HttpResponse:
+    address = request.build_absolute_uri("/api/v1/runs/")
+    context: dict[str, Any] = form_context(draft) | preview_context(draft, address)
+    context |= {
+        "place": "new",
+        "projects": projects,
+        "chosen": request.POST.get("project", ""),
+        "form_error": error,
+    }
+    refused = bool(error) or (request.method == "POST" and draft.config is None)
+    return render(request, "experiments/new.html", context, status=400 if refused else 200)
+
+
+@login_required
+@require_POST
+def experiment_check(request: HttpRequest) -> HttpResponse:
+    """What the form holds so far: its errors, and the run as words to copy (a fragment for htmx)."""
+    draft, error = _posted(request)
+    context = preview_context(draft, request.build_absolute_uri("/api/v1/runs/")) | {"form_error": error}
+    return render(request, "experiments/_preview.html", context)

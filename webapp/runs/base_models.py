@@ -1,0 +1,70 @@
+"""What the base models of a run are, and how well they do before training, in words and numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webapp.common.formats import number
+from webapp.common.tones import policy_tones
+
+Columns = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """The model that one policy started from."""
+
+    policy: str
+    tone: int
+    name: str
+    said: str
+    """One plain sentence."""
+    facts: list[tuple[str, str]]
+
+
+def base_models(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[BaseModel]:
+    """One per policy, in the order of the config; before the run has said anything, what the config says."""
+    told = facts.get("base_models") or {}
+    tones = policy_tones(config)
+    return [_base_model(policy, tones.get(policy, 0), settings, told.get(policy) or {}) for policy, settings in config["policies"].items() if policy in tones]
+
+
+def _base_model(policy: str, tone: int, settings: Mapping[str, Any], told: Mapping[str, Any]) -> BaseModel:
+    rows = [
+        ("architecture", told.get("architecture")),
+        ("parameters", _count(told.get("parameters"))),
+        ("vocabulary", _count(told.get("vocabulary"), " words")),
+        ("demonstrations", _count(told.get("demonstrations"))),
+        ("noise", _share(told.get("demonstration_noise"))),
+        ("final loss", told.get("loss") and f"{number(told['loss'])} nats per token"),
+    ]
+    return BaseModel(policy, tone, settings["model"], _said(settings["model"], told), [(name, str(value)) for name, value in rows if value])
+
+
+def _said(model: str, told: Mapping[str, Any]) -> str:
+    if model != "tiny":
+        return f"The model {model}, as it was published."
+    if not told:
+        return "A small model that Troupe warm-starts for this environment before training."
+    noise = _share(told.get("demonstration_noise"))
+    return (
+        f"A small model with {_count(told.get('parameters')) or 'few'} parameters that Troupe made itself: it imitated "
+        f"{_count(told.get('demonstrations')) or 'some'} demonstrations{f' of which {noise} were noise' if noise else ''}, and has seen no reward."
+    )
+
+
+def _count(value: Any, unit: str = "") -> str | None:
+    return f"{value:,}{unit}" if isinstance(value, int) else None
+
+
+def _share(value: Any) -> str | None:
+    return f"{100 * value:.0f} %" if isinstance(value, int | float) else None
+
+
+def before_training(series: Mapping[str, Columns]) -> dict[str, float | str | None]:
+    """Greedy and sampled success at the first evaluation, if that was before any update (step 0)."""
+    return {name: _first(series.get(key)) for name, key in (("greedy", "eval/success"), ("sampled", "eval_sampled/success"))}
+
+
+def _first(columns: Columns | None) -> float | str | None:
+    return columns["values"][0] if columns and columns["steps"] and columns["steps"][0] == 0 else None

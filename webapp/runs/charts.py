@@ -1,0 +1,150 @@
+"""Which charts a run has: the few of its overview, and all of them by section."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from django.utils.text import slugify
+
+from webapp.common.tones import TONES, policy_tones, role_tones
+
+Tone = int | str
+GREEDY: Tone = "accent"
+SAMPLED: Tone = 4
+NEUTRAL: Tone = 0
+UNITS = {
+    "success": "share of episodes",
+    "return": "reward per episode",
+    "reward": "reward per episode",
+    "candidate_reward": "mean over candidates",
+    "length": "turns",
+    "entropy": "nats per token",
+    "kl": "nats per token, to the base model",
+    "clip_fraction": "share of tokens",
+    "grad_norm": "L2",
+    "lr": "learning rate",
+    "loss": "per token",
+    "ratio_max": "largest probability ratio",
+    "zero_variance": "share of groups",
+    "too_easy": "share of groups",
+    "too_hard": "share of groups",
+    "tokens_per_second": "tokens / s",
+    "episodes_per_second": "episodes / s",
+    "staleness": "versions",
+    "truncated": "share of answers",
+    "failed": "episodes",
+    "dropped": "answers",
+}
+SECTIONS = {
+    "eval": "Evaluation",
+    "eval_sampled": "Evaluation, sampled",
+    "train": "Training",
+    "policy": "Policies",
+    "groups": "Groups",
+    "rollout": "Rollout",
+    "time": "Time",
+    "progress": "Progress",
+    "system": "System",
+}
+SHARES = {"success", "zero_variance", "too_easy", "too_hard", "clip_fraction", "truncated"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series of a chart."""
+
+    key: str
+    label: str
+    tone: Tone = NEUTRAL
+
+
+@dataclass
+class Panel:
+    """One chart."""
+
+    id: str
+    title: str
+    unit: str
+    lines: list[Line] = field(default_factory=list)
+    range: tuple[float, float] | None = None
+
+    def json(self) -> dict[str, Any]:
+        """What the browser draws it from."""
+        return asdict(self)
+
+
+@dataclass
+class Section:
+    """Charts under one heading."""
+
+    name: str
+    panels: list[Panel]
+
+
+def overview_panels(config: Mapping[str, Any]) -> list[Panel]:
+    """The six curves that tell most of the story."""
+    roles, policies = role_tones(config), policy_tones(config)
+    return [
+        Panel(
+            "success",
+            "Success",
+            UNITS["success"],
+            [Line("eval/success", "greedy", GREEDY), Line("eval_sampled/success", "sampled", SAMPLED)],
+            (0.0, 1.0),
+        ),
+        Panel(
+            "return",
+            "Return",
+            UNITS["return"],
+            [Line("train/return", "training", NEUTRAL), Line("eval/return", "greedy", GREEDY)],
+        ),
+        Panel("reward", "Reward by role", UNITS["reward"], _lines("train/{}/reward", roles)),
+        Panel("entropy", "Entropy by policy", UNITS["entropy"], _lines("policy/{}/entropy", policies)),
+        Panel("kl", "KL to base by policy", "nats per token", _lines("policy/{}/kl", policies)),
+        Panel(
+            "groups",
+            "Groups that teach nothing",
+            "all rewards equal",
+            _lines("groups/{}/zero_variance", roles),
+            (0.0, 1.0),
+        ),
+    ]
+
+
+def _lines(pattern: str, tones: Mapping[str, int]) -> list[Line]:
+    return [Line(pattern.format(name), name, tone) for name, tone in tones.items()]
+
+
+def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[Section]:
+    """Every metric of a run; those of different roles, policies or hosts that belong together share a chart."""
+    tones: dict[str, Tone] = {**policy_tones(config), **role_tones(config)}
+    panels: dict[str, dict[str, Panel]] = {}
+    for key in keys:
+        section, chart, label = _place(key)
+        panel = panels.setdefault(section, {}).setdefault(chart, _panel(section, chart))
+        panel.lines.append(Line(key, label, tones.get(label, (len(panel.lines) + 1) % (TONES + 1))))
+    for panel in (panel for charts in panels.values() for panel in charts.values()):
+        if len(panel.lines) == 1 and panel.lines[0].label not in tones:
+            panel.lines = [Line(panel.lines[0].key, panel.lines[0].label, GREEDY)]
+    order = [*SECTIONS, *sorted(set(panels) - set(SECTIONS))]
+    return [Section(SECTIONS.get(name, name), list(panels[name].values())) for name in order if name in panels]
+
+
+def _place(key: str) -> tuple[str, str, str]:
+    """Section, chart and line: policy/planner/entropy is the line `planner` of the chart `entropy` of Policies."""
+    section, *rest = key.split("/")
+    if not rest:
+        return "other", key, key
+    if section == "system" and len(rest) > 1:
+        return section, "/".join(rest[1:]), rest[0]
+    if section in ("policy", "groups", "train", "eval", "eval_sampled") and len(rest) > 1:
+        return section, "/".join(rest[1:]), rest[0]
+    return section, "/".join(rest), rest[-1]
+
+
+def _panel(section: str, chart: str) -> Panel:
+    leaf = chart.rsplit("/", 1)[-1]
+    unit = "seconds" if section == "time" else UNITS.get(leaf, "")
+    return Panel(
+        slugify(f"{section}-{chart}"), chart.replace("_", " "), unit, [], (0.0, 1.0) if leaf in SHARES else None
+    )

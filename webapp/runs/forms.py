@@ -1,0 +1,34 @@
+"""What addresses of run pages may ask for."""
+
+from django import forms
+
+from webapp.runs.models import RunState
+
+LEVELS = [("debug", "debug and up"), ("info", "info and up"), ("warning", "warnings and errors"), ("error", "errors only")]
+
+
+class RunFilters(forms.Form):
+    """Filters of the runs list; what is not understood is left out."""
+
+    q = forms.CharField(required=False, max_length=200)
+    state = forms.ChoiceField(required=False, choices=RunState.choices)
+    tag = forms.CharField(required=False, max_length=60)
+    project = forms.CharField(required=False, max_length=60)
+    before = forms.IntegerField(required=False, min_value=0)
+
+    def values(self) -> dict[str, object]:
+        """The filters that were given and make sense."""
+        self.is_valid()
+        return {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
+
+
+class LogFilters(forms.Form):
+    """Filters of the log."""
+
+    q = forms.CharField(required=False, max_length=200)
+    level = forms.ChoiceField(required=False, choices=LEVELS)
+
+    def values(self) -> dict[str, object]:
+        """The filters that were given and make sense."""
+        self.is_valid()
+        return {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}

@@ -1,0 +1,132 @@
+"""What the pages of runs show, gathered from the selectors."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+from django.urls import reverse
+
+from webapp.accounts.models import User
+from webapp.accounts.permissions import can_edit
+from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.selectors import checkpoints_list
+from webapp.experiments.commands import curl_command, launch_command
+from webapp.experiments.differences import changes
+from webapp.metrics.models import Series
+from webapp.runs.acts import ACTS
+from webapp.runs.models import ENDED_STATES, LogLine, Run, RunState
+from webapp.runs.selectors import run_summary, runs_visible
+
+ENDED = (*ENDED_STATES, RunState.PAUSED)
+TAIL = 500
+"""Log lines that the page begins with."""
+LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True)
+class Tab:
+    """One of the run's pages."""
+
+    name: str
+    label: str
+    url: str
+    count: int | None = None
+
+
+def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> dict[str, Any]:
+    """What every page of a run has; `data` goes to the browser beside the summary and the cursor."""
+    return {
+        "place": "runs",
+        "project_slug": run.project.slug,
+        "run": run,
+        "tab": tab,
+        "tabs": _tabs(run),
+        "acts": ACTS,
+        "can_edit": can_edit(user, run.project),
+        "ended": run.state in ENDED,
+        "algorithm": run.config["algorithm"]["type"].replace("_", "-").upper(),
+        "team": _team(run.config),
+        "data": {"id": run.pk, "cursor": run.event_count, "summary": run_summary(run), "charts": None, **data},
+    }
+
+
+def _tabs(run: Run) -> list[Tab]:
+    return [
+        Tab("overview", "Overview", reverse("runs:detail", args=[run.pk])),
+        Tab("curves", "Curves", reverse("runs:curves", args=[run.pk]), Series.objects.filter(run=run).count()),
+        Tab("transcripts", "Transcripts", reverse("transcripts:list", args=[run.pk]), run.episodes.count()),
+        Tab(
+            "checkpoints",
+            "Checkpoints",
+            reverse("runs:checkpoints", args=[run.pk]),
+            run.checkpoints.filter(removed=False).count(),
+        ),
+        Tab("logs", "Logs", reverse("runs:logs", args=[run.pk])),
+        Tab("config", "Config", reverse("runs:config", args=[run.pk])),
+    ]
+
+
+def _team(config: Mapping[str, Any]) -> str:
+    roles = config["team"]["roles"]
+    policies = {role["policy"] for role in roles.values()}
+    return f"{_counted(len(roles), 'role')}, {_counted(len(policies), 'policy', 'policies')}"
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def checkpoint_context(run: Run) -> dict[str, Any]:
+    """The table of checkpoints."""
+    settings_ = run.config["checkpoint"]
+    return {
+        "checkpoints": checkpoints_list(run),
+        "best_of": settings_["best_of"],
+        "keep": settings_["keep"],
+        "every": settings_["every"],
+        "folder": settings.TROUPE_HOME / "runs" / run.pk,
+    }
+
+
+def checkpoint_facts(checkpoints: Iterable[Checkpoint]) -> list[dict[str, Any]]:
+    """What the charts mark."""
+    return [
+        {"path": row.path, "iteration": row.iteration, "best": row.best, "removed": row.removed} for row in checkpoints
+    ]
+
+
+def log_tail(run: Run, search: str = "", level: str = "") -> list[LogLine]:
+    """The last lines that fit, oldest first; each with the mark by which the browser knows it again."""
+    lines = run.log_lines.order_by("-id")
+    if level:
+        lines = lines.filter(level__in=LEVELS[LEVELS.index(level) :])
+    if search:
+        lines = lines.filter(message__icontains=search) | lines.filter(source__icontains=search)
+    tail = list(reversed(lines[:TAIL]))
+    for line in tail:
+        line.mark = f"{int(line.time.timestamp() * 1000)} {line.source} {line.message}"  # type: ignore[attr-defined]
+    return tail
+
+
+def config_context(run: Run, toml: str, address: str) -> dict[str, Any]:
+    """The config, what departs from the preset, and the words that launch it again."""
+    changed = changes(run.preset, run.config) if run.preset else []
+    overrides = {change.path: change.value for change in changed}
+    return {
+        "toml": toml,
+        "changes": changed,
+        "launch": launch_command(run.preset, overrides) if run.preset else "troupe launch run.toml",
+        "curl": curl_command(address, run.preset, overrides, config=None if run.preset else run.config),
+        "packages": run.facts.get("packages", {}),
+    }
+
+
+def tags_of(user: User | AnonymousUser) -> list[str]:
+    """Tags of the user's latest runs, most used first."""
+    counted: dict[str, int] = {}
+    for tags in runs_visible(user).order_by("-created_at").values_list("tags", flat=True)[:500]:
+        for tag in tags:
+            counted[tag] = counted.get(tag, 0) + 1
+    return sorted(counted, key=lambda tag: (-counted[tag], tag))[:50]

@@ -1,0 +1,63 @@
+"""The figures at the top of a run's overview."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webapp.common.tones import policy_tones
+
+Columns = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """The last value of one series, and how far it has moved."""
+
+    key: str
+    value: float | str | None
+    under: str = ""
+    """What stands below it: a unit, or a policy's name."""
+    tone: int | None = None
+    since: str = ""
+    """What the change is counted from; empty shows none."""
+    change: float | None = None
+    up_is_good: bool = False
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A name over one or more figures."""
+
+    label: str
+    unit: str
+    figures: list[Figure]
+
+
+def overview_tiles(config: Mapping[str, Any], series: Mapping[str, Columns]) -> list[Tile]:
+    """Success, return, entropy, KL, speed: last values, with the change since the base model or the start."""
+    policies = policy_tones(config)
+    return [
+        Tile("Success, greedy", "", [_figure(series, "eval/success", since="base")]),
+        Tile("Success, sampled", "", [_figure(series, "eval_sampled/success", since="base")]),
+        Tile("Return per episode", "", [_figure(series, "train/return", since="start")]),
+        Tile("Entropy", "nats per token", _by_policy(series, "policy/{}/entropy", policies)),
+        Tile("KL to base", "nats per token", _by_policy(series, "policy/{}/kl", policies)),
+        Tile("Tokens per second", "", [Figure("rollout/tokens_per_second", _last(series, "rollout/tokens_per_second"), "rollout")]),
+    ]
+
+
+def _by_policy(series: Mapping[str, Columns], pattern: str, policies: Mapping[str, int]) -> list[Figure]:
+    """One figure per policy; of many, the first three."""
+    keys = {name: pattern.format(name) for name in policies}
+    return [Figure(key, _last(series, key), name, policies[name]) for name, key in list(keys.items())[:3]]
+
+
+def _figure(series: Mapping[str, Columns], key: str, since: str) -> Figure:
+    known = [value for value in series.get(key, {}).get("values", []) if not isinstance(value, str)]
+    change = known[-1] - known[0] if len(known) > 1 else None
+    return Figure(key, _last(series, key), since=since, change=change, up_is_good=True)
+
+
+def _last(series: Mapping[str, Columns], key: str) -> float | str | None:
+    values = series.get(key, {}).get("values", [])
+    return values[-1] if values else None

@@ -1,0 +1,143 @@
+"""Pages of runs: the list, and the tabs of one run."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_GET, require_POST
+
+from training_core.config.files import parse_config, to_toml
+from training_core.errors import ConfigError, TroupeError
+from webapp.accounts.permissions import can_edit
+from webapp.metrics.selectors import keys as metric_keys
+from webapp.metrics.selectors import series_read
+from webapp.runs.acts import SERVICES
+from webapp.runs.base_models import base_models, before_training
+from webapp.runs.charts import all_sections, overview_panels
+from webapp.runs.forms import LEVELS, LogFilters, RunFilters
+from webapp.runs.models import RunState
+from webapp.runs.pages import checkpoint_context, checkpoint_facts, config_context, log_tail, run_context, tags_of
+from webapp.runs.selectors import run_get, run_summary, runs_list
+from webapp.runs.tiles import overview_tiles
+
+PER_PAGE = 50
+LATEST = 8
+"""Transcripts on the overview."""
+
+
+@login_required
+@require_GET
+def runs_page(request: HttpRequest) -> HttpResponse:
+    """All runs that the user may see, filtered as the address says."""
+    filters = RunFilters(request.GET).values()
+    page = Paginator(runs_list(request.user, filters), PER_PAGE).get_page(request.GET.get("page"))
+    context = {
+        "place": "runs",
+        "project_slug": filters.get("project", ""),
+        "filters": filters,
+        "page": page,
+        "rows": [run_summary(run) for run in page],
+        "states": RunState.choices,
+        "tags": tags_of(request.user),
+    }
+    return render(request, "runs/list.html", context)
+
+
+@login_required
+@require_GET
+def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Figures, curves, latest transcripts, base model, checkpoints."""
+    run = run_get(request.user, run_id)
+    panels = overview_panels(run.config)
+    keys = [line.key for panel in panels for line in panel.lines]
+    series = series_read(run, [*keys, "rollout/tokens_per_second"])
+    series = {key: series.get(key, {"steps": [], "values": [], "times": [], "attempts": []}) for key in [*keys, "rollout/tokens_per_second"]}
+    kept = checkpoint_context(run)
+    data = {
+        "charts": [panel.json() for panel in panels],
+        "series": series,
+        "zoom": False,
+        "checkpoints": checkpoint_facts(kept["checkpoints"]),
+    }
+    context = run_context(request.user, run, "overview", **data) | kept
+    context |= {
+        "panels": panels,
+        "tiles": overview_tiles(run.config, series),
+        "base_models": base_models(run.config, run.facts),
+        "before": before_training(series),
+        "episodes": run.episodes.order_by("-id")[:LATEST],
+        "most": LATEST,
+        "checkpoints": [row for row in kept["checkpoints"] if not row.removed],
+        "attempts": list(run.attempts.all()),
+    }
+    return render(request, "runs/detail.html", context)
+
+
+@login_required
+@require_GET
+def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Every metric, by section."""
+    run = run_get(request.user, run_id)
+    sections = all_sections([facts.key for facts in metric_keys(run)], run.config)
+    data = {
+        "charts": [panel.json() for section in sections for panel in section.panels],
+        "zoom": True,
+        "checkpoints": checkpoint_facts(checkpoint_context(run)["checkpoints"]),
+    }
+    context = run_context(request.user, run, "curves", **data)
+    return render(request, "runs/curves.html", context | {"sections": sections, "q": request.GET.get("q", "")})
+
+
+@login_required
+@require_GET
+def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
+    """All checkpoints, the removed ones too."""
+    run = run_get(request.user, run_id)
+    return render(request, "runs/checkpoints.html", run_context(request.user, run, "checkpoints") | checkpoint_context(run))
+
+
+@login_required
+@require_GET
+def logs_page(request: HttpRequest, run_id: str) -> HttpResponse:
+    """The log's tail, filtered as the address says."""
+    run = run_get(request.user, run_id)
+    filters = LogFilters(request.GET).values()
+    lines = log_tail(run, str(filters.get("q", "")), str(filters.get("level", "")))
+    context = run_context(request.user, run, "logs") | {"filters": filters, "levels": LEVELS, "lines": lines}
+    return render(request, "runs/logs.html", context)
+
+
+@login_required
+@require_GET
+def config_page(request: HttpRequest, run_id: str) -> HttpResponse:
+    """The config as TOML, what departs from the preset, the same run as words to copy."""
+    run = run_get(request.user, run_id)
+    try:
+        toml = to_toml(parse_config(run.config))
+    except ConfigError as error:
+        toml = f"# This config is from another version of Troupe, which this one does not read: {error}"
+    address = request.build_absolute_uri("/api/v1/runs/")
+    context = run_context(request.user, run, "config") | config_context(run, toml, address)
+    return render(request, "runs/config.html", context)
+
+
+@login_required
+@require_POST
+def run_act(request: HttpRequest, run_id: str, act: str) -> HttpResponse:
+    """Stop, pause or resume, then back to where the button was."""
+    run = run_get(request.user, run_id)
+    if act not in SERVICES:
+        raise Http404
+    if not can_edit(request.user, run.project):
+        raise PermissionDenied
+    try:
+        SERVICES[act](request.user, run)
+    except TroupeError as error:
+        messages.error(request, str(error))
+    back = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(back, {request.get_host()}, require_https=request.is_secure())
+    return redirect(back if safe else reverse("runs:detail", args=[run.pk]))

@@ -1,0 +1,63 @@
+"""What the pages of transcripts show."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webapp.common.tones import role_tones
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode
+
+STRIP = 24
+"""Plays of the same task that are shown side by side."""
+
+
+def turns_shown(run: Run, document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The turns of an episode's document, each with what its block on the page needs."""
+    tones = role_tones(run.config)
+    return [_turn(index, turn, tones.get(turn["role"], 0)) for index, turn in enumerate(document.get("turns", []))]
+
+
+def _turn(index: int, turn: Mapping[str, Any], tone: int) -> dict[str, Any]:
+    executed = turn["candidates"][turn["executed"]] if turn["candidates"] else None
+    return {
+        **turn,
+        "number": index + 1,
+        "round": turn["index"] + 1,
+        "tone": tone,
+        "said": executed,
+        "version": max(executed["versions"], default=None) if executed else None,
+        "shown": [_candidate(place, each, turn["executed"]) for place, each in enumerate(turn["candidates"])],
+    }
+
+
+def _candidate(place: int, candidate: Mapping[str, Any], executed: int) -> dict[str, Any]:
+    return {**candidate, "place": place, "executed": place == executed, "length": len(candidate["token_ids"])}
+
+
+def replay_data(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Boards and tokens, which the browser draws."""
+    turns = document.get("turns", [])
+    return {
+        "boards": [turn.get("board") for turn in turns] + [document.get("final_board")],
+        "turns": [
+            {"role": turn["role"], "executed": turn["executed"], "candidates": [_tokens(each) for each in turn["candidates"]]}
+            for turn in turns
+        ],
+    }
+
+
+def _tokens(candidate: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("tokens", "token_ids", "logprobs", "versions", "advantage", "ratios", "entropies", "training_logprobs")
+    return {name: candidate[name] for name in names if candidate.get(name) is not None}
+
+
+def same_task(episode: Episode) -> list[Episode]:
+    """How the same task was played in the same way over training, oldest first; the last STRIP of them."""
+    plays = Episode.objects.filter(run=episode.run_id, task=episode.task, kind=episode.kind)
+    return list(reversed(plays.order_by("-iteration", "-id")[:STRIP]))
+
+
+def neighbours(episode: Episode) -> tuple[Episode | None, Episode | None]:
+    """The episode before and the one after, in order of arrival."""
+    near = Episode.objects.filter(run=episode.run_id)
+    return near.filter(pk__lt=episode.pk).order_by("-pk").first(), near.filter(pk__gt=episode.pk).order_by("pk").first()
