@@ -54,7 +54,9 @@ def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
         raise IngestRejected(404, {"code": "unknown_run", "detail": f"there is no run {run_id}"})
     attempt = run.attempts.filter(number=batch.attempt).first()
     if attempt is None:
-        raise invalid(batch.first, {"attempt": f"run {run_id} has no attempt {batch.attempt}"})
+        # Not 400, for which a reporter sets events aside: the attempt may be about to be noted.
+        detail = f"run {run_id} has no attempt {batch.attempt}"
+        raise IngestRejected(404, {"code": "unknown_attempt", "detail": detail})
     producer = _producer(run, batch)
     if batch.first > producer.acknowledged + 1:
         raise gap(producer.acknowledged + 1)

@@ -70,7 +70,7 @@ class RunsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             await self.close(UNAUTHENTICATED)
             return
         await self.accept()
-        self.outbox = Outbox(self._send)
+        self.outbox = Outbox(self._send, self._come_back)
         runs_feed().join(self.outbox, user.pk)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -84,6 +84,9 @@ class RunsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _send(self, text: str) -> None:
         await self.send(text_data=text)
+
+    async def _come_back(self) -> None:
+        await self.close(TRY_AGAIN)
 
 
 def _may_see(user: User, run_id: str) -> bool:

@@ -15,10 +15,16 @@ def resync(cursor: int) -> str:
 
 
 class Outbox:
-    """Messages that wait for a socket. When too many wait, all of them give way to one `resync`."""
+    """Messages that wait for a socket. When too many wait, all of them give way to one `resync`, or, where a client
+    has no cursor, the socket is closed: it comes back and reads again.
+    """
 
-    def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self, send: Callable[[str], Awaitable[None]], close: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         self._send = send
+        self._give_up = close
+        self._late = False
         self._waiting: deque[str] = deque()
         self._size = 0
         self._filled = asyncio.Event()
@@ -29,6 +35,7 @@ class Outbox:
         if len(self._waiting) >= MAX_MESSAGES or self._size + len(message) > MAX_CHARACTERS:
             self._waiting.clear()
             self._size = 0
+            self._late = self._give_up is not None
             message = resync(cursor)
         self._waiting.append(message)
         self._size += len(message)
@@ -44,5 +51,7 @@ class Outbox:
             while self._waiting:
                 message = self._waiting.popleft()
                 self._size -= len(message)
+                if self._late and self._give_up:
+                    return await self._give_up()
                 await self._send(message)
             self._filled.clear()

@@ -3,16 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from datetime import timedelta
 from weakref import WeakKeyDictionary
 
 import orjson
 from channels.db import database_sync_to_async
 from django.db import Error as DatabaseError
+from django.utils import timezone
 
 from webapp.accounts.models import User
 from webapp.live.feeds import feeds
 from webapp.live.outbox import Outbox
-from webapp.runs.models import Run
+from webapp.runs.models import ENDED_STATES, Run
 from webapp.runs.selectors import run_summary, runs_visible
 
 logger = logging.getLogger(__name__)
@@ -20,6 +22,8 @@ logger = logging.getLogger(__name__)
 INTERVAL = 1.0
 LOOK_ANYWAY = 5
 """Every so many intervals all runs are looked at, for hints that were lost."""
+LATELY = timedelta(minutes=10)
+"""For how long a run that has ended is looked at."""
 Marks = dict[str, tuple[object, ...]]
 
 
@@ -83,8 +87,10 @@ class RunsFeed:
 
 
 def _marks() -> Marks:
-    """What tells whether a run has changed."""
-    rows = Run.objects.values_list("pk", "state", "event_count", "iteration", "name", "stop_requested", "reason")
+    """What tells whether a run has changed, of runs that may."""
+    lately = timezone.now() - LATELY
+    lively = Run.objects.exclude(state__in=ENDED_STATES) | Run.objects.filter(ended_at__gt=lately)
+    rows = lively.values_list("pk", "state", "event_count", "iteration", "name", "stop_requested", "reason")
     return {row[0]: row[1:] for row in rows}
 
 

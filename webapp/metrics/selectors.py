@@ -61,14 +61,15 @@ def keys(run: Run) -> list[SeriesFacts]:
 
 
 def series_read(
-    run: Run, keys: Iterable[str], points: int = DEFAULT_POINTS, since: int = 0
+    run: Run, keys: Iterable[str], points: int = DEFAULT_POINTS, since: int = 0, until: int | None = None
 ) -> dict[str, Columns]:
     """Per key {"steps", "values", "times", "attempts"}, stable-sorted by (step, attempt), ready for JSON.
 
-    Longer series are drawn from `points` // 4 buckets. `since` is a cursor (Run.event_count): only what came later.
-    A key without points is left out.
+    Longer series are drawn from `points` // 4 buckets. `since` and `until` are cursors (Run.event_count): only what
+    came in (since, until]. A page that goes on from a cursor with the live feed reads `until` that cursor, or points of
+    a batch that came in between would be drawn twice. A key without points is left out.
     """
-    columns = _gather(_chunks(run, keys, since), since, None)
+    columns = _gather(_chunks(run, keys, since), since, until)
     return {key: _json(_drawn(_sorted(column), points)) for key, column in columns.items()}
 
 

@@ -224,5 +224,6 @@ AnyEvent = Annotated[
 # Ingest: POST /api/v1/runs/{id}/events/  body: NDJSON of events of ONE producer, optionally Content-Encoding: zstd or gzip.
 # 200 {"acknowledged": <last stored seq of that producer>, "command": null | "stop" | "pause" | "exit"}
 #     ("exit": this attempt was superseded; stop at once without a checkpoint)
+# 404 {"code": "unknown_run" | "unknown_attempt"}: try again later;
 # 409 {"code": "gap", "expected": <seq>}; 400 {"code": "invalid", "seq": <seq or null>, "errors": {...}};
 # 413 too large; 401/403 token.

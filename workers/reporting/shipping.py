@@ -10,7 +10,7 @@ from workers.reporting.delivery import Courier, HttpChannel, Undelivered
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 15.0
+LONGEST_PAUSE = 8.0
 SAID_AGAIN = 60.0
 """Seconds between two complaints about the same outage."""
 

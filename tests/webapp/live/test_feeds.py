@@ -223,6 +223,28 @@ class TestOutbox:
         outbox.close()
 
 
+    async def test_a_slow_socket_without_a_cursor_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(outbox_module, "MAX_MESSAGES", 1)
+        open_, sent, closed = asyncio.Event(), [], asyncio.Event()
+
+        async def send(text: str) -> None:
+            await open_.wait()
+            sent.append(text)
+
+        async def close() -> None:
+            closed.set()
+
+        outbox = Outbox(send, close)
+        outbox.put("first", 0)
+        await asyncio.sleep(0)
+        outbox.put("second", 0)
+        outbox.put("third", 0)
+        open_.set()
+        await asyncio.wait_for(closed.wait(), 5)
+        assert sent == ["first"]
+        outbox.close()
+
+
 class TestHints:
     def test_hints_of_a_run_are_coalesced(self, settings: Any) -> None:
         sent: list[tuple[str, int, float]] = []

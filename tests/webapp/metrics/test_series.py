@@ -69,6 +69,7 @@ class TestReading:
         store(run, event(3, {"a": 3, "b": 1}))
         assert series_read(run, ["a"], since=cursor)["a"]["steps"] == [3]
         assert series_read(run, ["a"], since=run.event_count) == {}
+        assert series_read(run, ["a"], until=cursor)["a"]["steps"] == [1, 2]
         assert points_after(run, cursor, run.event_count) == {"a": [[3, 3.0, 1.0, 1]], "b": [[3, 1.0, 1.0, 1]]}
         assert points_after(run, 0, cursor) == {"a": [[1, 1.0, 1.0, 1], [2, 2.0, 1.0, 1]]}
 
