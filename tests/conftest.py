@@ -1,4 +1,4 @@
-"""A real Postgres and a real Redis for the tests, bundled ones on unix sockets, started when the first test needs them.
+"""A real Postgres and a real Redis for the tests, on unix sockets, started when the first test needs them.
 
 Their addresses are fixed here, before Django reads its settings; the servers end with the session.
 """
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from webapp.stack.postgres import PostgresServer, become, clean_environment, prepare_postgres
@@ -74,7 +75,9 @@ def pytest_unconfigure() -> None:
     shutil.rmtree(BASE, ignore_errors=True)
 
 
-def wait_until(happened: Callable[[], bool], children: list["subprocess.Popen[bytes]"], within: float = 30.0) -> None:
+def wait_until(
+    happened: Callable[[], bool], children: list["subprocess.Popen[bytes]"], within: float = 30.0
+) -> None:
     """Poll until it has happened; fails when a child has died or the time is up."""
     deadline = time.monotonic() + within
     while not happened():
@@ -87,6 +90,6 @@ def wait_until(happened: Callable[[], bool], children: list["subprocess.Popen[by
 def _up(postgres: PostgresServer) -> bool:
     try:
         postgres.ensure_database()
-    except Exception:  # noqa: BLE001 - whatever it is, it is not up yet
+    except psycopg.Error:
         return False
     return True

@@ -2,12 +2,13 @@
 
 import django
 import pytest
-
 from django.conf import settings
 
 django.setup()  # conftest files are imported before pytest-django does it
 
-settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # the real one takes 0.3 s on purpose
+settings.PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.MD5PasswordHasher"
+]  # the real one takes 0.3 s on purpose
 
 from training_core.config.files import load_config  # noqa: E402
 from webapp.accounts.models import Membership, Project, User  # noqa: E402

@@ -38,7 +38,9 @@ class LoginForm(AuthenticationForm):
 class TokenForm(forms.Form):
     """A new API token."""
 
-    name = forms.CharField(max_length=80, label="Name", help_text="What it is for, so that you know it later.")
+    name = forms.CharField(
+        max_length=80, label="Name", help_text="What it is for, so that you know it later."
+    )
     scope = forms.ChoiceField(
         label="May",
         choices=[("read", "read everything that I can see"), ("launch", "also launch, stop and resume runs")],

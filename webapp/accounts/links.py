@@ -23,10 +23,21 @@ def link_create(user: User, lifetime: timedelta = LIFETIME) -> str:
 def link_use(secret: str) -> User | None:
     """The person it logs in, the first time; None when it is unknown, used or too old.
 
-    The row lock makes two clicks at once one login. Looking up a digest leaks nothing about the secret by its timing.
+    The row lock makes two clicks at once one login. Looking up a digest tells nothing about the secret by its
+    timing.
     """
-    link = LoginLink.objects.select_for_update(of=("self",)).select_related("user").filter(digest=digest_of(secret)).first()
-    if link is None or link.used_at is not None or link.expires_at <= timezone.now() or not link.user.is_active:
+    link = (
+        LoginLink.objects.select_for_update(of=("self",))
+        .select_related("user")
+        .filter(digest=digest_of(secret))
+        .first()
+    )
+    if (
+        link is None
+        or link.used_at is not None
+        or link.expires_at <= timezone.now()
+        or not link.user.is_active
+    ):
         return None
     link.used_at = timezone.now()
     link.save(update_fields=["used_at"])

@@ -54,7 +54,9 @@ class ApiToken(models.Model):
     """First characters, to recognise a token by."""
     digest = models.CharField(max_length=64, unique=True)
     scopes = models.JSONField(default=list)
-    run = models.ForeignKey("runs.Run", null=True, blank=True, on_delete=models.CASCADE, related_name="ingest_tokens")
+    run = models.ForeignKey(
+        "runs.Run", null=True, blank=True, on_delete=models.CASCADE, related_name="ingest_tokens"
+    )
     """The only run that an ingest token may write to."""
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)

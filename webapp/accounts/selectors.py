@@ -16,9 +16,8 @@ def projects_visible(user: Person) -> QuerySet[Project]:
 
 def projects_editable(user: Person) -> QuerySet[Project]:
     """Those that they may launch in."""
-    return projects_visible(user).filter(
-        memberships__user=user, memberships__level__in=[Membership.Level.OWNER, Membership.Level.EDITOR]
-    )
+    levels = [Membership.Level.OWNER, Membership.Level.EDITOR]
+    return projects_visible(user).filter(memberships__user=user.pk, memberships__level__in=levels)
 
 
 def project_get(user: Person, slug: str) -> Project:

@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 def user_create(username: str) -> User:
-    """A person without a password; a login link lets them in, then they may set one. Raises ValidationError."""
+    """A person without a password; a login link lets them in to set one. Raises ValidationError."""
     user = User(username=username)
     user.set_unusable_password()
     user.full_clean()
@@ -41,7 +41,9 @@ def project_create(user: User, name: str) -> Project:
     if not base:
         raise ValidationError({"name": "a name needs at least one letter or digit"})
     taken = set(Project.objects.filter(slug__startswith=base).values_list("slug", flat=True))
-    slug = next(slug for slug in [base, *(f"{base}-{number}" for number in range(2, 10_000))] if slug not in taken)
+    slug = next(
+        slug for slug in [base, *(f"{base}-{number}" for number in range(2, 10_000))] if slug not in taken
+    )
     project = Project(slug=slug, name=name.strip())
     project.full_clean()
     project.save()
@@ -52,7 +54,8 @@ def project_create(user: User, name: str) -> Project:
 def member_set(by: User, project: Project, username: str, level: str) -> Membership:
     """Add somebody, or change what they may do.
 
-    Raises PermissionDenied unless `by` is an owner, ValidationError for an unknown person or level, or for the last owner.
+    Raises PermissionDenied unless `by` is an owner; ValidationError for an unknown person or level, or where no
+    owner would be left.
     """
     if level not in Membership.Level.values:
         raise ValidationError({"level": f"levels are {', '.join(Membership.Level.values)}"})
@@ -61,7 +64,9 @@ def member_set(by: User, project: Project, username: str, level: str) -> Members
         raise ValidationError({"username": f"there is no account {username!r}; it has to be made first"})
 
     def change() -> Membership:
-        membership, _ = Membership.objects.update_or_create(project=project, user=person, defaults={"level": level})
+        membership, _ = Membership.objects.update_or_create(
+            project=project, user=person, defaults={"level": level}
+        )
         return membership
 
     return _changed(by, project, change)

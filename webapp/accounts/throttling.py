@@ -31,7 +31,10 @@ def failure_note(username: str, address: str) -> None:
 
 
 def _key(username: str, address: str) -> str:
-    return "troupe:login:" + hashlib.sha256(f"{username.lower()}\0{address}".encode("utf-8", "replace")).hexdigest()[:32]
+    return (
+        "troupe:login:"
+        + hashlib.sha256(f"{username.lower()}\0{address}".encode("utf-8", "replace")).hexdigest()[:32]
+    )
 
 
 def _client() -> "redis.Redis":

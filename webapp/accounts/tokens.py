@@ -28,16 +28,24 @@ def token_create(
     wanted = sorted({str(scope) for scope in scopes})
     unknown = [scope for scope in wanted if scope not in ApiToken.Scope.values]
     if unknown or not wanted:
-        raise ValidationError({"scopes": f"scopes are {', '.join(ApiToken.Scope.values)}, not {unknown or 'none'}"})
+        raise ValidationError(
+            {"scopes": f"scopes are {', '.join(ApiToken.Scope.values)}, not {unknown or 'none'}"}
+        )
     secret = new_secret(PREFIX)
     token = ApiToken.objects.create(
-        user=user, name=name, prefix=secret[:12], digest=digest_of(secret), scopes=wanted, run=run, expires_at=expires
+        user=user,
+        name=name,
+        prefix=secret[:12],
+        digest=digest_of(secret),
+        scopes=wanted,
+        run=run,
+        expires_at=expires,
     )
     return token, secret
 
 
 def token_find(secret: str) -> ApiToken | None:
-    """The token that this secret belongs to, if it may still be used. Notes that it was used, once a minute."""
+    """The token that this secret belongs to, if it may still be used. Notes its use, once a minute."""
     if not secret.startswith(PREFIX) or len(secret) > 200:
         return None
     digest = digest_of(secret)

@@ -11,7 +11,9 @@ urlpatterns = [
     path(
         "login/",
         LoginView.as_view(
-            template_name="accounts/login.html", authentication_form=LoginForm, redirect_authenticated_user=True
+            template_name="accounts/login.html",
+            authentication_form=LoginForm,
+            redirect_authenticated_user=True,
         ),
         name="login",
     ),

@@ -52,7 +52,13 @@ def tokens(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         _, secret = token_create(user, form.cleaned_data["name"], form.scopes(), expires=form.expires())
         form = TokenForm()
-    context = {"form": form, "secret": secret, "tokens": tokens_list(user), "place": "tokens", "tab": "tokens"}
+    context = {
+        "form": form,
+        "secret": secret,
+        "tokens": tokens_list(user),
+        "place": "tokens",
+        "tab": "tokens",
+    }
     return render(request, "accounts/tokens.html", context, status=400 if form.errors else 200)
 
 

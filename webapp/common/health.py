@@ -21,7 +21,7 @@ _migrated = False
 
 
 def check_all() -> dict[str, str]:
-    """"ok" or what is wrong, per part. Never raises."""
+    """ "ok" or what is wrong, per part. Never raises."""
     return {name: check() for name, check in CHECKS.items()}
 
 

@@ -37,7 +37,9 @@ class TroupeCollector(Collector):
         for state in RunState.values:
             runs.add_metric([state], float(counts.get(state, 0)))
         yield runs
-        yield GaugeMetricFamily("troupe_events_stored", "Events stored for the runs that exist", value=float(events))
+        yield GaugeMetricFamily(
+            "troupe_events_stored", "Events stored for the runs that exist", value=float(events)
+        )
 
 
 REGISTRY = CollectorRegistry()

@@ -22,7 +22,9 @@ def readyz(request: HttpRequest) -> HttpResponse:
     """200 while pages can be served, 503 otherwise; the body says how each part is."""
     parts = check_all()
     ready = is_ready(parts)
-    return JsonResponse({"status": "ready" if ready else "not ready", "parts": parts}, status=200 if ready else 503)
+    return JsonResponse(
+        {"status": "ready" if ready else "not ready", "parts": parts}, status=200 if ready else 503
+    )
 
 
 @require_safe

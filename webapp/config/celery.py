@@ -1,7 +1,6 @@
 """The Celery application: `celery -A webapp.config.celery`."""
 
 import os
-
 from typing import Any
 
 from celery import Celery

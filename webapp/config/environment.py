@@ -1,4 +1,4 @@
-"""Reading the process environment, loudly: a value that cannot be used stops the start with a message that says why."""
+"""Reading the process environment, loudly: a value that cannot be used stops the start and says why."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ def home() -> Path:
 def join_running_stack() -> None:
     """Take addresses and secrets from the stack that runs on this home, where the user gave no database.
 
-    So `manage.py createsuperuser`, `migrate` or `shell` work beside `manage.py up`. What is set in the environment wins.
+    So `manage.py login_link`, `migrate` or `shell` work beside `manage.py up`. What is set in the environment wins.
     """
     if text("DATABASE_URL"):
         return
@@ -58,7 +58,9 @@ def database(url: str) -> dict[str, object]:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("postgres", "postgresql"):
-        raise ImproperlyConfigured(f"DATABASE_URL must be postgres://user:password@host:port/name, not {parts.scheme}://")
+        raise ImproperlyConfigured(
+            f"DATABASE_URL must be postgres://user:password@host:port/name, not {parts.scheme}:"
+        )
     query = dict(pair.split("=", 1) for pair in parts.query.split("&") if "=" in pair)
     return {
         "ENGINE": "django.db.backends.postgresql",

@@ -89,7 +89,12 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # Redis comes back, whenever that is
-CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 2, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5}
+CELERY_TASK_PUBLISH_RETRY_POLICY = {
+    "max_retries": 2,
+    "interval_start": 0,
+    "interval_step": 0.2,
+    "interval_max": 0.5,
+}
 CELERY_BEAT_SCHEDULE = {
     # What is late is worthless: the next one is on its way.
     "alive": {"task": "common.alive", "schedule": EVERY, "options": {"expires": EVERY}},
@@ -116,8 +121,12 @@ SESSION_COOKIE_AGE = 30 * 24 * 3600
 CSRF_COOKIE_NAME = "troupe_csrf"
 CSRF_COOKIE_HTTPONLY = True  # pages that post from a script carry the token in the page
 CSRF_COOKIE_SAMESITE = "Lax"
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag("TROUPE_SECURE_COOKIES", default=TROUPE_URL.startswith("https:"))
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.flag("TROUPE_BEHIND_PROXY", default=False) else None
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag(
+    "TROUPE_SECURE_COOKIES", default=TROUPE_URL.startswith("https:")
+)
+SECURE_PROXY_SSL_HEADER = (
+    ("HTTP_X_FORWARDED_PROTO", "https") if env.flag("TROUPE_BEHIND_PROXY", default=False) else None
+)
 SECURE_REFERRER_POLICY = "same-origin"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

@@ -22,7 +22,9 @@ def wait_for_database(within: float) -> None:
             connection.ensure_connection()
         except OperationalError as error:
             if time.monotonic() > deadline:
-                raise StackError(f"The database of DATABASE_URL does not answer: {str(error).strip()}") from error
+                raise StackError(
+                    f"The database of DATABASE_URL does not answer: {str(error).strip()}"
+                ) from error
             time.sleep(0.05)
         else:
             return
@@ -35,7 +37,7 @@ def unapplied() -> int:
 
 
 def migrate(url: str, backups: Path, binaries: Path | None) -> int:
-    """Run what is unapplied; before that, dump a database that has something in it. Returns how many were run.
+    """Run what is unapplied; before that, dump a database that has something in it. Returns how many.
 
     binaries: folder of pg_dump for a bundled database; None leaves the dump to whoever runs the server.
     """

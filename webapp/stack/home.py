@@ -73,7 +73,9 @@ class Home:
             os.close(descriptor)
             facts = self.read_facts()
             where = f" at {facts.url} (process {facts.pid})" if facts else ""
-            raise StackError(f"A stack already runs on {self.root}{where}; end it first, or set TROUPE_HOME") from None
+            raise StackError(
+                f"A stack already runs on {self.root}{where}; end it first, or set TROUPE_HOME"
+            ) from None
         return descriptor
 
     def read_facts(self) -> StackFacts | None:
@@ -101,7 +103,9 @@ class Home:
                 file.write(secrets.token_urlsafe(48))
         text = path.read_text().strip()
         if not text:
-            raise StackError(f"{path} is empty; delete it, and a new secret is made (everyone must log in again)")
+            raise StackError(
+                f"{path} is empty; delete it, and a new secret is made (everyone must log in again)"
+            )
         return text
 
 

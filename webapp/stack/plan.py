@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
+import psycopg
 
 from webapp.config import environment as env
 from webapp.stack.errors import StackError
@@ -65,8 +66,12 @@ class Plan:
         """What needs migrated tables."""
         return [
             self._web(),
-            self._celery("worker", ["worker", *WORKER], lambda: worker_answers(self.environment["REDIS_URL"])),
-            self._celery("beat", ["beat", *BEAT, "--schedule", str(self.home.root / "beat.db")], lambda: True),
+            self._celery(
+                "worker", ["worker", *WORKER], lambda: worker_answers(self.environment["REDIS_URL"])
+            ),
+            self._celery(
+                "beat", ["beat", *BEAT, "--schedule", str(self.home.root / "beat.db")], lambda: True
+            ),
         ]
 
     def prepare(self) -> Step:
@@ -80,7 +85,9 @@ class Plan:
 
     def demo(self) -> Step:
         """The demonstration run, once per home."""
-        return Step(DEMO, django("stack_demo", DEMO_PRESET), self.child_environment(), after=("web", "worker"))
+        return Step(
+            DEMO, django("stack_demo", DEMO_PRESET), self.child_environment(), after=("web", "worker")
+        )
 
     def _web(self) -> Service:
         descriptor = self.listener.fileno()
@@ -96,14 +103,24 @@ class Plan:
 
     def _celery(self, name: str, words: list[str], answers: Callable[[], bool]) -> Service:
         command = [sys.executable, "-m", "celery", "-A", "webapp.config.celery", *words]
-        return Service(name, command, self.child_environment(), answers, after=(PREPARE,), grace=8.0, folder=env.ROOT)
+        return Service(
+            name, command, self.child_environment(), answers, after=(PREPARE,), grace=8.0, folder=env.ROOT
+        )
 
     def _loopback(self) -> str:
         """Where we reach a server that may listen everywhere."""
-        return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, f"[{self.host}]" if ":" in self.host else self.host)
+        return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(
+            self.host, f"[{self.host}]" if ":" in self.host else self.host
+        )
 
 
-WORKER = ["--pool=threads", "--concurrency=4", "--prefetch-multiplier=1", "--without-gossip", "--without-mingle"]
+WORKER = [
+    "--pool=threads",
+    "--concurrency=4",
+    "--prefetch-multiplier=1",
+    "--without-gossip",
+    "--without-mingle",
+]
 WORKER += ["--loglevel=INFO"]
 BEAT = ["--loglevel=WARNING", "--pidfile="]
 
@@ -147,7 +164,9 @@ def _choose_servers(plan: Plan) -> None:
 def allowed_hosts(host: str) -> str:
     """What was asked for, and what our own probes and jobs say."""
     wanted = [name for name in env.text("TROUPE_ALLOWED_HOSTS").split(",") if name]
-    own = ["127.0.0.1", "localhost", "[::1]"] + ([f"[{host}]" if ":" in host else host] if host not in ("0.0.0.0", "::") else [])
+    own = ["127.0.0.1", "localhost", "[::1]"] + (
+        [f"[{host}]" if ":" in host else host] if host not in ("0.0.0.0", "::") else []
+    )
     return ",".join(dict.fromkeys([*wanted, *own]))
 
 
@@ -174,7 +193,7 @@ def postgres_service(server: PostgresServer) -> Service:
     def answers() -> bool:
         try:
             server.ensure_database()
-        except Exception:  # noqa: BLE001 - starting, stopping, recovering: all of it means "not yet"
+        except psycopg.Error:
             return False
         return True
 
@@ -199,7 +218,14 @@ def redis_service(path: Path) -> Service:
 def ray_service(head: RayHead) -> Service:
     """The Ray head; what it has started ends with it."""
     return Service(
-        "ray", head.command(), head.environment(), head.answers, grace=10.0, patience=120.0, owns_tree=True, folder=env.ROOT
+        "ray",
+        head.command(),
+        head.environment(),
+        head.answers,
+        grace=10.0,
+        patience=120.0,
+        owns_tree=True,
+        folder=env.ROOT,
     )
 
 

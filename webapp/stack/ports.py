@@ -24,7 +24,9 @@ def listen_near(host: str, port: int) -> socket.socket:
             listener.listen(512)
         except PermissionError as error:
             listener.close()
-            raise StackError(f"Port {candidate} of {host} is not ours to take; set TROUPE_PORT above 1023") from error
+            raise StackError(
+                f"Port {candidate} of {host} is not ours to take; set TROUPE_PORT above 1023"
+            ) from error
         except OSError as error:
             listener.close()
             if error.errno not in (98, 48):  # EADDRINUSE on Linux, macOS

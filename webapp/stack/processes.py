@@ -37,10 +37,14 @@ def unprivileged_account(owner: int | None = None) -> Account | None:
     entries = {entry.pw_name: entry for entry in pwd.getpwall() if entry.pw_uid != 0}
     if owner is not None:
         found = next((entry for entry in entries.values() if entry.pw_uid == owner), None)
-        return Account(found.pw_name, found.pw_uid, found.pw_gid) if found else Account(str(owner), owner, owner)
+        return (
+            Account(found.pw_name, found.pw_uid, found.pw_gid) if found else Account(str(owner), owner, owner)
+        )
     names = [name for name in ACCOUNTS if name in entries] or sorted(entries)
     if not names:
-        raise RuntimeError("No user but root is known here, and Postgres refuses to run as root; set DATABASE_URL")
+        raise RuntimeError(
+            "No user but root is known here, and Postgres refuses to run as root; set DATABASE_URL"
+        )
     return Account(names[0], entries[names[0]].pw_uid, entries[names[0]].pw_gid)
 
 

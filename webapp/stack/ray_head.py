@@ -1,4 +1,4 @@
-"""A Ray head of our own: loopback only, behind a token, ended by its process group and never by `ray stop`."""
+"""A Ray head of our own: loopback only, behind a token, ended by its process group, never by `ray stop`."""
 
 import os
 import secrets
@@ -55,20 +55,32 @@ class RayHead:
             "--log-style": "record",
             "--log-color": "false",
         }
-        start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
+        start = [
+            sys.executable,
+            "-m",
+            "ray.scripts.scripts",
+            "start",
+            "--head",
+            "--block",
+            "--disable-usage-stats",
+        ]
         return [*start, *(f"{name}={value}" for name, value in options.items())]
 
     def environment(self) -> dict[str, str]:
         """What the head and every job in it is started with."""
         kept = {name: value for name, value in os.environ.items() if name not in STRIPPED}
-        return kept | self.access() | {
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the one switch that keeps every listener on loopback
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # else SIGTERM waits 30 s for runs to end
-        }
+        return (
+            kept
+            | self.access()
+            | {
+                "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the one switch that keeps all on loopback
+                "RAY_USAGE_STATS_ENABLED": "0",
+                "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # else SIGTERM waits 30 s for runs to end
+            }
+        )
 
     def access(self) -> dict[str, str]:
-        """What a client of it needs beside the address. The token is explicit: a file in ~/.ray never counts."""
+        """What a client needs beside the address. The token is explicit: a file in ~/.ray never counts."""
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
 
     def answers(self) -> bool:
@@ -86,7 +98,7 @@ class RayHead:
 
 
 def new_ray_head(folder: Path) -> RayHead:
-    """A head with free ports and a fresh token. folder: private, with a short path (Ray puts sockets below it)."""
+    """A head with free ports and a fresh token. folder: private, its path short (sockets go below it)."""
     gcs, dashboard, client = free_ports(3)
     return RayHead(gcs, dashboard, client, secrets.token_hex(32), folder)
 

@@ -1,6 +1,7 @@
 """Keeping children alive: started in order, probed, started again when they die, ended together."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -67,7 +68,7 @@ class _Life:
 
 
 class Supervisor:
-    """Runs services and steps on one event loop (the main thread's: children are bound to the thread that starts them)."""
+    """Runs services and steps on the main thread's event loop (a child dies with the thread that started it)."""
 
     def __init__(self, stack_id: str, logs: Path, terminal: Terminal, *, first_delay: float = 0.5) -> None:
         self.stack_id = stack_id
@@ -207,10 +208,8 @@ class Supervisor:
             await asyncio.to_thread(_note_family, life)
         if life.process.returncode is None:
             signal_group(life.process.pid, service.stop_signal if service else signal.SIGTERM)
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(life.process.wait(), service.grace if service else 2.0)
-            except TimeoutError:
-                pass
         signal_group(life.process.pid, signal.SIGKILL)
         await life.process.wait()
         if service and service.owns_tree:
@@ -225,7 +224,11 @@ class Supervisor:
         return self._ready.setdefault(name, asyncio.Event())
 
     def _marked(self, environment: Mapping[str, str], name: str) -> dict[str, str]:
-        return {**environment, "TROUPE_STACK_ID": self.stack_id, "TROUPE_STACK_PART": f"{self.stack_id}-{name}"}
+        return {
+            **environment,
+            "TROUPE_STACK_ID": self.stack_id,
+            "TROUPE_STACK_PART": f"{self.stack_id}-{name}",
+        }
 
     def _log(self, name: str) -> int:
         path = self.logs / f"{name}.log"

@@ -33,10 +33,18 @@ def main(arguments: list[str]) -> int:
     """Exit code: 0 after Ctrl-C or SIGTERM, 1 where the stack cannot be started."""
     parser = argparse.ArgumentParser("up", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--host", help="instead of TROUPE_HOST (127.0.0.1)")
-    parser.add_argument("--port", type=int, help="instead of TROUPE_PORT (8000); taken means the next free one")
-    parser.add_argument("--no-demo", action="store_true", help="do not launch the demonstration (TROUPE_DEMO=0)")
+    parser.add_argument(
+        "--port", type=int, help="instead of TROUPE_PORT (8000); taken means the next free one"
+    )
+    parser.add_argument(
+        "--no-demo", action="store_true", help="do not launch the demonstration (TROUPE_DEMO=0)"
+    )
     options = parser.parse_args(arguments)
-    chosen = {"TROUPE_HOST": options.host, "TROUPE_PORT": options.port, "TROUPE_DEMO": 0 if options.no_demo else None}
+    chosen = {
+        "TROUPE_HOST": options.host,
+        "TROUPE_PORT": options.port,
+        "TROUPE_DEMO": 0 if options.no_demo else None,
+    }
     os.environ |= {name: str(value) for name, value in chosen.items() if value is not None}
     terminal = Terminal()
     try:
@@ -80,7 +88,11 @@ def _clean_up_after_killed(home: Home, terminal: Terminal) -> None:
 
 async def _run(plan: Plan, terminal: Terminal) -> None:
     stack_id = new_stack_id()
-    wanted = {name: value for name, value in plan.environment.items() if name not in ("PYTHONPATH", "PYTHONUNBUFFERED")}
+    wanted = {
+        name: value
+        for name, value in plan.environment.items()
+        if name not in ("PYTHONPATH", "PYTHONUNBUFFERED")
+    }
     plan.home.write_facts(StackFacts(stack_id, os.getpid(), plan.url, str(plan.scratch), wanted))
     supervisor = Supervisor(stack_id, plan.home.logs, terminal)
     asked = _asked_to_end()

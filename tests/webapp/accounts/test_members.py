@@ -11,7 +11,9 @@ from webapp.accounts.selectors import project_default, project_get, projects_edi
 from webapp.accounts.services import member_remove, member_set, owner_ensure, project_create, user_create
 
 
-@pytest.mark.parametrize(("level", "rights"), [("owner", "veo"), ("editor", "ve"), ("viewer", "v"), (None, "")])
+@pytest.mark.parametrize(
+    ("level", "rights"), [("owner", "veo"), ("editor", "ve"), ("viewer", "v"), (None, "")]
+)
 def test_levels(project: Project, stranger: User, level: str | None, rights: str) -> None:
     if level:
         Membership.objects.create(project=project, user=stranger, level=level)
@@ -59,7 +61,10 @@ def test_nobody_else_changes_members(project: Project, user: User, stranger: Use
 
 
 def test_the_last_owner_stays(project: Project, user: User, stranger: User) -> None:
-    for change in (lambda: member_set(user, project, "ada", "editor"), lambda: member_remove(user, project, user.pk)):
+    for change in (
+        lambda: member_set(user, project, "ada", "editor"),
+        lambda: member_remove(user, project, user.pk),
+    ):
         with pytest.raises(ValidationError, match="needs an owner"):
             change()
         assert level_of(user, project) == "owner"

@@ -21,7 +21,9 @@ def test_a_secret_finds_its_token_and_is_not_stored(user: User) -> None:
     assert len(secret) > 45
 
 
-@pytest.mark.parametrize("wrong", ["", "troupe_", "troupe_" + "x" * 43, "Bearer", "troupe_\ud800", "troupe_" + "x" * 10_000])
+@pytest.mark.parametrize(
+    "wrong", ["", "troupe_", "troupe_" + "x" * 43, "Bearer", "troupe_\ud800", "troupe_" + "x" * 10_000]
+)
 def test_nothing_else_finds_one(user: User, wrong: str) -> None:
     token_create(user, "laptop", ["read"])
     assert token_find(wrong) is None

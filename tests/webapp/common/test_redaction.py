@@ -38,6 +38,8 @@ def test_tracebacks_are_redacted_too() -> None:
     try:
         raise ValueError(secret)
     except ValueError as error:
-        record = logging.LogRecord("x", logging.ERROR, __file__, 1, "failed", None, (type(error), error, error.__traceback__))
+        record = logging.LogRecord(
+            "x", logging.ERROR, __file__, 1, "failed", None, (type(error), error, error.__traceback__)
+        )
     said = RedactingFormatter("%(message)s").format(record)
     assert secret not in said and "ValueError" in said

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.conftest import wait_until
@@ -48,7 +49,7 @@ def serve(server: PostgresServer) -> "subprocess.Popen[bytes]":
     def up() -> bool:
         try:
             server.ensure_database()
-        except Exception:  # noqa: BLE001 - not up yet
+        except psycopg.Error:
             return False
         return True
 
@@ -65,7 +66,10 @@ def test_data_outlive_the_server_and_can_be_dumped(place: Path) -> None:
     dump(server.binaries, server.url, place / "home" / "a.dump")
     assert stat.S_IMODE((place / "home" / "a.dump").stat().st_mode) == 0o600
     listed = subprocess.run(
-        [server.binaries / "pg_restore", "-a", "-f", "-", place / "home" / "a.dump"], capture_output=True, text=True, check=True
+        [server.binaries / "pg_restore", "-a", "-f", "-", place / "home" / "a.dump"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "still here" in listed.stdout
     child.send_signal(signal.SIGINT)
@@ -120,7 +124,9 @@ def test_root_hands_the_data_to_an_account_and_changes_no_mode_above(place: Path
     server = prepare_postgres(place / "home", place / "pg")
     account = unprivileged_account()
     assert account is not None and account.uid != 0
-    assert {path.stat().st_uid for path in (server.data, server.data / "PG_VERSION", place / "pg")} == {account.uid}
+    assert {path.stat().st_uid for path in (server.data, server.data / "PG_VERSION", place / "pg")} == {
+        account.uid
+    }
     assert [path.stat().st_mode for path in above] == before
 
 
@@ -138,7 +144,9 @@ def test_a_home_that_the_account_cannot_enter_gets_its_data_elsewhere(place: Pat
 
 
 @as_root
-def test_binaries_that_the_account_cannot_reach_are_copied(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_binaries_that_the_account_cannot_reach_are_copied(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from webapp.stack import postgres
 
     hidden = place / "hidden"
@@ -182,4 +190,6 @@ print(server.data)
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).stat().st_uid == NOBODY
     server = prepare_postgres(place / "home", place / "pg")
-    assert server.account is not None and server.account.uid == NOBODY, "root goes on as the owner of the data"
+    assert server.account is not None and server.account.uid == NOBODY, (
+        "root goes on as the owner of the data"
+    )

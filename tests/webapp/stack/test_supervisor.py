@@ -19,8 +19,12 @@ from webapp.stack.processes import tagged
 from webapp.stack.supervisor import Service, Step, Supervisor
 
 FOREVER = "import time\nwhile True: time.sleep(60)"
-WITH_CHILD = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {FOREVER!r}], start_new_session=True)\n{FOREVER}"
-STUBBORN = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('armed', flush=True)\n{FOREVER}"
+WITH_CHILD = f"""import subprocess, sys, time
+subprocess.Popen([sys.executable, '-c', {FOREVER!r}], start_new_session=True)
+{FOREVER}"""
+STUBBORN = (
+    f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('armed', flush=True)\n{FOREVER}"
+)
 
 
 class Stage:
@@ -32,7 +36,9 @@ class Stage:
         self.logs = logs
         self.supervisor = Supervisor(f"test-{os.getpid()}-{logs.name}", logs, terminal, first_delay=0.01)
 
-    def service(self, name: str, code: str, *, answers: Callable[[], bool] = lambda: True, **facts: object) -> Service:
+    def service(
+        self, name: str, code: str, *, answers: Callable[[], bool] = lambda: True, **facts: object
+    ) -> Service:
         command = [sys.executable, "-u", "-c", code]
         return Service(name, command, dict(os.environ), answers, **{"grace": 1.0, **facts})  # type: ignore[arg-type]
 
@@ -97,7 +103,9 @@ async def test_what_no_longer_answers_is_started_again(stage: Stage, monkeypatch
 
 
 async def test_what_ignores_the_signal_is_killed(stage: Stage) -> None:
-    stage.supervisor.keep(stage.service("a", STUBBORN, answers=lambda: "armed" in (stage.logs / "a.log").read_text()))
+    stage.supervisor.keep(
+        stage.service("a", STUBBORN, answers=lambda: "armed" in (stage.logs / "a.log").read_text())
+    )
     await stage.supervisor.wait_ready("a")
     pid = stage.pid("a")
     await asyncio.wait_for(stage.supervisor.stop(["a"]), 10)
@@ -142,8 +150,9 @@ async def main():
 asyncio.run(main())
 """
 
-
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == -9
     pid = int(done.stderr.split()[-1])
     for _ in range(250):

@@ -1,4 +1,4 @@
-"""`stack_prepare`: everything between a running database and the first page. Prints {"login": URL} for `up`."""
+"""`stack_prepare`: all between a running database and the first page. Prints {"login": URL} for `up`."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,11 @@ class Command(BaseCommand):
         binaries = env.text("TROUPE_PG_BINARIES")
         collected = collect_static()
         wait_for_database(within=60 if binaries else 20)
-        count = migrate(env.text("DATABASE_URL"), settings.TROUPE_HOME / "backups", Path(binaries) if binaries else None)
-        self.stderr.write(f"{count} migrations were run; static files {'collected' if collected else 'unchanged'}")
+        count = migrate(
+            env.text("DATABASE_URL"), settings.TROUPE_HOME / "backups", Path(binaries) if binaries else None
+        )
+        self.stderr.write(
+            f"{count} migrations were run; static files {'collected' if collected else 'unchanged'}"
+        )
         local_token_ensure(settings.TROUPE_URL, settings.TROUPE_HOME / "local.json")
         self.stdout.write(json.dumps({"login": owner_login(settings.TROUPE_URL)}))

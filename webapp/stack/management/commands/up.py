@@ -1,4 +1,4 @@
-"""`manage.py up`: the whole stack on this machine. manage.py goes straight to webapp.stack.up; this is its entry in the help."""
+"""`manage.py up` in Django's help; manage.py itself goes straight to webapp.stack.up."""
 
 import sys
 from typing import Any
