@@ -7,7 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import redis
 from asgiref.sync import sync_to_async
+from django.conf import settings as django_settings
 from django.contrib.auth.models import AnonymousUser
 
 from webapp.accounts.models import User
@@ -15,7 +17,7 @@ from webapp.live import feeds as feeds_module
 from webapp.live import outbox as outbox_module
 from webapp.live.feeds import feeds
 from webapp.live.outbox import Outbox
-from webapp.live.services import HintPublisher, hint
+from webapp.live.services import CHANNEL, HintPublisher, hint
 from webapp.runs.models import Run
 
 from .conftest import Store, socket, until, watching
@@ -125,12 +127,7 @@ async def test_a_change_of_state_alone_is_told(user: User, live_run: Run) -> Non
 
 
 def _subscribed() -> bool:
-    import redis
-    from django.conf import settings
-
-    from webapp.live.services import CHANNEL
-
-    client = redis.Redis.from_url(settings.REDIS_URL)
+    client = redis.Redis.from_url(django_settings.REDIS_URL)
     try:
         return bool(client.pubsub_numsub(CHANNEL)[0][1])
     finally:
@@ -145,6 +142,28 @@ async def test_a_hint_reaches_a_socket_well_before_the_feed_looks_anyway(
         await until(_subscribed)
         await store(1)
         assert points(await client.receive_json_from(10)) == [1]
+
+
+async def test_hints_come_again_after_redis_has_hung_up(
+    user: User, live_run: Run, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds_module, "LOOK_ANYWAY", 60.0)
+    async with watching(user, live_run, 0) as client:
+        await until(_subscribed)
+        await store(1)
+        assert points(await client.receive_json_from(10)) == [1]
+        _hang_up()
+        await until(_subscribed)
+        await store(1)
+        assert points(await client.receive_json_from(10)) == [2]
+
+
+def _hang_up() -> None:
+    """End every connection of the server but our own, as a restart does."""
+    client = redis.Redis.from_url(django_settings.REDIS_URL)
+    for kind in ("pubsub", "normal"):
+        client.client_kill_filter(_type=kind, skipme=True)
+    client.close()
 
 
 async def test_strangers_are_turned_away(stranger: User, live_run: Run) -> None:
