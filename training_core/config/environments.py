@@ -14,9 +14,9 @@ class PlanPath(Section):
     """Path finding on a small grid."""
     size: int = Field(5, ge=3, le=20)
     """Rows and columns of the grid, in cells."""
-    wall_share: float = Field(0.12, ge=0.0, le=0.5)
+    wall_share: float = Field(0.08, ge=0.0, le=0.5)
     """Share of cells that are walls; the goal can always be reached."""
-    max_turns: int = Field(4, ge=1, le=64)
+    max_turns: int = Field(5, ge=1, le=64)
     """Turns of the whole team before the episode ends without success."""
     moves_per_turn: int = Field(3, ge=1, le=8)
     """Most moves that the executor makes in one turn, in cells."""

@@ -19,6 +19,8 @@ Cell = tuple[int, int]
 
 MOVES: dict[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
+STUCK = "stuck"
+"""Shown beside the last move when the turn since has led nowhere: without it, greedy play repeats itself for ever."""
 _HELD_OUT_SEED = 7_919
 """Held-out tasks do not depend on the run's seed, so that runs can be compared."""
 
@@ -128,24 +130,31 @@ class PlanPathEnvironment:
         """Planner: where the goal lies from here. Executor: what blocks it, its last moves, the plan."""
         if role == "planner":
             return f"goal {self._goal_words()}"
-        blocked = [word for word in MOVES if not self.grid.free(self.next_cell(word))]
-        return f"blocked {_words(blocked)} ; last {_words(self.last)} ; plan {_words(self.plan)}"
+        around = " ".join(f"{word} {'free' if self.grid.free(self.next_cell(word)) else 'wall'}" for word in MOVES)
+        return f"{around} ; last {_words(self.last)} ; plan {_words(self.plan)}"
 
     def act(self, role: str, answer: str) -> StepResult:
-        """A plan is scored as if it were walked from here; only the executor moves."""
+        """Take a plan, or walk."""
         words = answer.split()
         return self._plan(words) if role == "planner" else self._walk(words)
 
     def _plan(self, words: list[str]) -> StepResult:
-        self.plan = tuple(words[: self.config.moves_per_turn]) if _all_moves(words) else ()
-        cell, local = self.cell, 0.0
+        """Score a plan by what its speaker can know: as if no wall stood anywhere.
+
+        Scored on the real grid, the best of K plans would already step round the walls: the executor would never meet
+        a blocked plan in training, and be lost when it does.
+        """
         if not _all_moves(words) or len(words) > self.config.moves_per_turn:
+            self.plan = ()
             return StepResult(self.config.blocked_reward, 0.0, False, False, "no plan")
+        self.plan = tuple(words)
+        cell, local = self.cell, 0.0
         for word in words:
             if cell == self.grid.goal:
                 break
-            cell, reward = self._move(cell, word)
-            local += reward
+            target = _beside(cell, word)
+            local += self._move_reward(-self._steps_in_the_open(cell), -self._steps_in_the_open(target))
+            cell = target
         return StepResult(local, 0.0, False, False, f"plans {_words(self.plan)}")
 
     def _walk(self, words: list[str]) -> StepResult:
@@ -153,7 +162,6 @@ class PlanPathEnvironment:
         local = 0.0
         if not _all_moves(words) or len(words) > self.config.moves_per_turn:
             local, words = self.config.blocked_reward, []
-        before = self.cell
         taken: list[str] = []
         for word in words:
             cell, reward = self._move(self.cell, word)
@@ -164,7 +172,7 @@ class PlanPathEnvironment:
             self.cell = cell
             if cell == self.grid.goal:
                 break
-        self.last = tuple(taken[-1:]) or (self.last if self.cell == before else ())
+        self.last = (taken[-1],) if taken else (*(word for word in self.last if word != STUCK), STUCK)
         self.plan = ()
         return self._end_of_turn(local, taken)
 
@@ -181,17 +189,24 @@ class PlanPathEnvironment:
         return StepResult(local, team, self.done, self.success, f"walks {_words(taken)}")
 
     def _move(self, cell: Cell, word: str) -> tuple[Cell, float]:
-        """Where a move leads and its local reward: cost, plus gamma * potential after - potential before."""
-        step = MOVES[word]
-        target = (cell[0] + step[0], cell[1] + step[1])
+        """Where a move leads and its local reward."""
+        target = _beside(cell, word)
         if not self.grid.free(target):
             return cell, self.config.blocked_reward
-        shaped = self.config.shaping_discount * self._potential(target) - self._potential(cell)
-        return target, self.config.step_reward + self.config.shaping * shaped
+        return target, self._move_reward(-self._distances[cell], -self._distances[target])
 
-    def _potential(self, cell: Cell) -> float:
-        """Minus the share of the start's distance that is left: -1 at the start, 0 at the goal."""
-        return -self._distances[cell] / self._distances[self.grid.start]
+    def _move_reward(self, before: float, after: float) -> float:
+        """Cost of a move plus its shaping, gamma * potential after - potential before (Ng, Harada, Russell 1999).
+
+        Potentials come as minus the steps left and are measured in walks from start to goal: -1 at the start, 0 at the
+        goal.
+        """
+        whole = self._distances[self.grid.start]
+        shaped = self.config.shaping_discount * after / whole - before / whole
+        return self.config.step_reward + self.config.shaping * shaped
+
+    def _steps_in_the_open(self, cell: Cell) -> int:
+        return abs(cell[0] - self.grid.goal[0]) + abs(cell[1] - self.grid.goal[1])
 
     @property
     def reachable(self) -> list[Cell]:
@@ -200,7 +215,7 @@ class PlanPathEnvironment:
 
     def next_cell(self, word: str) -> Cell:
         """The cell that a direction points at, free or not."""
-        return (self.cell[0] + MOVES[word][0], self.cell[1] + MOVES[word][1])
+        return _beside(self.cell, word)
 
     def _goal_words(self) -> str:
         down, right = self.grid.goal[0] - self.cell[0], self.grid.goal[1] - self.cell[1]
@@ -237,6 +252,10 @@ class PlanPathEnvironment:
         return "turns used up" if self.done else "under way"
 
 
+def _beside(cell: Cell, word: str) -> Cell:
+    return (cell[0] + MOVES[word][0], cell[1] + MOVES[word][1])
+
+
 def _all_moves(words: list[str]) -> bool:
     return bool(words) and all(word in MOVES for word in words)
 
@@ -248,4 +267,4 @@ def _words(words: list[str] | tuple[str, ...]) -> str:
 def plan_path_vocabulary(config: PlanPath) -> tuple[str, ...]:
     """Every word that observations and answers are made of, in a fixed order."""
     numbers = tuple(str(number) for number in range(1, config.size))
-    return (*MOVES, *numbers, "goal", "here", "blocked", "last", "plan", "none", ";")
+    return (*MOVES, *numbers, "goal", "here", "free", "wall", "last", "plan", "none", STUCK, ";")

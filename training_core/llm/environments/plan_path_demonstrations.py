@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from random import Random
 
 from training_core.config.environments import PlanPath
-from training_core.llm.environments.plan_path import MOVES, OPPOSITE, PlanPathEnvironment, draw_grid
+from training_core.llm.environments.plan_path import MOVES, OPPOSITE, STUCK, PlanPathEnvironment, draw_grid
 from training_core.seeding import keyed_seed
 
 Demonstration = tuple[str, str]
@@ -17,6 +17,8 @@ Demonstration = tuple[str, str]
 
 NOISE = 0.35
 """Probability that a demonstrated word is replaced by a random direction."""
+OPEN_LEFT_OUT = 0.8
+"""Share of the executor's demonstrations that are left out where nothing blocks the plan: the others are the hard ones."""
 
 
 def plan_path_demonstrations(config: PlanPath, seed: int) -> Iterator[Demonstration]:
@@ -27,6 +29,8 @@ def plan_path_demonstrations(config: PlanPath, seed: int) -> Iterator[Demonstrat
         _random_state(environment, random)
         yield environment.observe("planner"), _noisy(_undirected(_towards_goal(environment, random), random), random)
         environment.plan = _random_plan(environment, random)
+        if environment.grid.free(environment.next_cell(environment.plan[0])) and random.random() < OPEN_LEFT_OUT:
+            continue
         yield environment.observe("executor"), _noisy(_follow(environment, random), random)
 
 
@@ -37,6 +41,8 @@ def _random_state(environment: PlanPathEnvironment, random: Random) -> None:
     environment.cell = random.choice(cells)
     came = [word for word in MOVES if environment.grid.free(environment.next_cell(OPPOSITE[word]))]
     environment.last = (random.choice(came),) if came and random.random() < 0.75 else ()
+    if random.random() < 0.25:
+        environment.last += (STUCK,)
 
 
 def _towards_goal(environment: PlanPathEnvironment, random: Random) -> list[str]:
@@ -68,7 +74,7 @@ def _follow(environment: PlanPathEnvironment, random: Random) -> list[str]:
     if environment.grid.free(environment.next_cell(plan[0])):
         return plan
     open_words = [word for word in MOVES if environment.grid.free(environment.next_cell(word))]
-    back = {OPPOSITE[word] for word in environment.last}
+    back = {OPPOSITE[word] for word in environment.last if word != STUCK}
     aside = [word for word in open_words if word not in back and word != OPPOSITE[plan[0]]]
     return [random.choice(aside or open_words or list(MOVES)), plan[0]][: environment.config.moves_per_turn]
 
