@@ -154,17 +154,21 @@ class Courier:
         self.rejected[seq] = self._replacement(seq, line, errors, text)
 
     def _replacement(self, seq: int, line: bytes, errors: Any, text: str) -> bytes:
-        """A log event with the envelope of the refused one; the producer is the spool's name."""
-        try:
-            event = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            event = {}
+        """A log event in the place of the refused one."""
+        event = _object(line)
         kind = event.get("type", "unreadable")
         what = orjson.dumps(errors).decode()[:2000]
         message = f"The server refused a {kind} event; it is kept in {self._rejected_file.name}. {what}"
-        envelope = {key: event[key] for key in ("run", "attempt", "producer", "time") if key in event}
+        envelope = self._envelope()
         fields = {"seq": seq, "type": "log", "level": "error", "source": "reporting", "message": message}
         return orjson.dumps(envelope | fields)
+
+    def _envelope(self) -> dict[str, Any]:
+        """Run, attempt, producer and time of the spool's first readable event."""
+        with self.reader.path.open("rb") as file:
+            events = (_object(line) for line in file)
+            first = next((event for event in events if "producer" in event), {})
+        return {key: first.get(key) for key in ("run", "attempt", "producer", "time")}
 
     def _content(self, batch: Batch) -> bytes:
         """The batch, with other lines in place of those that were refused."""
@@ -180,7 +184,7 @@ class Courier:
         self.acknowledged = last
         for seq in [seq for seq in self.rejected if seq <= last]:
             del self.rejected[seq]
-        temporary = self._ack_file.with_suffix(".ack.new")
+        temporary = self._ack_file.with_suffix(f".ack.{os.getpid()}")  # a sync may run beside the living run
         temporary.write_text(str(last))
         os.replace(temporary, self._ack_file)
 
@@ -192,6 +196,15 @@ class Courier:
             return
         self.reader.seek(last + 1)
         self.acknowledged = self.reader.next - 1
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    """A line's JSON object; empty where there is none."""
+    try:
+        data = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def _detail(answer: Answer) -> str:

@@ -29,7 +29,10 @@ class Ingest:
             return self.down_with, {"code": "unavailable"}
         if token != f"Bearer {self.token}":
             return 401, {"detail": "no"}
-        events = [json.loads(line) for line in body.splitlines()]
+        try:
+            events = [json.loads(line) for line in body.splitlines()]
+        except ValueError:
+            return 400, {"code": "invalid", "seq": None, "errors": {"": "no JSON"}}
         for event in events:
             if self.refuse(event):
                 return 400, {"code": "invalid", "seq": event["seq"] if self.name_refused else None, "errors": {"x": "bad"}}

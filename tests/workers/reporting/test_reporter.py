@@ -148,6 +148,22 @@ def test_refused_event_is_set_aside_and_the_rest_goes_on(tmp_path: Path, url: st
     assert ship_spool(tmp_path, url, "secret").rejected == 2
 
 
+def test_a_damaged_line_costs_only_itself(tmp_path: Path, url: str, ingest: Any) -> None:
+    reporter = make(tmp_path)
+    for step in range(5):
+        reporter.metrics(step, {"a": step})
+    reporter.close()
+    (spool,) = tmp_path.glob("attempt-1/spool/*.jsonl")
+    lines = spool.read_bytes().splitlines(keepends=True)
+    for place in (0, 3):
+        lines[place] = b"\0" * (len(lines[place]) - 1) + b"\n"
+    spool.write_bytes(b"".join(lines))
+    assert ship_spool(tmp_path, url, "secret").rejected == 2
+    arrived = [EVENTS.validate_python(event) for event in ingest.events()]
+    assert [event.type for event in arrived] == ["log", "metrics", "metrics", "log", "metrics"]
+    assert "unreadable" in arrived[3].message
+
+
 def test_wrong_token_keeps_everything(tmp_path: Path, url: str, ingest: Any) -> None:
     reporter = make(tmp_path, url, token="wrong")
     reporter.metrics(1, {"a": 1})
