@@ -15,14 +15,14 @@ MEGABYTE = 1024 * 1024
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
     """Ray in this process, four (pretended) cores, loopback only."""
-    import ray
-
     os.environ |= {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),  # else one is written to the home folder
     }
+    import ray  # reads those when it is imported
+
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     address = os.environ.pop("RAY_ADDRESS", None)
     ray.init(

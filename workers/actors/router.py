@@ -34,16 +34,22 @@ WORKFLOWS: dict[str, Callable[[Sequence[int], Table], list[Episode]]] = {"turn_t
 class Router:
     """The whole crew of a run behind one object; see Crew."""
 
-    def __init__(self, config: RunConfig, ports: Mapping[str, PolicyPort], pool: EnvironmentPool) -> None:
+    def __init__(
+        self, config: RunConfig, ports: Mapping[str, PolicyPort], pool: EnvironmentPool, *, side_by_side: bool = True
+    ) -> None:
         from workers.actors import tokenizers  # here, not above: the driver imports this module to make the actor
 
         self._load_tokenizer = tokenizers.light_tokenizer
         self._config = config
         self._ports = dict(ports)
         self._pool = pool
+        self._side_by_side = side_by_side
+        """Whether policies have processes of their own; in one process threads would only get in each other's way."""
         self._attempt = 1
         self._versions = dict.fromkeys(config.used_policies, 0)
         self._tokenizers: dict[str, Any] = {}
+        self._texts: dict[str, dict[int, str]] = {}
+        """Tokens as text, by policy and id."""
         self._spans: list[Span] = []
         self._episodes: list[Episode] = []
         """Of the last collection, until they are learnt from."""
@@ -163,8 +169,13 @@ class Router:
     def _every(
         self, policies: Iterable[str], call: Callable[[str, PolicyPort], Answered]
     ) -> dict[str, Answered]:
-        """Call the ports of these policies at the same time; the first error is raised when all have answered."""
+        """Call the ports of these policies, at the same time where they are processes of their own.
+
+        The first error is raised when all have answered.
+        """
         names = list(policies)
+        if not self._side_by_side or len(names) == 1:
+            return {name: call(name, self._ports[name]) for name in names}
         with ThreadPoolExecutor(max_workers=len(names)) as threads:
             futures = {name: threads.submit(call, name, self._ports[name]) for name in names}
         return {name: future.result() for name, future in futures.items()}
@@ -177,7 +188,11 @@ class Router:
         return Collected([episode_facts(episode) for episode in episodes], documents, spans, seconds)
 
     def _spell(self, policy: str, ids: Sequence[int]) -> list[str]:
-        return [self._tokenizers[policy].decode([number]) for number in ids]
+        known = self._texts.setdefault(policy, {})
+        for number in ids:
+            if number not in known:
+                known[number] = self._tokenizers[policy].decode([number])
+        return [known[number] for number in ids]
 
 
 def _renderer(tokenizer: Any) -> Render:

@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from threading import Lock
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,13 +18,11 @@ from training_core.llm.models.registry import resolve_model
 from training_core.llm.models.tiny import read_facts
 from training_core.types import Group, Prompt
 from workers.actors.machine import limit_threads
+from workers.actors.policy_state import load_policy, save_policy
 from workers.actors.spec import Generated, PolicyUpdate, TokenFigures, WorkerSpec
 from workers.loops.records import Span
 from workers.transfer.staleness import check_versions, check_weights
 from workers.transfer.weights import PackedWeights, pack, unpack
-
-ONE_AT_A_TIME = Lock()
-"""transformers sets global defaults while it loads: two policies of one process wait for each other."""
 
 
 @dataclass
@@ -43,10 +41,9 @@ def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
     limit_threads(spec.config.resources.threads)
     source = resolve_model(spec.section.model, spec.config.environment, spec.home, progress)
     device = "cuda" if spec.gpus > 0 and torch.cuda.is_available() else "cpu"
-    with ONE_AT_A_TIME:
-        disable_progress_bar()  # its bars would break ours, and a job's log
-        model = load_model(source, spec.section.learner.precision, device)
-        tokenizer = load_tokenizer(source)
+    disable_progress_bar()  # its bars would break ours, and a job's log
+    model = load_model(source, spec.section.learner.precision, device)
+    tokenizer = load_tokenizer(source)
     span = Span(spec.name, "load", spec.policy, 0, born, time.time())
     return Loaded(model, tokenizer, str(source), {"name": spec.section.model, "source": str(source)} | read_facts(source), span)
 
@@ -84,6 +81,7 @@ class UpdateSide:
     def __init__(self, spec: WorkerSpec, loaded: Loaded) -> None:
         config = spec.config
         self._spec = spec
+        self._tokenizer = loaded.tokenizer
         self._learner = Learner(spec.section, config.algorithm, loaded.model, config.run.iterations)
         self.version = 0
 
@@ -106,3 +104,12 @@ class UpdateSide:
         self.version = version
         return pack(self._learner.weights(), version)
 
+    def save(self, folder: Path) -> None:
+        """Write this policy into a checkpoint. Raises CheckpointError."""
+        learner = self._learner
+        save_policy(folder / self._spec.policy, learner.model, self._tokenizer, learner.optimizer, self.version)
+
+    def resume(self, checkpoint: Path) -> int:
+        """Go on from a checkpoint; returns the version. Raises CheckpointError."""
+        self.version = load_policy(checkpoint / self._spec.policy, self._learner.model, self._learner.optimizer)
+        return self.version

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from importlib import metadata
+from math import isfinite, nan
 from pathlib import Path
 from typing import Protocol
 
@@ -47,6 +48,8 @@ class Journal:
         self.progress = metrics.Progress()
         self.latest: dict[str, float] = {}
         """Last value of every metric."""
+        self._steps: dict[str, int] = {}
+        """And the step it belongs to."""
 
     @property
     def command(self) -> str | None:
@@ -147,8 +150,14 @@ class Journal:
         self._sampled = now
         return True
 
+    def measured(self, name: str, step: int) -> float | None:
+        """A metric's value at this very step; None where it was not measured or is not a number."""
+        value = self.latest.get(name, nan)
+        return value if self._steps.get(name) == step and isfinite(value) else None
+
     def _metrics(self, step: int, values: Mapping[str, float]) -> None:
         self.latest.update(values)
+        self._steps.update(dict.fromkeys(values, step))
         self._reporter.metrics(step, values)
 
     def _spans(self, spans: Iterable[Span]) -> None:

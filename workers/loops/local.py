@@ -35,7 +35,7 @@ class LocalCrew:
             policy: LocalPolicy(WorkerSpec(policy, policy, config, attempt.home), spot, progress)
             for policy in config.used_policies
         }
-        self._router = Router(config, ports, EnvironmentHost(config.environment, config.run.seed))
+        self._router = Router(config, ports, EnvironmentHost(config.environment, config.run.seed), side_by_side=False)
 
     def start(self, resume_from: Path | None) -> Started:
         """See Crew."""

@@ -90,7 +90,8 @@ def _turn_document(turn: Turn, spell: Speller) -> dict[str, Any]:
 
 def _candidate_document(candidate: Candidate, policy: str, spell: Speller) -> dict[str, Any]:
     answer = candidate.answer
-    return {
+    known = {} if candidate.advantage is None else {"advantage": candidate.advantage}
+    return known | {
         "text": answer.text,
         "token_ids": answer.token_ids,
         "tokens": spell(policy, answer.token_ids),
@@ -100,5 +101,4 @@ def _candidate_document(candidate: Candidate, policy: str, spell: Speller) -> di
         "local_reward": candidate.local_reward,
         "team_reward": candidate.team_reward,
         "reward": candidate.reward,
-        "advantage": candidate.advantage,
     }
