@@ -141,8 +141,9 @@ class Feeds:
             self.listener.remove(self._heard)
 
     def _heard(self, run_id: str) -> None:
-        if feed := self._feeds.get(run_id):
-            feed.hint()
+        for feed in [self._feeds.get(run_id)] if run_id else self._feeds.values():
+            if feed:
+                feed.hint()
 
 
 _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Feeds] = WeakKeyDictionary()

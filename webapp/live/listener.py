@@ -13,7 +13,7 @@ from webapp.live.services import CHANNEL
 logger = logging.getLogger(__name__)
 
 Heard = Callable[[str], None]
-"""Takes a run id."""
+"""Takes a run id; an empty one after a (new) subscription: hints may have been lost before it."""
 RETRY = 1.0
 
 
@@ -55,7 +55,9 @@ class HintListener:
             async with client.pubsub() as subscription:
                 await subscription.subscribe(CHANNEL)
                 async for message in subscription.listen():
-                    if message["type"] == "message":
+                    if message["type"] == "subscribe":
+                        self._tell("")
+                    elif message["type"] == "message":
                         self._tell(message["data"].decode().split(" ", 1)[0])
         finally:
             await client.aclose()

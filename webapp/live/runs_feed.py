@@ -34,11 +34,16 @@ class RunsFeed:
         self._sockets: dict[Outbox, int] = {}
         self._changed: set[str] = set()
         self._marks: Marks | None = None
+        self._look_now = False
+        self._tell_all = False
         self._task: asyncio.Task[None] | None = None
 
     def join(self, outbox: Outbox, user_id: int) -> None:
-        """From now on the socket hears of what its user may see."""
+        """From now on the socket hears of what its user may see. At first it is told of all runs that may change: its
+        page may be older than this connection.
+        """
         self._sockets[outbox] = user_id
+        self._look_now = self._tell_all = True
         if self._task is None:
             feeds().listener.add(self._heard)
             self._task = asyncio.create_task(self._work(), name="runs feed")
@@ -52,13 +57,17 @@ class RunsFeed:
             feeds().listener.remove(self._heard)
 
     def _heard(self, run_id: str) -> None:
-        self._changed.add(run_id)
+        if run_id:
+            self._changed.add(run_id)
+        else:
+            self._look_now = True
 
     async def _work(self) -> None:
         beat = 0
         while True:
             try:
-                if beat % LOOK_ANYWAY == 0:
+                if self._look_now or beat % LOOK_ANYWAY == 0:
+                    self._look_now = False
                     await self._look()
                 if self._changed:
                     await self._tell()
@@ -69,7 +78,10 @@ class RunsFeed:
 
     async def _look(self) -> None:
         marks = await database_sync_to_async(_marks, thread_sensitive=False)()
-        if self._marks is not None:
+        if self._tell_all:
+            self._changed |= set(marks)
+            self._tell_all = False
+        elif self._marks is not None:
             self._changed |= {run for run, mark in marks.items() if self._marks.get(run) != mark}
         self._marks = marks
 
