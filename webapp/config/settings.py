@@ -98,6 +98,9 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {
 CELERY_BEAT_SCHEDULE = {
     # What is late is worthless: the next one is on its way.
     "alive": {"task": "common.alive", "schedule": EVERY, "options": {"expires": EVERY}},
+    "reconcile": {"task": "runs.reconcile", "schedule": 5.0, "options": {"expires": 5.0}},
+    "compact": {"task": "metrics.compact", "schedule": 60.0, "options": {"expires": 60.0}},
+    "thin": {"task": "transcripts.thin", "schedule": 120.0, "options": {"expires": 120.0}},
     "compact": {"task": "metrics.compact", "schedule": 60, "options": {"expires": 60}},
 }
 CHANNEL_LAYERS = {
