@@ -29,6 +29,7 @@ class Wishes:
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
         self._signalled = False
+        self._former = signal.getsignal(signal.SIGTERM)
 
     def __call__(self) -> str | None:
         """ "stop", "pause" or None. Raises Superseded when a newer attempt exists."""
@@ -44,6 +45,10 @@ class Wishes:
     def listen(self) -> None:
         """Take SIGTERM as a wish to stop. Ray installs a handler of its own when it connects: call again then."""
         signal.signal(signal.SIGTERM, self._on_signal)
+
+    def forget(self) -> None:
+        """Give SIGTERM back its former meaning."""
+        signal.signal(signal.SIGTERM, self._former)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signalled = True
@@ -62,6 +67,7 @@ def run_attempt(attempt: Attempt, *, local: bool) -> int:
             journal = Journal(attempt.config, reporter, display)
             wishes = Wishes(reporter)
             status = _guarded(attempt, journal, wishes, local=local)
+            wishes.forget()
     if status != SUPERSEDED:
         reporter.close(DELIVERY_SECONDS)
     return status

@@ -1,14 +1,21 @@
 """A whole run in one process: its run folder, its events, its end."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter
 
 from tests.workers.running import conversation, curve, events, small_config
+from training_core.llm.environments.plan_path import PlanPathEnvironment
+from training_core.llm.environments.registry import ENVIRONMENTS
 from workers.launch.events import AnyEvent
-from workers.loops.attempt import FAILED, run_attempt
-from workers.loops.records import Attempt
+from workers.loops.attempt import FAILED, SUPERSEDED, run_attempt
+from workers.loops.checkpointing import latest
+from workers.loops.local import LocalCrew
+from workers.loops.records import Attempt, Collected
+from workers.reporting.reporter import Reporter
 
 
 @pytest.fixture(scope="module")
@@ -132,3 +139,63 @@ def test_a_failure_is_told_with_its_reason(little_model: Path, tmp_path: Path) -
     last = events(tmp_path / "run", "status")[-1]
     assert last["state"] == "failed"
     assert "no-model-here" in last["message"]
+
+
+def test_sigterm_finishes_the_iteration_and_keeps_it(
+    little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collect = LocalCrew.collect
+
+    def collect_and_signal(self: LocalCrew, iteration: int) -> Collected:
+        if iteration == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return collect(self, iteration)
+
+    monkeypatch.setattr(LocalCrew, "collect", collect_and_signal)
+    before = signal.getsignal(signal.SIGTERM)
+    folder = tmp_path / "run"
+    stopped = attempt(folder, little_model, run__iterations=5, checkpoint__every=0)
+    assert run_attempt(stopped, local=True) == 0
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert [(event["state"], event["iteration"]) for event in events(folder, "status")][-1] == ("stopped", 2)
+    assert [item.name for item in (folder / "checkpoints").iterdir()] == ["iteration-000002"]
+
+
+@pytest.mark.parametrize(("command", "state"), [("stop", "stopped"), ("pause", "paused")])
+def test_the_servers_wish_is_done_after_the_iteration(
+    command: str, state: str, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reporter, "command", command)
+    folder = tmp_path / "run"
+    assert run_attempt(attempt(folder, little_model, run__iterations=5, evaluation__every=0), local=True) == 0
+    assert [(event["state"], event["iteration"]) for event in events(folder, "status")][-1] == (state, 1)
+    assert latest(folder / "checkpoints") == folder / "checkpoints" / "iteration-000001"
+
+
+def test_a_superseded_attempt_leaves_without_a_word(
+    little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reporter, "command", "exit")
+    folder = tmp_path / "run"
+    assert run_attempt(attempt(folder, little_model), local=True) == SUPERSEDED
+    assert [event["state"] for event in events(folder, "status")] == ["starting", "running"]
+    assert not (folder / "checkpoints").exists()
+
+
+def test_an_environment_that_raises_makes_a_failed_episode(
+    little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Crumbling(PlanPathEnvironment):
+        def observe(self, role: str) -> str:
+            if self.task_id.endswith("3"):
+                raise OSError("the floor gave way")
+            return super().observe(role)
+
+    monkeypatch.setitem(ENVIRONMENTS, "plan_path", Crumbling)
+    folder = tmp_path / "run"
+    assert run_attempt(attempt(folder, little_model, run__iterations=1), local=True) == 0
+    assert curve(folder)["rollout/failed", 1] == 1.0
+    failed = [event for event in events(folder, "episode") if event["failed"]]
+    assert failed
+    assert "the floor gave way" in failed[0]["error"]
+    assert curve(folder)["train/return", 1] > -10

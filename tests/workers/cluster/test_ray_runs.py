@@ -1,0 +1,168 @@
+"""Runs spread over actors: the same numbers as in one process, whatever the workers; what dies is replaced."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers.running import conversation, curve, events, small_config
+from workers.loops.attempt import FAILED, run_attempt
+from workers.loops.records import Attempt, Collected, WorkerLost
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+APART = {"policies__planner__devices__placement": "apart", "policies__executor__devices__placement": "apart"}
+SHAPES: dict[str, dict[str, Any]] = {
+    "colocated": {"resources__environment_workers": 1},
+    "many-environments": {"resources__environment_workers": 3, "resources__environments_per_worker": 2},
+    "apart": {**APART, "resources__environment_workers": 2, "resources__environments_per_worker": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def reference(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run in one process, in the test's process."""
+    folder = tmp_path_factory.mktemp("reference")
+    assert run_attempt(Attempt(small_config(little_model), "r", 1, folder, folder.parent), local=True) == 0
+    return folder
+
+
+@contextmanager
+def crew_of(config: Any, name: str, folder: Path) -> Iterator[Any]:
+    """A crew of actors, started; ended afterwards."""
+    from workers.cluster.crew import RayCrew
+
+    crew = RayCrew(Attempt(config, name, 1, folder, folder), lambda: None, lambda text: None)
+    try:
+        crew.start(None)
+        yield crew
+    finally:
+        crew.close()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_where_workers_are_changes_nothing(
+    shape: str, ray_cluster: None, reference: Path, little_model: Path, tmp_path: Path
+) -> None:
+    config = small_config(little_model, **SHAPES[shape])
+    assert run_attempt(Attempt(config, f"shape-{shape}", 1, tmp_path, tmp_path), local=False) == 0
+    assert conversation(tmp_path) == conversation(reference)
+    here, there = curve(tmp_path), curve(reference)
+    assert here.keys() == there.keys()
+    assert here == pytest.approx(there, rel=1e-4, abs=1e-6)
+
+
+def kill(name: str) -> None:
+    """End an actor's process as the kernel would."""
+    import ray
+
+    os.kill(ray.get(ray.get_actor(name).ping.remote()), signal.SIGKILL)
+
+
+def seen(collected: Collected) -> list[Any]:
+    """What was said and earned."""
+    return [
+        [[(c["token_ids"], c["reward"]) for c in turn["candidates"]] for turn in document["turns"]]
+        for document in collected.transcripts
+    ]
+
+
+def two_iterations(crew: Any, between: Callable[[], None]) -> list[Any]:
+    """Collect, learn, (something happens,) collect."""
+    first = crew.collect(1)
+    crew.update(1)
+    crew.publish(1)
+    between()
+    return [seen(first), seen(crew.collect(2))]
+
+
+def test_dead_rollout_and_environment_workers_are_replaced(
+    ray_cluster: None, little_model: Path, tmp_path: Path
+) -> None:
+    config = small_config(little_model, **APART, resources__environment_workers=2)
+    with crew_of(config, "calm", tmp_path) as crew:
+        undisturbed = two_iterations(crew, lambda: None)
+
+    def disaster() -> None:
+        for seat in ("rollout-planner-0", "rollout-executor-0", "environment-1"):
+            kill(f"stormy-1-{seat}")
+
+    with crew_of(config, "stormy", tmp_path) as crew:
+        assert two_iterations(crew, disaster) == undisturbed
+
+
+def test_a_dead_update_worker_ends_the_attempt_by_name(
+    ray_cluster: None, little_model: Path, tmp_path: Path
+) -> None:
+    with crew_of(small_config(little_model, **APART), "bereft", tmp_path) as crew:
+        crew.collect(1)
+        kill("bereft-1-update-executor")
+        with pytest.raises(WorkerLost, match=r"update-executor died.*last checkpoint"):
+            crew.update(1)
+
+
+def test_a_dead_policy_worker_fails_the_attempt(
+    ray_cluster: None, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from workers.cluster.crew import RayCrew
+
+    collect = RayCrew.collect
+
+    def collect_once(self: RayCrew, iteration: int) -> Collected:
+        if iteration == 2:
+            kill("doomed-1-policy-planner")
+        return collect(self, iteration)
+
+    monkeypatch.setattr(RayCrew, "collect", collect_once)
+    attempt = Attempt(small_config(little_model), "doomed", 1, tmp_path, tmp_path)
+    assert run_attempt(attempt, local=False) == FAILED
+    last = events(tmp_path, "status")[-1]
+    assert (last["state"], last["iteration"]) == ("failed", 1)
+    assert "policy-planner died" in last["message"]
+    assert any("Traceback" in event["message"] for event in events(tmp_path, "log") if event["level"] == "error")
+
+
+def test_a_resumed_run_goes_on_with_the_same_numbers(
+    ray_cluster: None, reference: Path, little_model: Path, tmp_path: Path
+) -> None:
+    middle = reference / "checkpoints" / "iteration-000001"
+    config = small_config(little_model, **APART)
+    attempt = Attempt(config, "resumed", 2, tmp_path, tmp_path, middle)
+    assert run_attempt(attempt, local=False) == 0
+    straight = {key: value for key, value in curve(reference).items() if key[1] > 1}
+    assert curve(tmp_path, 2) == pytest.approx(straight, rel=1e-4, abs=1e-6)
+    assert conversation(tmp_path, 2) == [item for item in conversation(reference) if item[0] > 1]
+
+
+def test_the_driver_has_no_torch(little_model: Path, tmp_path: Path) -> None:
+    """A whole run by Ray in a fresh process, which then says what it imported."""
+    import subprocess
+    import tempfile
+
+    config = tmp_path / "config.toml"
+    from training_core.config.files import to_toml
+
+    config.write_text(to_toml(small_config(little_model, run__iterations=1, evaluation__every=0)))
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
+    code = (
+        "import ray, sys; from workers import run\n"
+        f"ray.init(num_cpus=2, include_dashboard=False, object_store_memory=10**8, _temp_dir={folder!r}, "
+        "_node_ip_address='127.0.0.1', log_to_driver=False)\n"
+        f"status = run.main([{str(config)!r}, '--run', 'light', '--folder', {str(tmp_path / 'run')!r}])\n"
+        "print(status, [m for m in ('torch', 'transformers') if m in sys.modules])"
+    )
+    environment = os.environ | {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": "ab" * 32,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120, check=False
+    )
+    assert done.stdout.strip().splitlines()[-1:] == ["0 []"], done.stderr[-3000:]
