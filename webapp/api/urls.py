@@ -1,3 +1,27 @@
-from django.urls import URLPattern
+"""Addresses below /api/."""
 
-urlpatterns: list[URLPattern] = []
+from django.urls import path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+
+from webapp.api import views
+from webapp.ingest.views import events
+
+app_name = "api"
+urlpatterns = [
+    path("schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("docs/", SpectacularSwaggerView.as_view(url_name="api:schema"), name="docs"),
+    path("v1/runs/", views.RunList.as_view(), name="runs"),
+    path("v1/runs/<str:run_id>/", views.RunDetail.as_view(), name="run"),
+    path("v1/runs/<str:run_id>/stop/", views.RunAct.as_view(act="stop"), name="run-stop"),
+    path("v1/runs/<str:run_id>/pause/", views.RunAct.as_view(act="pause"), name="run-pause"),
+    path("v1/runs/<str:run_id>/resume/", views.RunAct.as_view(act="resume"), name="run-resume"),
+    path("v1/runs/<str:run_id>/series/", views.RunSeries.as_view(), name="run-series"),
+    path("v1/runs/<str:run_id>/episodes/", views.RunEpisodes.as_view(), name="run-episodes"),
+    path("v1/runs/<str:run_id>/checkpoints/", views.RunCheckpoints.as_view(), name="run-checkpoints"),
+    path("v1/runs/<str:run_id>/logs/", views.RunLogs.as_view(), name="run-logs"),
+    path("v1/runs/<str:run_id>/events/", events, name="run-events"),
+    path("v1/episodes/<int:pk>/", views.EpisodeDetail.as_view(), name="episode"),
+    path("v1/presets/", views.Presets.as_view(), name="presets"),
+    path("v1/schema/run/", views.RunSchema.as_view(), name="schema-run"),
+    path("v1/cluster/", views.Cluster.as_view(), name="cluster"),
+]

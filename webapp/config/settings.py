@@ -6,7 +6,6 @@
 from csp.constants import NONE, SELF, UNSAFE_INLINE
 
 from webapp.config import environment as env
-from webapp.stack.worker_probe import EVERY
 
 env.join_running_stack()
 
@@ -61,6 +60,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
 ]
 
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 ROOT_URLCONF = "webapp.config.urls"
 ASGI_APPLICATION = "webapp.config.asgi.application"
 
@@ -97,11 +97,13 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {
 }
 CELERY_BEAT_SCHEDULE = {
     # What is late is worthless: the next one is on its way.
-    "alive": {"task": "common.alive", "schedule": EVERY, "options": {"expires": EVERY}},
+    "alive": {"task": "common.alive", "schedule": 10.0, "options": {"expires": 10.0}},
     "reconcile": {"task": "runs.reconcile", "schedule": 5.0, "options": {"expires": 5.0}},
     "compact": {"task": "metrics.compact", "schedule": 60.0, "options": {"expires": 60.0}},
     "thin": {"task": "transcripts.thin", "schedule": 120.0, "options": {"expires": 120.0}},
     "compact": {"task": "metrics.compact", "schedule": 60, "options": {"expires": 60}},
+    "reconcile": {"task": "runs.reconcile", "schedule": 3, "options": {"expires": 3}},
+    "thin": {"task": "transcripts.thin", "schedule": 60, "options": {"expires": 60}},
 }
 CHANNEL_LAYERS = {
     "default": {
@@ -163,6 +165,14 @@ STATICFILES_FINDERS = [
 
 REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "webapp.api.authentication.BearerAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["webapp.api.authentication.ScopedAccess"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "EXCEPTION_HANDLER": "webapp.api.errors.handle",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {

@@ -104,7 +104,7 @@ def overview_panels(config: Mapping[str, Any]) -> list[Panel]:
         Panel(
             "groups",
             "Groups that teach nothing",
-            "all rewards equal",
+            "share",
             _lines("groups/{}/zero_variance", roles),
             (0.0, 1.0),
         ),
@@ -123,11 +123,22 @@ def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[Section
         section, chart, label = _place(key)
         panel = panels.setdefault(section, {}).setdefault(chart, _panel(section, chart))
         panel.lines.append(Line(key, label, tones.get(label, (len(panel.lines) + 1) % (TONES + 1))))
-    for panel in (panel for charts in panels.values() for panel in charts.values()):
-        if len(panel.lines) == 1 and panel.lines[0].label not in tones:
-            panel.lines = [Line(panel.lines[0].key, panel.lines[0].label, GREEDY)]
     order = [*SECTIONS, *sorted(set(panels) - set(SECTIONS))]
-    return [Section(SECTIONS.get(name, name), list(panels[name].values())) for name in order if name in panels]
+    return [_section(name, list(panels[name].values()), list(tones)) for name in order if name in panels]
+
+
+def _section(name: str, panels: list[Panel], people: list[str]) -> Section:
+    """Panels with what matters most first; lines in the order of roles and policies."""
+    for panel in panels:
+        panel.lines.sort(key=lambda line: _rank(line.label, people))
+        if len(panel.lines) == 1 and panel.lines[0].label not in people:
+            panel.lines = [Line(panel.lines[0].key, panel.lines[0].label.replace("_", " "), GREEDY)]
+    panels.sort(key=lambda panel: _rank(panel.title.replace(" ", "_"), list(UNITS)))
+    return Section(SECTIONS.get(name, name), panels)
+
+
+def _rank(name: str, order: list[str]) -> int:
+    return order.index(name) if name in order else len(order)
 
 
 def _place(key: str) -> tuple[str, str, str]:

@@ -1,4 +1,16 @@
-from django.urls import URLPattern
+"""Addresses of the runs' pages."""
+
+from django.urls import path
+
+from webapp.runs import views
 
 app_name = "runs"
-urlpatterns: list[URLPattern] = []
+urlpatterns = [
+    path("", views.runs_page, name="list"),
+    path("<str:run_id>/", views.overview_page, name="detail"),
+    path("<str:run_id>/curves/", views.curves_page, name="curves"),
+    path("<str:run_id>/checkpoints/", views.checkpoints_page, name="checkpoints"),
+    path("<str:run_id>/logs/", views.logs_page, name="logs"),
+    path("<str:run_id>/config/", views.config_page, name="config"),
+    path("<str:run_id>/act/<slug:act>/", views.run_act, name="act"),
+]

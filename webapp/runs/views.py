@@ -25,7 +25,7 @@ from webapp.runs.selectors import run_get, run_summary, runs_list
 from webapp.runs.tiles import overview_tiles
 
 PER_PAGE = 50
-LATEST = 8
+LATEST = 12
 """Transcripts on the overview."""
 
 

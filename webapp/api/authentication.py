@@ -1,0 +1,59 @@
+"""Who calls: a bearer token, or the browser's session (with CSRF)."""
+
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+
+from webapp.accounts.models import ApiToken, User
+from webapp.accounts.tokens import token_find
+
+
+class BearerAuthentication(BaseAuthentication):
+    """`Authorization: Bearer <token>`."""
+
+    def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
+        """The token's person and the token; None without such a header. Raises AuthenticationFailed."""
+        scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        token = token_find(secret.strip())
+        if token is None:
+            raise AuthenticationFailed(
+                "this token is unknown, expired or revoked; make one under Account, API tokens"
+            )
+        return token.user, token
+
+    def authenticate_header(self, request: Request) -> str:
+        """What 401 answers ask for."""
+        return "Bearer"
+
+
+class ScopedAccess(BasePermission):
+    """Signed in; and a token's scopes cover what is asked: read for reading, launch for anything else."""
+
+    message = "this token lacks the scope: reading needs read or launch, everything else needs launch"
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Sessions may do what their person may."""
+        if isinstance(request.user, AnonymousUser) or not request.user.is_active:
+            return False
+        if not isinstance(request.auth, ApiToken):
+            return True
+        launch = ApiToken.Scope.LAUNCH in request.auth.scopes
+        return launch or (request.method in SAFE_METHODS and ApiToken.Scope.READ in request.auth.scopes)
+
+
+class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """How the schema names it."""
+
+    target_class = BearerAuthentication
+    name = "bearer"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        """See OpenAPI's security scheme object."""
+        return {"type": "http", "scheme": "bearer"}

@@ -1,0 +1,272 @@
+"""REST API v1: what the pages can do, for scripts."""
+
+from dataclasses import asdict
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import generics, status
+from rest_framework.exceptions import ParseError, PermissionDenied
+from rest_framework.pagination import CursorPagination
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from training_core.config.files import parse_config, preset_names, read_preset, to_toml
+from training_core.config.run import RunConfig
+from webapp.accounts.models import Project
+from webapp.accounts.selectors import project_default, project_get
+from webapp.api.serializers import (
+    CheckpointSerializer,
+    EpisodeSerializer,
+    LaunchSerializer,
+    LogLineSerializer,
+    RunSerializer,
+)
+from webapp.cluster.selectors import cluster_read
+from webapp.metrics.selectors import keys as series_keys
+from webapp.metrics.selectors import series_read
+from webapp.runs import services
+from webapp.runs.models import Run
+from webapp.runs.selectors import log_lines, run_get, runs_list
+from webapp.transcripts.models import Episode
+from webapp.transcripts.selectors import episode_document, episode_get, episodes_list
+
+JSON = OpenApiTypes.OBJECT
+MOST_POINTS = 10_000
+
+
+def parameter(name: str, kind: Any, text: str) -> OpenApiParameter:
+    """A query parameter of the schema."""
+    return OpenApiParameter(name, kind, description=text)
+
+
+class NewestFirst(CursorPagination):
+    """Pages by a cursor: stable while new rows come in."""
+
+    page_size = 50
+    page_size_query_param = "limit"
+    max_page_size = 500
+
+
+class RunPages(NewestFirst):
+    """Runs by when they were made."""
+
+    ordering = ("-created_at", "-id")
+
+
+class EpisodePages(NewestFirst):
+    """Episodes by when they came in."""
+
+    ordering = ("-id",)
+
+
+class RunList(generics.ListAPIView[Run]):
+    """The caller's runs; POST launches one."""
+
+    serializer_class = RunSerializer
+    pagination_class = RunPages
+
+    def get_queryset(self) -> QuerySet[Run]:
+        """Filtered by q, state, tag, project."""
+        filters = {name: self.request.query_params.get(name, "") for name in ("q", "state", "tag", "project")}
+        return runs_list(self.request.user, filters)
+
+    @extend_schema(
+        parameters=[parameter(name, str, f"filter by {name}") for name in ("q", "state", "tag", "project")],
+        responses=JSON,
+    )
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Newest first."""
+        return super().get(request, *args, **kwargs)
+
+    @extend_schema(request=LaunchSerializer, responses={201: JSON, 400: JSON})
+    def post(self, request: Request) -> Response:
+        """Launch a run: 201 with id and links, or 400 with one message per field path."""
+        wanted = LaunchSerializer(data=request.data)
+        if not wanted.is_valid():
+            return Response(
+                {"detail": "the request is not understood", "errors": flat(wanted.errors)}, status=400
+            )
+        data = wanted.validated_data
+        tree = read_preset(data["preset"]) if "preset" in data else data["config"]
+        run = services.run_create(
+            request.user,
+            self._project(data.get("project", "")),
+            tree,
+            data.get("preset", ""),
+            data.get("overrides", {}),
+            data.get("name", ""),
+            data.get("tags", []),
+        )
+        made = run_get(request.user, run.pk)
+        return Response(RunSerializer(made).data, status=status.HTTP_201_CREATED)
+
+    def _project(self, slug: str) -> Project:
+        project = project_get(self.request.user, slug) if slug else project_default(self.request.user)
+        if project is None:
+            raise PermissionDenied("you may launch in no project; ask an owner for the editor level")
+        return project
+
+
+class RunDetail(APIView):
+    """One run."""
+
+    @extend_schema(responses=JSON)
+    def get(self, request: Request, run_id: str) -> Response:
+        """Summary, config and facts."""
+        return Response(RunSerializer(run_get(request.user, run_id), context={"detail": True}).data)
+
+
+class RunAct(APIView):
+    """stop, pause or resume."""
+
+    act = "stop"
+
+    @extend_schema(request=None, responses={200: JSON, 409: JSON})
+    def post(self, request: Request, run_id: str) -> Response:
+        """The run afterwards; 409 where its state does not allow it."""
+        acts = {"stop": services.run_stop, "pause": services.run_pause, "resume": services.run_resume}
+        acts[self.act](request.user, run_get(request.user, run_id))
+        return Response(RunSerializer(run_get(request.user, run_id)).data)
+
+
+class RunSeries(APIView):
+    """Metrics of a run."""
+
+    @extend_schema(
+        parameters=[
+            parameter("keys", str, "comma-separated; without it the keys there are"),
+            parameter("points", int, "at most so many points per key, spikes kept (default 1500)"),
+            parameter("since", int, "only what came after this cursor"),
+        ],
+        responses=JSON,
+    )
+    def get(self, request: Request, run_id: str) -> Response:
+        """{"cursor", "series": {key: {steps, values, times, attempts}}}, or {"cursor", "keys": [...]}."""
+        run = run_get(request.user, run_id)
+        wanted = [key for key in request.query_params.get("keys", "").split(",") if key]
+        if not wanted:
+            return Response(
+                {"cursor": run.event_count, "keys": [asdict(facts) for facts in series_keys(run)]}
+            )
+        points = min(number(request, "points", 1500), MOST_POINTS)
+        series = series_read(run, wanted, points=points, since=number(request, "since", 0))
+        return Response({"cursor": run.event_count, "series": series})
+
+
+class RunEpisodes(generics.ListAPIView[Episode]):
+    """Episodes of a run."""
+
+    serializer_class = EpisodeSerializer
+    pagination_class = EpisodePages
+
+    def get_queryset(self) -> QuerySet[Episode]:
+        """Filtered by kind, outcome, iteration, probe, task, q."""
+        query = self.request.query_params
+        filters: dict[str, Any] = {name: query.get(name, "") for name in ("kind", "outcome", "task", "q")}
+        if query.get("iteration"):
+            filters["iteration"] = number(self.request, "iteration", 0)
+        if query.get("probe"):
+            filters["probe"] = query["probe"].lower() in ("1", "true", "yes")
+        return episodes_list(run_get(self.request.user, self.kwargs["run_id"]), filters)
+
+
+class EpisodeDetail(APIView):
+    """One episode with its transcript."""
+
+    @extend_schema(responses=JSON)
+    def get(self, request: Request, pk: int) -> Response:
+        """Facts, turns, candidates, what updates learnt."""
+        episode = episode_get(request.user, pk)
+        return Response(dict(EpisodeSerializer(episode).data) | episode_document(episode))
+
+
+class RunCheckpoints(APIView):
+    """Checkpoints of a run."""
+
+    @extend_schema(responses=CheckpointSerializer(many=True))
+    def get(self, request: Request, run_id: str) -> Response:
+        """Newest first, removed ones too."""
+        rows = run_get(request.user, run_id).checkpoints.order_by("-iteration", "-pk")
+        return Response({"results": CheckpointSerializer(rows, many=True).data})
+
+
+class RunLogs(APIView):
+    """Log of a run."""
+
+    @extend_schema(
+        parameters=[
+            parameter("after", int, "only lines with a higher id"),
+            parameter("limit", int, "at most 2000"),
+        ],
+        responses=LogLineSerializer(many=True),
+    )
+    def get(self, request: Request, run_id: str) -> Response:
+        """The last lines, or those after an id."""
+        run = run_get(request.user, run_id)
+        limit = max(1, min(number(request, "limit", 500), 2000))
+        rows = log_lines(run, number(request, "after", 0), limit)
+        return Response({"results": LogLineSerializer(rows, many=True).data})
+
+
+class Presets(APIView):
+    """What ships with Troupe."""
+
+    @extend_schema(responses=JSON)
+    def get(self, request: Request) -> Response:
+        """Name, description, config tree and TOML of every preset."""
+        configs = {name: parse_config(read_preset(name)) for name in preset_names()}
+        return Response(
+            {
+                "results": [
+                    {
+                        "name": name,
+                        "description": config.run.description,
+                        "config": config.model_dump(mode="json"),
+                        "toml": to_toml(config, only_set=True),
+                    }
+                    for name, config in configs.items()
+                ]
+            }
+        )
+
+
+class RunSchema(APIView):
+    """The run config's JSON schema."""
+
+    @extend_schema(responses=JSON)
+    def get(self, request: Request) -> Response:
+        """Every field with its description, bounds and default."""
+        return Response(RunConfig.model_json_schema())
+
+
+class Cluster(APIView):
+    """Devices, and who holds them."""
+
+    @extend_schema(responses=JSON)
+    def get(self, request: Request) -> Response:
+        """What the cluster has, what is free, which of the caller's runs hold or wait for what."""
+        return Response(cluster_read(request.user))
+
+
+def number(request: Request, name: str, default: int) -> int:
+    """A whole number of the query. Raises ParseError."""
+    text = request.query_params.get(name, "")
+    if not text:
+        return default
+    if not text.isdecimal() or len(text) > 18:
+        raise ParseError(f"{name}={text[:40]!r} is no whole number")
+    return int(text)
+
+
+def flat(errors: Any, path: str = "") -> dict[str, str]:
+    """DRF's nested errors as one message per dotted path."""
+    if isinstance(errors, dict):
+        parts = [
+            flat(value, ".".join(filter(None, (path, "" if key == "non_field_errors" else str(key)))))
+            for key, value in errors.items()
+        ]
+        return {key: text for part in parts for key, text in part.items()}
+    return {path: " ".join(str(item) for item in errors)} if errors else {}

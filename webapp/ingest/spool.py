@@ -1,0 +1,43 @@
+"""Store what a dead run left on disk, where its folder is visible to this process."""
+
+import logging
+from pathlib import Path
+
+from webapp.ingest.errors import IngestRejected
+from webapp.ingest.services import batch_store
+from workers.reporting.delivery import Answer, Courier, Undelivered
+
+log = logging.getLogger(__name__)
+
+
+class DirectChannel:
+    """Takes batches to the database without a server in between."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+
+    def post(self, data: bytes) -> Answer:
+        """See workers.reporting.delivery.Channel."""
+        try:
+            answer = batch_store(self._run_id, data, "zstd")
+        except IngestRejected as rejected:
+            return Answer(rejected.status, rejected.payload)
+        return Answer(200, {"acknowledged": answer.acknowledged, "command": answer.command})
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def spool_store(run_id: str, folder: Path) -> None:
+    """Store every event of the spools in `folder` that is not stored yet. What cannot be stored stays on disk."""
+    for path in sorted(folder.glob("*.jsonl")):
+        if path.name.endswith(".rejected.jsonl"):
+            continue
+        courier = Courier(path, DirectChannel(run_id))
+        try:
+            while courier.step():
+                pass
+        except (Undelivered, OSError) as error:
+            log.warning("run %s: the spool %s was not stored whole: %s", run_id, path.name, error)
+        finally:
+            courier.close()

@@ -1,0 +1,49 @@
+"""Attempts: how one ends, and whether another follows by itself. Callers hold the run's row lock and save the run."""
+
+from django.utils import timezone
+
+from webapp.accounts.tokens import run_tokens_revoke
+from webapp.runs.models import Attempt, Run, RunState
+
+
+def attempt_end(attempt: Attempt, how: str, reason: str) -> None:
+    """Note how an attempt ended (finished, stopped, paused, failed, lost)."""
+    attempt.state, attempt.ended_as, attempt.reason = Attempt.State.ENDED, how, reason
+    attempt.ended_at = timezone.now()
+    attempt.save()
+
+
+def attempt_lost(run: Run, attempt: Attempt, reason: str, *, again: bool) -> None:
+    """An attempt failed or died. With `again` the run is queued for another one, as often as run.max_attempts allows.
+
+    A run that was asked to stop or pause does just that. Fills the run's state and reason.
+    """
+    attempt_end(attempt, "lost" if again else "failed", reason)
+    if run.stop_requested:
+        run.state = RunState.PAUSED if run.stop_requested == "pause" else RunState.STOPPED
+        run.reason = f"ended while it was asked to {run.stop_requested}: {reason}"
+        run.stop_requested = ""
+    elif again and losses_in_a_row(run) < int(run.config["run"]["max_attempts"]):
+        run.state = RunState.QUEUED
+        run.reason = f"attempt {attempt.number} was lost ({reason}); starting again from the last checkpoint"
+        return
+    else:
+        tried = losses_in_a_row(run)
+        run.state = RunState.FAILED
+        run.reason = reason if tried < 2 else f"{reason} (after {tried} attempts)"
+    run.ended_at = timezone.now()
+
+
+def losses_in_a_row(run: Run) -> int:
+    """Attempts lost since one last ended well."""
+    lost = 0
+    for how in run.attempts.order_by("-number").values_list("ended_as", flat=True):
+        if how not in ("lost", "failed"):
+            break
+        lost += 1
+    return lost
+
+
+def tokens_withdraw(run: Run) -> None:
+    """End the tokens that a run's drivers write with."""
+    run_tokens_revoke(run)

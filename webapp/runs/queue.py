@@ -1,0 +1,16 @@
+"""Waking the worker: the database is the queue, a message only makes it quick."""
+
+import logging
+
+from celery import current_app
+from kombu.exceptions import OperationalError
+
+log = logging.getLogger(__name__)
+
+
+def submit_soon(run_id: str) -> None:
+    """Have a queued run submitted now. Without a broker the next reconciliation does it."""
+    try:
+        current_app.send_task("runs.submit", args=[run_id])
+    except (OperationalError, OSError) as error:
+        log.warning("run %s waits for the next reconciliation: the broker does not answer: %s", run_id, error)

@@ -1,0 +1,154 @@
+"""Once every few seconds: what the database believes against what the launcher says.
+
+No answer is "unknown", never a failure. An attempt is given up only on proof: its job has ended, or the launcher does
+not know it any more and nothing has been heard of it for DEATH_SECONDS.
+"""
+
+import logging
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from webapp.ingest.spool import spool_store
+from webapp.live.services import hint
+from webapp.runs.attempts import attempt_end, attempt_lost, tokens_withdraw
+from webapp.runs.models import ACTIVE_STATES, ENDED_STATES, Attempt, LogLine, Run, RunState
+from webapp.runs.submission import run_submit_now
+from workers.launch.launcher import JobState, JobStatus, Launcher, LauncherFailure
+from workers.launch.registry import make_launcher
+from workers.launch.run_folder import RunFolder
+
+log = logging.getLogger(__name__)
+DEATH_SECONDS = 90
+"""A driver was seen to outlive its Ray head by a minute: only after this silence a missing job counts as dead."""
+SILENCE_SECONDS = 30
+"""A heartbeat older than this is told to the owner."""
+GRACE_SECONDS = 30
+"""How long a run that was asked to stop may take before its job is stopped from outside."""
+OVER = (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
+
+
+@lru_cache(maxsize=1)
+def process_start() -> datetime:
+    """When this process first looked: ages count from no earlier, so that an outage of ours is nobody's death."""
+    return timezone.now()
+
+
+def runs_reconcile_now() -> None:
+    """Look after every run that is queued or under way, one at a time; one that fails does not hold up the others."""
+    process_start()
+    for run_id, state in (
+        Run.objects.filter(state__in=ACTIVE_STATES).order_by("created_at").values_list("pk", "state")
+    ):
+        try:
+            if state == RunState.QUEUED:
+                run_submit_now(run_id)
+            else:
+                _look_after(run_id)
+        except Exception:
+            log.exception("run %s could not be reconciled", run_id)
+
+
+def _look_after(run_id: str) -> None:
+    run = Run.objects.get(pk=run_id)
+    attempt = run.attempts.order_by("-number").first()
+    if attempt is None:
+        return
+    launcher = make_launcher(settings.TROUPE_LAUNCHER)
+    status = launcher.status(attempt.submission_id)
+    if status.state is JobState.UNKNOWN:
+        _unreachable(attempt, status)
+    elif status.state in OVER or (status.state is JobState.MISSING and _age(attempt) > DEATH_SECONDS):
+        _over(run, attempt, launcher, status)
+    else:
+        _alive(run, attempt, launcher, status)
+
+
+def _age(attempt: Attempt) -> float:
+    """Seconds since anything was heard of it, or could have been."""
+    heard = attempt.heartbeat_at or attempt.created_at
+    return (timezone.now() - max(heard, process_start())).total_seconds()
+
+
+def _unreachable(attempt: Attempt, status: JobStatus) -> None:
+    if attempt.unreachable_since is None and _age(attempt) > SILENCE_SECONDS:
+        Attempt.objects.filter(pk=attempt.pk).update(unreachable_since=timezone.now())
+        _say(attempt.run_id, f"state unknown: {status.message or 'Ray does not answer'}")
+
+
+def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
+    asked = run.stop_requested_at
+    if run.state == RunState.STOPPING and asked and timezone.now() - asked > timedelta(seconds=GRACE_SECONDS):
+        try:
+            launcher.stop(attempt.submission_id)
+        except LauncherFailure as error:
+            _say(run.pk, str(error))
+        return
+    quiet = _age(attempt)
+    if status.state is JobState.PENDING:
+        _say(run.pk, "submitted; Ray has not started it yet" if quiet > 10 else run.reason)
+    elif quiet > SILENCE_SECONDS:
+        _say(
+            run.pk,
+            f"its job is {status.state}, but its driver has not been heard for {round(quiet, -1):.0f} s",
+        )
+    elif run.state == RunState.RUNNING:
+        _say(run.pk, "")
+
+
+def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
+    """The job has ended. What its driver could not deliver is read from its folder first: it may tell the end itself."""
+    spool_store(run.pk, RunFolder(settings.TROUPE_HOME / "runs" / run.pk).spool(attempt.number))
+    tail = launcher.logs(attempt.submission_id)
+    with transaction.atomic():
+        run = Run.objects.select_for_update(no_key=True).get(pk=run.pk)
+        attempt.refresh_from_db()
+        if attempt.state == Attempt.State.ENDED or run.state not in ACTIVE_STATES:
+            return
+        if tail:
+            _keep_tail(run, attempt, tail)
+        if run.stop_requested and status.state is not JobState.MISSING:
+            words = {"stop": RunState.STOPPED, "pause": RunState.PAUSED}
+            attempt_end(attempt, words[run.stop_requested], "ended from outside")
+            run.state, run.reason, run.stop_requested = words[run.stop_requested], "ended from outside", ""
+            run.ended_at = timezone.now()
+        else:
+            attempt_lost(run, attempt, _how(status), again=True)
+        run.save()
+        if run.state in ENDED_STATES:
+            tokens_withdraw(run)
+        transaction.on_commit(lambda: hint(run.pk, run.event_count))
+    if run.state == RunState.QUEUED:
+        run_submit_now(run.pk)
+
+
+def _how(status: JobStatus) -> str:
+    if status.state is JobState.MISSING:
+        return f"its job is gone and its driver was silent for {DEATH_SECONDS} s"
+    return f"its job {status.state} without a last word{': ' + status.message if status.message else ''}"
+
+
+def _keep_tail(run: Run, attempt: Attempt, tail: str) -> None:
+    """The job's own last output: often the only trace of why it died."""
+    run.event_count += 1
+    LogLine.objects.create(
+        run=run,
+        attempt=attempt.number,
+        cursor=run.event_count,
+        time=timezone.now(),
+        level="error",
+        source="job output",
+        message=tail[-20000:].replace("\x00", ""),
+    )
+
+
+@transaction.atomic
+def _say(run_id: str, reason: str) -> None:
+    run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
+    if run.reason != reason and run.state in ACTIVE_STATES:
+        run.reason = reason
+        run.save(update_fields=["reason"])
+        transaction.on_commit(lambda: hint(run.pk, run.event_count))

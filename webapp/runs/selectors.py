@@ -1,0 +1,133 @@
+"""Reading runs: only ever through the reader's own projects."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Prefetch, Q, QuerySet
+from django.http import Http404
+from django.urls import reverse
+from django.utils import timezone
+
+from webapp.accounts.permissions import Person
+from webapp.accounts.selectors import projects_visible
+from webapp.runs.models import ENDED_STATES, Attempt, LogLine, Run, RunState
+
+
+def runs_visible(user: Person) -> QuerySet[Run]:
+    """Runs of the user's projects, with what `run_summary` needs."""
+    attempts = Prefetch("attempts", Attempt.objects.order_by("number"), to_attr="attempts_in_order")
+    return (
+        Run.objects.filter(project__in=projects_visible(user))
+        .select_related("project", "owner")
+        .prefetch_related(attempts)
+    )
+
+
+def runs_list(user: Person, filters: Mapping[str, Any] | None = None) -> QuerySet[Run]:
+    """Newest first. Filters: q (words in name, id, preset or tags), state, tag, project (slug)."""
+    found = runs_visible(user).order_by("-created_at", "-pk")
+    filters = filters or {}
+    if filters.get("state"):
+        found = found.filter(state=filters["state"])
+    if filters.get("tag"):
+        found = found.filter(tags__contains=[filters["tag"]])
+    if filters.get("project"):
+        found = found.filter(project__slug=filters["project"])
+    for word in str(filters.get("q", "")).split():
+        found = found.filter(
+            Q(name__icontains=word)
+            | Q(pk__icontains=word)
+            | Q(preset__icontains=word)
+            | Q(tags__contains=[word])
+        )
+    return found
+
+
+def run_get(user: Person, run_id: str) -> Run:
+    """One run. Raises Http404 for those of other people's projects too."""
+    run = runs_visible(user).filter(pk=run_id).first()
+    if run is None:
+        raise Http404(f"there is no run {run_id} that you may see")
+    return run
+
+
+def run_summary(run: Run) -> dict[str, Any]:
+    """What API, live deltas and pages all say of a run; JSON types only."""
+    attempts = getattr(run, "attempts_in_order", None)
+    attempts = list(run.attempts.order_by("number")) if attempts is None else attempts
+    return {
+        "id": run.pk,
+        "name": run.name,
+        "state": run.state,
+        "reason": run.reason,
+        "project": run.project.slug,
+        "owner": run.owner.username,
+        "preset": run.preset,
+        "tags": run.tags,
+        "iteration": run.iteration,
+        "iterations": run.iterations,
+        "progress": min(run.iteration / run.iterations, 1.0),
+        "eta_seconds": eta_seconds(run, attempts[-1] if attempts else None),
+        "headline": run.headline,
+        "cursor": run.event_count,
+        "created_at": run.created_at.isoformat(),
+        "started_at": run.started_at and run.started_at.isoformat(),
+        "ended_at": run.ended_at and run.ended_at.isoformat(),
+        "attempts": [_attempt(attempt) for attempt in attempts],
+        "links": _links(run),
+    }
+
+
+def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:
+    """Seconds left at the pace of the current attempt; None before its first iteration or when it is over."""
+    if (
+        run.state not in (RunState.RUNNING, RunState.STOPPING)
+        or attempt is None
+        or attempt.started_at is None
+    ):
+        return None
+    done = run.iteration - _first_iteration(attempt)
+    if done < 1:
+        return None
+    spent = (timezone.now() - attempt.started_at).total_seconds()
+    return round(spent / done * (run.iterations - run.iteration), 1)
+
+
+def _first_iteration(attempt: Attempt) -> int:
+    """Where the attempt began: its checkpoint's folder ends in the iteration."""
+    number = attempt.resumed_from.rpartition("-")[2]
+    return int(number) if number.isdigit() else 0
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "number": attempt.number,
+        "state": attempt.state,
+        "ended_as": attempt.ended_as,
+        "reason": attempt.reason,
+        "resumed_from": attempt.resumed_from,
+        "created_at": attempt.created_at.isoformat(),
+        "started_at": attempt.started_at and attempt.started_at.isoformat(),
+        "ended_at": attempt.ended_at and attempt.ended_at.isoformat(),
+    }
+
+
+def _links(run: Run) -> dict[str, str]:
+    """Addresses, without the host."""
+    links = {"page": reverse("runs:detail", args=[run.pk]), "self": reverse("api:run", args=[run.pk])}
+    for name in ("series", "episodes", "checkpoints", "logs", "stop", "pause", "resume", "events"):
+        links[name] = reverse(f"api:run-{name}", args=[run.pk])
+    return links
+
+
+def log_lines(run: Run, after: int = 0, limit: int = 500) -> list[LogLine]:
+    """Lines with an id above `after`, oldest first; without `after`, the last ones."""
+    lines = LogLine.objects.filter(run=run)
+    if after:
+        return list(lines.filter(pk__gt=after).order_by("pk")[:limit])
+    return list(reversed(lines.order_by("-pk")[:limit]))
+
+
+def is_over(run: Run) -> bool:
+    """Whether nothing more is to be expected unless somebody resumes it."""
+    return run.state in (*ENDED_STATES, RunState.PAUSED)

@@ -1,0 +1,217 @@
+"""Writing runs: made, stopped, resumed by people; moved on by what their drivers report.
+
+Every change of state happens under the run's row lock.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.utils import timezone
+
+from training_core.config.files import apply_overrides, parse_config, preset_names
+from training_core.config.run import RunConfig
+from training_core.errors import ConfigError
+from webapp.accounts.models import Project, User
+from webapp.accounts.permissions import can_edit
+from webapp.live.services import hint
+from webapp.runs import states
+from webapp.runs.attempts import attempt_end, attempt_lost
+from webapp.runs.models import ENDED_STATES, Attempt, LogLine, Phase, Run, RunState
+from webapp.runs.queue import submit_soon
+from workers.launch.events import LogEvent, PhaseEvent, StatusEvent
+
+FINAL = {"finished": RunState.FINISHED, "stopped": RunState.STOPPED, "paused": RunState.PAUSED}
+
+
+@transaction.atomic
+def run_create(
+    user: User,
+    project: Project,
+    tree: Mapping[str, Any],
+    preset: str = "",
+    overrides: Mapping[str, Any] | None = None,
+    name: str = "",
+    tags: Iterable[str] = (),
+) -> Run:
+    """A queued run of a config tree under overrides; its submission follows on commit.
+
+    Raises ConfigError with one message per field path, PermissionDenied for somebody who may not launch here.
+    """
+    if not can_edit(user, project):
+        raise PermissionDenied(
+            f"you may not launch in the project {project.slug}; ask an owner for the editor level"
+        )
+    if preset and preset not in preset_names():
+        raise ConfigError({"preset": f"no preset {preset!r}; presets are {', '.join(preset_names())}"})
+    config = parse_config(apply_overrides(tree, overrides or {}))
+    run = Run.objects.create(
+        project=project,
+        owner=user,
+        name=(name or config.run.name or preset or config.environment.type)[:120],
+        preset=preset,
+        tags=sorted({str(tag)[:60] for tag in (*config.run.tags, *tags)}),
+        config=config.model_dump(mode="json"),
+        iterations=config.run.iterations,
+    )
+    _tell(run)
+    transaction.on_commit(partial(submit_soon, run.pk))
+    return run
+
+
+def run_stop(user: User, run: Run) -> Run:
+    """End a run: a checkpoint first where it is running. Raises PermissionDenied, TransitionRefused."""
+    return _end(user, run, "stop", RunState.STOPPED)
+
+
+def run_pause(user: User, run: Run) -> Run:
+    """Checkpoint, end and give the devices back, to be resumed. Raises PermissionDenied, TransitionRefused."""
+    return _end(user, run, "pause", RunState.PAUSED)
+
+
+@transaction.atomic
+def run_resume(user: User, run: Run) -> Run:
+    """Queue a new attempt from the last checkpoint. Raises PermissionDenied, TransitionRefused."""
+    run = _locked(user, run)
+    states.check(run.state, RunState.QUEUED, "resumed")
+    run.state, run.reason, run.stop_requested, run.ended_at = RunState.QUEUED, "", "", None
+    run.save()
+    _tell(run)
+    transaction.on_commit(partial(submit_soon, run.pk))
+    return run
+
+
+@transaction.atomic
+def _end(user: User, run: Run, how: str, directly: RunState) -> Run:
+    """A queued run ends at once; one that has started is asked to."""
+    run = _locked(user, run)
+    words = {"stop": "stopped", "pause": "paused"}[how]
+    if run.state == RunState.STOPPING:
+        return run
+    now = timezone.now()
+    if run.state == RunState.QUEUED:
+        run.state, run.reason, run.ended_at = directly, f"{words} before it started", now
+        for attempt in run.attempts.exclude(state=Attempt.State.ENDED):
+            attempt_end(attempt, words, "")
+    else:
+        states.check(run.state, RunState.STOPPING, words)
+        run.state, run.stop_requested, run.stop_requested_at = RunState.STOPPING, how, now
+    run.save()
+    _tell(run)
+    return run
+
+
+def _locked(user: User, run: Run) -> Run:
+    if not can_edit(user, run.project):
+        raise PermissionDenied("you may only read this project; ask an owner for the editor level")
+    return (
+        Run.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("project", "owner")
+        .get(pk=run.pk)
+    )
+
+
+def _tell(run: Run) -> None:
+    """Whoever watches looks again, once this is committed."""
+    transaction.on_commit(partial(hint, run.pk, run.event_count))
+
+
+# What drivers report; called by ingest under the run's lock.
+
+
+def heartbeat_note(attempt: Attempt) -> None:
+    """Something came from this attempt: by the server's clock, now."""
+    attempt.heartbeat_at = timezone.now()
+    attempt.unreachable_since = None
+    attempt.save(update_fields=["heartbeat_at", "unreachable_since"])
+
+
+def command_for(run: Run, attempt: Attempt) -> str | None:
+    """What the driver of this attempt is told: "exit" once it was superseded or given up, "stop" or "pause" if asked."""
+    if run.attempts.filter(number__gt=attempt.number).exists():
+        return "exit"
+    if attempt.state == Attempt.State.ENDED and attempt.ended_as == "lost":
+        return "exit"
+    if run.state in ENDED_STATES and not run.stop_requested:
+        return None
+    return run.stop_requested or None
+
+
+def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
+    """Move the run on by its driver's word. The words of an old attempt, or late ones, change nothing."""
+    if run.attempts.filter(number__gt=attempt.number).exists() or attempt.state == Attempt.State.ENDED:
+        return
+    if event.facts:
+        run.facts = {**run.facts, **event.facts}
+    run.iteration = event.iteration if event.state != "starting" else run.iteration
+    if event.state == "failed":
+        attempt_lost(run, attempt, event.message, again=bool(event.facts.get("retry")))
+    elif event.state in FINAL:
+        attempt_end(attempt, event.state, event.message)
+        _move(run, FINAL[event.state], event.message)
+        run.ended_at = timezone.now()
+    elif event.state == "running":
+        _started(run, attempt)
+    run.save()
+    if run.state == RunState.QUEUED:
+        transaction.on_commit(partial(submit_soon, run.pk))
+
+
+def _started(run: Run, attempt: Attempt) -> None:
+    now = timezone.now()
+    attempt.started_at = attempt.started_at or now
+    attempt.state = Attempt.State.LIVE
+    attempt.save(update_fields=["started_at", "state"])
+    run.started_at = run.started_at or now
+    if run.state == RunState.QUEUED:  # its submission has not been noted yet
+        run.state = RunState.STARTING
+    _move(run, RunState.RUNNING, "")
+
+
+def _move(run: Run, state: RunState, reason: str) -> None:
+    if states.allowed(run.state, state):
+        run.state, run.reason = state, reason
+        if state in FINAL.values():
+            run.stop_requested = ""
+
+
+def log_lines_store(run: Run, cursor: int, events: list[LogEvent]) -> None:
+    """Keep log lines."""
+    LogLine.objects.bulk_create(
+        LogLine(
+            run=run,
+            attempt=event.attempt,
+            cursor=cursor,
+            time=datetime.fromtimestamp(event.time, UTC),
+            level=event.level,
+            source=event.source,
+            message=event.message,
+        )
+        for event in events
+    )
+
+
+def phases_store(run: Run, cursor: int, events: list[PhaseEvent]) -> None:
+    """Keep spans of work."""
+    Phase.objects.bulk_create(
+        Phase(
+            run=run,
+            attempt=event.attempt,
+            cursor=cursor,
+            worker=event.worker,
+            phase=event.phase,
+            policy=event.policy,
+            iteration=event.iteration,
+            start=event.start,
+            end=event.end,
+        )
+        for event in events
+    )
+
+
+def config_of(run: Run) -> RunConfig:
+    """The run's config as objects. Raises ConfigError where another version of Troupe wrote it."""
+    return parse_config(run.config)

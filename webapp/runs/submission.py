@@ -1,0 +1,161 @@
+"""From queued to submitted: admission, a new attempt, the launcher.
+
+The database is the queue. Submission is idempotent: the attempt is written first, its submission id names the job, and
+a launcher that has that job already answers with it.
+"""
+
+import logging
+from datetime import timedelta
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.urls import reverse
+from django.utils import timezone
+
+from training_core.config.files import parse_config, to_toml
+from webapp.accounts.models import ApiToken
+from webapp.accounts.tokens import token_create
+from webapp.checkpoints.selectors import checkpoint_latest
+from webapp.live.services import hint
+from webapp.runs.models import Attempt, Run, RunState
+from workers.launch.demand import Demand, demand
+from workers.launch.launcher import Capacity, Launch, Launcher, LauncherFailure
+from workers.launch.registry import make_launcher
+from workers.launch.run_folder import RunFolder
+
+log = logging.getLogger(__name__)
+ADMISSION_LOCK = 7_461_001
+"""Key of the advisory lock under which runs are admitted one at a time."""
+SUBMITTING_LIMIT = timedelta(seconds=30)
+"""After this an attempt whose submission was not confirmed is submitted again, under the same id."""
+HOLDING = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
+
+
+def run_submit_now(run_id: str) -> bool:
+    """Submit a queued run if its devices are there; else note what it waits for. True when a job was submitted."""
+    try:
+        launcher = make_launcher(settings.TROUPE_LAUNCHER)
+        capacity = launcher.capacity()
+    except LauncherFailure as error:
+        return _waits(run_id, str(error))
+    attempt = _admit(run_id, capacity)
+    return attempt is not None and _submit(attempt, launcher)
+
+
+@transaction.atomic
+def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
+    """The attempt to submit, made under the admission lock; None where the run must wait or has moved on."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ADMISSION_LOCK])
+    run = (
+        Run.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("owner")
+        .filter(pk=run_id)
+        .first()
+    )
+    if run is None or run.state != RunState.QUEUED:
+        return None
+    attempt = run.attempts.order_by("-number").first()
+    if attempt is not None and attempt.state == Attempt.State.SUBMITTING:
+        if attempt.created_at > timezone.now() - SUBMITTING_LIMIT and attempt.reason == "":
+            return None  # another task is at it
+        return attempt
+    reason = what_it_waits_for(run, capacity)
+    if reason:
+        _reason(run, reason)
+        return None
+    number = attempt.number + 1 if attempt else 1
+    latest = checkpoint_latest(run)
+    return Attempt.objects.create(
+        run=run,
+        number=number,
+        submission_id=Launch(run.pk, number, Path(), Path()).submission_id,
+        resumed_from=latest.path if latest else "",
+    )
+
+
+def what_it_waits_for(run: Run, capacity: Capacity | None) -> str:
+    """Empty where the run fits beside those that hold devices; else a sentence for its owner."""
+    if capacity is None:
+        return "waits for Ray, which does not answer"
+    wanted = demand(parse_config(run.config))
+    if wanted.cpus > capacity.cpus or wanted.gpus > capacity.gpus:
+        return (
+            f"waits for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in all. "
+            "Add nodes, or lower policies.*.devices and resources.environment_cpus"
+        )
+    held = [
+        demand(parse_config(other.config))
+        for other in Run.objects.filter(state__in=HOLDING).exclude(pk=run.pk)
+    ]
+    free = _free(capacity, held)
+    if wanted.cpus > free.cpus + 1e-6 or wanted.gpus > free.gpus + 1e-6:
+        return f"waits for {wanted}; {len(held)} run{'s' * (len(held) != 1)} before it hold{'s' * (len(held) == 1)} the rest"
+    return ""
+
+
+def _free(capacity: Capacity, held: list[Demand]) -> Demand:
+    cpus = capacity.cpus - sum(other.cpus for other in held)
+    gpus = capacity.gpus - sum(other.gpus for other in held)
+    return Demand(cpus, gpus, ())
+
+
+def _submit(attempt: Attempt, launcher: Launcher) -> bool:
+    """Outside any transaction: the launcher may take its time."""
+    run = attempt.run
+    _, secret = token_create(
+        run.owner, f"run {run.pk}, attempt {attempt.number}", [ApiToken.Scope.INGEST], run=run
+    )
+    try:
+        launcher.submit(_launch(run, attempt, secret))
+    except LauncherFailure as error:
+        Attempt.objects.filter(pk=attempt.pk, state=Attempt.State.SUBMITTING).update(reason=str(error))
+        return _waits(run.pk, str(error))
+    _submitted(attempt)
+    return True
+
+
+def _launch(run: Run, attempt: Attempt, secret: str) -> Launch:
+    """Write the config beside the run, and say all that the driver needs."""
+    folder = RunFolder(settings.TROUPE_HOME / "runs" / run.pk)
+    folder.root.mkdir(parents=True, exist_ok=True)
+    folder.config.write_text(to_toml(parse_config(run.config)))
+    return Launch(
+        run=run.pk,
+        attempt=attempt.number,
+        folder=folder.root,
+        home=settings.TROUPE_HOME,
+        ingest_url=settings.TROUPE_URL.rstrip("/") + reverse("api:run-events", args=[run.pk]),
+        ingest_token=secret,
+        resume_from=folder.root / attempt.resumed_from if attempt.resumed_from else None,
+    )
+
+
+@transaction.atomic
+def _submitted(attempt: Attempt) -> None:
+    """The job exists. Its driver may have reported already: then the state has moved on by itself."""
+    run = Run.objects.select_for_update(no_key=True).get(pk=attempt.run_id)
+    changed = Attempt.objects.filter(pk=attempt.pk, state=Attempt.State.SUBMITTING).update(
+        state=Attempt.State.LIVE, reason=""
+    )
+    if changed and run.state == RunState.QUEUED:
+        run.state, run.reason = RunState.STARTING, ""
+        run.save(update_fields=["state", "reason"])
+    transaction.on_commit(lambda: hint(run.pk, run.event_count))
+
+
+@transaction.atomic
+def _waits(run_id: str, reason: str) -> bool:
+    run = Run.objects.select_for_update(no_key=True).filter(pk=run_id, state=RunState.QUEUED).first()
+    if run is not None:
+        _reason(run, reason)
+    return False
+
+
+def _reason(run: Run, reason: str) -> None:
+    if run.reason != reason:
+        log.info("run %s: %s", run.pk, reason)
+        run.reason = reason
+        run.save(update_fields=["reason"])
+        transaction.on_commit(lambda: hint(run.pk, run.event_count))

@@ -1,0 +1,79 @@
+"""Reading episodes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import zstandard
+from django.db.models import Q, QuerySet
+from django.http import Http404
+
+from webapp.accounts.permissions import Person
+from webapp.accounts.selectors import projects_visible
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
+
+OUTCOMES = {
+    "success": {"success": True},
+    "unsolved": {"success": False, "failed": False},
+    "failed": {"failed": True},
+}
+PER_CANDIDATE = {"ratios": "ratios", "entropies": "entropies", "training_logprobs": "training_logprobs"}
+
+
+def episodes_list(run: Run, filters: Mapping[str, Any] | None = None) -> QuerySet[Episode]:
+    """Newest first. Filters: kind, outcome (success, unsolved, failed), iteration, probe, task, q (title, task, outcome)."""
+    found = Episode.objects.filter(run=run).order_by("-pk")
+    filters = filters or {}
+    for name in ("kind", "iteration", "task", "probe"):
+        if filters.get(name) not in (None, ""):
+            found = found.filter(**{name: filters[name]})
+    if filters.get("outcome") in OUTCOMES:
+        found = found.filter(**OUTCOMES[filters["outcome"]])
+    for word in str(filters.get("q", "")).split():
+        found = found.filter(
+            Q(title__icontains=word)
+            | Q(task__icontains=word)
+            | Q(outcome__icontains=word)
+            | Q(name__icontains=word)
+        )
+    return found
+
+
+def episode_get(user: Person, pk: int) -> Episode:
+    """One episode. Raises Http404 for those of other people's projects too."""
+    found = Episode.objects.select_related("run__project", "run__owner")
+    episode = found.filter(pk=pk, run__project__in=projects_visible(user)).first()
+    if episode is None:
+        raise Http404(f"there is no episode {pk} that you may see")
+    return episode
+
+
+def episode_document(episode: Episode) -> dict[str, Any]:
+    """The body with what updates learnt merged into its candidates; {} where the body was thinned out."""
+    body = EpisodeBody.objects.filter(episode=episode).first()
+    if body is None:
+        return {}
+    document: dict[str, Any] = orjson.loads(zstandard.decompress(bytes(body.data)))
+    notes = EpisodeAnnotation.objects.filter(
+        run_id=episode.run_id, episode_name=episode.name, attempt=episode.attempt
+    )
+    for note in notes.order_by("pk"):
+        _annotate(document, orjson.loads(zstandard.decompress(bytes(note.data))))
+    return document
+
+
+def _annotate(document: dict[str, Any], note: Mapping[str, Any]) -> None:
+    """A note about a turn or candidate that is not there is left out: it came from a damaged report."""
+    document["stages"] = {**document.get("stages", {}), **note.get("stages", {})}
+    turns = document["turns"]
+    for learnt in note["turns"]:
+        if not 0 <= learnt["turn"] < len(turns):
+            continue
+        candidates = turns[learnt["turn"]]["candidates"]
+        for place, candidate in enumerate(candidates):
+            if place < len(learnt["advantages"]):
+                candidate["advantage"] = learnt["advantages"][place]
+            for name in PER_CANDIDATE:
+                if place < len(learnt.get(name, [])):
+                    candidate[name] = learnt[name][place]

@@ -1,0 +1,102 @@
+"""Keeping episodes: facts in a row, the body compressed beside it, annotations as they come."""
+
+import math
+
+import orjson
+import zstandard
+from django.db.models import Sum
+
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
+from workers.launch.events import EpisodeAnnotationEvent, EpisodeEvent
+
+BODY_BUDGET = 2 * 1024**3
+"""Bytes of training bodies kept per run; beyond it the oldest go, their facts stay."""
+THIN_AT_ONCE = 500
+
+
+def episodes_store(run: Run, cursor: int, events: list[EpisodeEvent]) -> None:
+    """Store episodes. One whose name is there already (another attempt's replay of the same seq) is left as it is."""
+    names = {event.episode: event for event in events}
+    there = set(Episode.objects.filter(run=run, name__in=names).values_list("name", flat=True))
+    fresh = [event for name, event in names.items() if name not in there]
+    rows = Episode.objects.bulk_create(_row(run, cursor, event) for event in fresh)
+    EpisodeBody.objects.bulk_create(_body(row, event) for row, event in zip(rows, fresh, strict=True))
+
+
+def _row(run: Run, cursor: int, event: EpisodeEvent) -> Episode:
+    return Episode(
+        run=run,
+        attempt=event.attempt,
+        cursor=cursor,
+        name=event.episode,
+        iteration=event.iteration,
+        kind=event.kind,
+        probe=event.probe,
+        task=event.task,
+        title=event.title,
+        outcome=event.outcome,
+        success=event.success,
+        failed=event.failed,
+        error=event.error,
+        truncated=event.truncated,
+        episode_return=float(event.episode_return),
+        rewards={role: _json_number(value) for role, value in event.rewards.items()},
+        versions=event.versions,
+        turn_count=len({turn.index for turn in event.turns}),
+        tokens=event.tokens,
+        started=event.started,
+        ended=event.ended,
+    )
+
+
+def _json_number(value: float | str) -> float | str:
+    """JSON columns hold no NaN or infinities: those stay words."""
+    number = float(value)
+    return number if math.isfinite(number) else str(value)
+
+
+def _body(row: Episode, event: EpisodeEvent) -> EpisodeBody:
+    document = event.model_dump(mode="json", include={"turns", "final_board"})
+    data = zstandard.compress(orjson.dumps(document), level=3)
+    return EpisodeBody(episode=row, data=data, size=len(data))
+
+
+def annotations_store(run: Run, cursor: int, events: list[EpisodeAnnotationEvent]) -> None:
+    """Store what updates learnt; the episode may come later, or never."""
+    EpisodeAnnotation.objects.bulk_create(
+        EpisodeAnnotation(
+            run=run,
+            episode_name=event.episode,
+            attempt=event.attempt,
+            cursor=cursor,
+            data=zstandard.compress(
+                orjson.dumps(event.model_dump(mode="json", include={"turns", "stages"})), level=3
+            ),
+        )
+        for event in events
+    )
+
+
+def bodies_thin(run: Run, budget: int = BODY_BUDGET) -> int:
+    """Drop the oldest training bodies (probes stay) until the run's bodies fit the budget; returns how many went."""
+    bodies = EpisodeBody.objects.filter(episode__run=run)
+    excess = (bodies.aggregate(total=Sum("size"))["total"] or 0) - budget
+    dropped = 0
+    while excess > 0:
+        oldest = list(
+            bodies.filter(episode__kind="train")
+            .order_by("episode_id")
+            .values_list("episode_id", "size")[:THIN_AT_ONCE]
+        )
+        if not oldest:
+            break
+        gone = []
+        for pk, size in oldest:
+            if excess <= 0:
+                break
+            gone.append(pk)
+            excess -= size
+        EpisodeBody.objects.filter(episode_id__in=gone).delete()
+        dropped += len(gone)
+    return dropped
