@@ -3,7 +3,7 @@
 import os
 
 from training_core.config.environments import Environment
-from training_core.llm.environments.base import StepResult
+from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from workers.actors.machine import machine_load
 
@@ -18,7 +18,7 @@ class EnvWorker:
         """Answers when the process stands, with its id."""
         return os.getpid()
 
-    def reset(self, tasks: dict[int, tuple[int, str]]) -> dict[int, SlotView]:
+    def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
         """See EnvironmentPool."""
         return self._host.reset(tasks)
 

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
-from threading import Thread
 from typing import Any, TypeVar
 
 from training_core.config.run import RunConfig
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.learning.batch import make_groups
+from training_core.llm.models.base_evaluation import base_evaluation
 from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.table import Generate, Render, Table
 from training_core.llm.workflows.turn_tree import play_turn_tree
@@ -37,7 +37,8 @@ class Router:
     def __init__(
         self, config: RunConfig, ports: Mapping[str, PolicyPort], pool: EnvironmentPool, *, side_by_side: bool = True
     ) -> None:
-        from workers.actors import tokenizers  # here, not above: the driver imports this module to make the actor
+        # Here, not above: the driver imports this module to make the actor, and stays light.
+        from workers.actors import tokenizers
 
         self._load_tokenizer = tokenizers.light_tokenizer
         self._config = config
@@ -62,10 +63,9 @@ class Router:
         ready: dict[str, Ready] = self._every(self._config.used_policies, lambda _, port: port.start(resume_from))
         self._versions = {policy: item.version for policy, item in ready.items()}
         self._tokenizers = {policy: self._load_tokenizer(item.model) for policy, item in ready.items()}
-        # What forms groups needs torch, seconds of import that the first tasks can be played in.
-        Thread(target=import_module, args=("training_core.llm.learning.batch",), daemon=True).start()
         spans = [span for item in ready.values() for span in item.spans]
-        return Started({policy: item.base for policy, item in ready.items()}, spans=spans)
+        bases = {policy: item.base for policy, item in ready.items()}
+        return Started(bases, base_evaluation(self._config, bases.values()), spans)
 
     def collect(self, iteration: int) -> Collected:
         """See Crew. Trajectories stay here, sorted by the policy that learns from them."""
@@ -90,8 +90,6 @@ class Router:
 
     def update(self, iteration: int) -> Updated:
         """See Crew. Groups are formed here; then all trained policies learn at the same time."""
-        from training_core.llm.learning.batch import make_groups  # imports torch: see start
-
         batch = make_groups(self._episodes, self._config)
         wanted = {episode.id for episode in self._kept}
         consumed = time.time()

@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 
-from training_core.llm.environments.base import StepResult
+from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import SlotView
 from workers.cluster.placement import Seat
 from workers.cluster.spawner import Handle, Spawner
@@ -33,7 +33,7 @@ class RemotePool:
         self._lives = [0] * len(self._workers)
         self._done: list[list[Call]] = [[] for _ in self._workers]
 
-    def reset(self, tasks: dict[int, tuple[int, str]]) -> dict[int, SlotView]:
+    def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
         """Put each slot at the start of its task; environments of earlier tasks are given up."""
         self._done = [[] for _ in self._workers]
         return self._spread("reset", tasks)

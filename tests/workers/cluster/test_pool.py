@@ -57,7 +57,7 @@ def test_workers_that_die_are_brought_back_to_where_they_were(pool: tuple[Any, l
     import ray
 
     config = load_config("plan_path_duo")
-    spread, handles = pool
+    spread, _ = pool
     alone = EnvironmentHost(config.environment, config.run.seed)
     assert opening(spread) == opening(alone)
     for turn in range(3):
