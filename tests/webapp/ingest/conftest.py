@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 import zstandard
 from django.conf import settings
-from django.test import Client, override_settings
-from django.urls import path
+from django.test import Client
 
 from webapp.accounts.tokens import token_create
-from webapp.ingest.views import events
 from webapp.runs.models import Attempt, Run
 
 Send = Callable[..., Any]
-urlpatterns = [path("api/v1/runs/<str:run_id>/events/", events)]
 
 
 @pytest.fixture
@@ -56,9 +53,8 @@ def post(run: Run, token: str) -> Send:
         headers = {"Content-Encoding": encoding} if encoding else {}
         if secret:
             headers["Authorization"] = f"Bearer {secret}"
-        with override_settings(ROOT_URLCONF=__name__):
-            url = f"/api/v1/runs/{run_id}/events/"
-            return Client().post(url, data=body, content_type="application/x-ndjson", headers=headers)
+        url = f"/api/v1/runs/{run_id}/events/"
+        return Client().post(url, data=body, content_type="application/x-ndjson", headers=headers)
 
     return send
 

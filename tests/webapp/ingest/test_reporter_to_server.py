@@ -15,8 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def url(settings: Any, live_server: Any, run: Run, attempt: Attempt) -> str:
-    settings.ROOT_URLCONF = f"{__name__.rpartition('.')[0]}.conftest"
+def url(live_server: Any, run: Run, attempt: Attempt) -> str:
     return f"{live_server.url}/api/v1/runs/{run.pk}/events/"
 
 
