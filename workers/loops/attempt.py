@@ -2,6 +2,7 @@
 
 import logging
 import signal
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,7 +63,7 @@ def run_attempt(attempt: Attempt, *, local: bool) -> int:
         folder.config.write_text(to_toml(attempt.config))
     reporter = Reporter(folder, attempt.run, attempt.number, attempt.ingest_url, attempt.ingest_token)
     with _logging(reporter, attempt.config.reporting.log_level):
-        shown: Shown = Bar(attempt.config.run.iterations) if local else Lines()
+        shown: Shown = Bar(attempt.config.run.iterations) if local and sys.stderr.isatty() else Lines()
         with shown as display:
             journal = Journal(attempt.config, reporter, display)
             wishes = Wishes(reporter)
