@@ -152,7 +152,7 @@ class RunSeries(APIView):
                 {"cursor": run.event_count, "keys": [asdict(facts) for facts in series_keys(run)]}
             )
         points = min(number(request, "points", 1500), MOST_POINTS)
-        series = series_read(run, wanted, points=points, since=number(request, "since", 0))
+        series = series_read(run, wanted, points, number(request, "since", 0), until=run.event_count)
         return Response({"cursor": run.event_count, "series": series})
 
 

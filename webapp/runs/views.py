@@ -54,7 +54,7 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     run = run_get(request.user, run_id)
     panels = overview_panels(run.config)
     keys = [line.key for panel in panels for line in panel.lines]
-    series = series_read(run, [*keys, "rollout/tokens_per_second"])
+    series = series_read(run, [*keys, "rollout/tokens_per_second"], until=run.event_count)
     series = {key: series.get(key, {"steps": [], "values": [], "times": [], "attempts": []}) for key in [*keys, "rollout/tokens_per_second"]}
     kept = checkpoint_context(run)
     data = {
