@@ -170,15 +170,21 @@ async def _until_first_failure(work: Coroutine[Any, Any, None], asked: asyncio.E
 
 async def _stop(supervisor: Supervisor, asked: asyncio.Event) -> None:
     """End all children in order; a second request kills them at once."""
-    asked.clear()
     stopping = asyncio.create_task(supervisor.stop(*GROUPS))
-    impatient = asyncio.create_task(asked.wait())
+    impatient = asyncio.create_task(_asked_again(asked))
     await asyncio.wait([stopping, impatient], return_when=asyncio.FIRST_COMPLETED)
     if not stopping.done():
         await asyncio.to_thread(end_processes, psutil.Process().children(recursive=True), 0.0)
     impatient.cancel()
     await stopping
     await asyncio.to_thread(end_processes, psutil.Process().children(recursive=True), 2.0)
+
+
+async def _asked_again(asked: asyncio.Event) -> None:
+    """One Ctrl-C may arrive twice, from the terminal and from a wrapper: what comes within a second is one."""
+    await asyncio.sleep(1.0)
+    asked.clear()
+    await asked.wait()
 
 
 def _asked_to_end() -> asyncio.Event:
