@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from workers.launch.run_folder import RunFolder
+from workers.launch.spool import SpoolWriter
 from workers.reporting.encoding import encode
 from workers.reporting.shipping import Shipping
-from workers.reporting.spool import SpoolWriter
 
 logger = logging.getLogger(__name__)
 

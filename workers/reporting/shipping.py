@@ -5,7 +5,7 @@ import random
 import time
 from pathlib import Path
 
-from workers.reporting.delivery import Courier, HttpChannel, Undelivered
+from workers.launch.delivery import Courier, HttpChannel, Undelivered
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import orjson
 import zstandard
 
-from workers.reporting.spool import Batch, SpoolReader
+from workers.launch.spool import Batch, SpoolReader
 
 MAX_BYTES = 1 << 20
 """Of a batch before compression; the server takes 64 MB."""

@@ -7,8 +7,8 @@ import numpy as np
 import orjson
 import pytest
 
+from workers.launch.spool import SpoolReader, SpoolWriter
 from workers.reporting.encoding import encode
-from workers.reporting.spool import SpoolReader, SpoolWriter
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_take_respects_the_number_of_lines(spool: Path) -> None:
 @pytest.mark.parametrize("block", [1, 7, 64, 1 << 20])
 @pytest.mark.parametrize("seq", [1, 2, 50, 100])
 def test_seek_finds_every_line(spool: Path, seq: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.reporting.spool.SCAN", block)
+    monkeypatch.setattr("workers.launch.spool.SCAN", block)
     reader = SpoolReader(spool)
     for start in (101, 30, 1):
         reader.seek(start)

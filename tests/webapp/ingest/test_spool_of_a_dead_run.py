@@ -1,0 +1,54 @@
+"""What a dead run left on disk is stored without a server in between, once, and what cannot be stored is told."""
+
+from pathlib import Path
+
+import pytest
+
+from webapp.ingest.spool import spool_store
+from webapp.metrics.selectors import series_read
+from webapp.runs.models import Attempt, LogLine, Run
+from workers.launch.run_folder import RunFolder
+from workers.reporting.reporter import Reporter
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("attempt")]
+
+
+def told(run: Run, folder: RunFolder, attempt: int = 1) -> Reporter:
+    """A reporter that never reached a server."""
+    reporter = Reporter(folder, run.pk, attempt)
+    reporter.metrics(1, {"a": 1.0})
+    reporter.metrics(2, {"<b>": 2.0})
+    reporter.metrics(3, {"a": float("inf")})
+    reporter.close()
+    return reporter
+
+
+def test_a_spool_is_stored_once(run: Run, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    told(run, folder)
+    for _ in range(2):
+        spool_store(run.pk, folder.spool(1))
+    run.refresh_from_db()
+    assert run.event_count == 3
+    assert series_read(run, ["a"])["a"]["values"] == [1.0, "Infinity"]
+    assert "rejected.jsonl" in LogLine.objects.get().message
+
+
+def test_two_producers_and_a_torn_line(run: Run, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    told(run, folder)
+    spool = folder.spool(1) / f"{told(run, folder).producer}.jsonl"
+    with spool.open("ab") as file:
+        file.write(b'{"run":')
+    spool_store(run.pk, folder.spool(1))
+    assert series_read(run, ["a"])["a"]["steps"] == [1, 1, 3, 3]
+
+
+def test_what_belongs_nowhere_stays_on_disk(run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = RunFolder(tmp_path)
+    told(run, folder, attempt=2)
+    spool_store(run.pk, folder.spool(2))
+    assert "not stored whole" in caplog.text
+    Attempt.objects.create(run=run, number=2, submission_id="two")
+    spool_store(run.pk, folder.spool(2))
+    assert series_read(run, ["a"])["a"]["attempts"] == [2, 2]
