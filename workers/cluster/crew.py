@@ -9,7 +9,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from workers.cluster.session import Session, connect, open_session
-from workers.loops.records import Attempt, Collected, EpisodeKind, Span, Spot, Started, Updated, WorkerLost
+from workers.loops.records import Attempt, Collected, EpisodeKind, Span, Spots, Started, Updated, WorkerLost
 
 log = logging.getLogger(__name__)
 POLL = 0.5
@@ -19,9 +19,10 @@ POLL = 0.5
 class RayCrew:
     """See Crew. Imports no torch: what arrives here is plain lists."""
 
-    def __init__(self, attempt: Attempt, spot: Spot, say: Callable[[str], None]) -> None:
+    def __init__(self, attempt: Attempt, spots: Spots, say: Callable[[str], None]) -> None:
         self._attempt = attempt
-        self._spot = spot
+        self._spots = spots
+        self._spot = spots.starting
         self._say = say
         self._session: Session | None = None
         connect()
@@ -32,6 +33,7 @@ class RayCrew:
         config, home = self._attempt.config, self._attempt.home
         self._session = open_session(config, home, label, self._spot, self._say)
         started: Started = self._ask("start", self._attempt.number, resume_from)
+        self._spot = self._spots.running
         return started
 
     def collect(self, iteration: int) -> Collected:

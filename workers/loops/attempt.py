@@ -14,8 +14,8 @@ from workers.launch.run_folder import RunFolder
 from workers.loops.checkpointing import CheckpointKeeper
 from workers.loops.display import Bar, Lines, Shown
 from workers.loops.journal import Journal, ReportedLog
-from workers.loops.records import Attempt, Crew, Superseded
-from workers.loops.synchronous import Run, train
+from workers.loops.records import Attempt, Crew, Spots, Superseded, Unstarted
+from workers.loops.synchronous import ENDS, Run, train
 from workers.reporting.reporter import Reporter
 
 log = logging.getLogger(__name__)
@@ -39,9 +39,18 @@ class Wishes:
             raise Superseded
         return command or ("stop" if self._signalled else None)
 
-    def spot(self) -> None:
-        """A moment at which a superseded attempt leaves. Raises Superseded."""
+    @property
+    def spots(self) -> Spots:
+        """For crews."""
+        return Spots(self._starting, self._running)
+
+    def _running(self) -> None:
         self()
+
+    def _starting(self) -> None:
+        command = self()
+        if command:
+            raise Unstarted(command)
 
     def listen(self) -> None:
         """Take SIGTERM as a wish to stop. Ray installs a handler of its own when it connects: call again then."""
@@ -81,6 +90,9 @@ def _guarded(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool)
     except Superseded:
         log.warning("a newer attempt of this run exists; leaving at once")
         return SUPERSEDED
+    except Unstarted as wish:
+        journal.ended(ENDS[wish.command], journal.completed_iterations, "stopped before it had started")
+        return 0
     except KeyboardInterrupt:
         journal.ended("stopped", journal.completed_iterations, "interrupted at the terminal")
         return 0
@@ -111,10 +123,10 @@ def _crew(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) ->
     if local:
         from workers.loops.local import LocalCrew
 
-        return LocalCrew(attempt, wishes.spot, journal.loading)
+        return LocalCrew(attempt, wishes.spots, journal.loading)
     from workers.cluster.crew import RayCrew
 
-    return RayCrew(attempt, wishes.spot, journal.note)
+    return RayCrew(attempt, wishes.spots, journal.note)
 
 
 @contextmanager

@@ -66,6 +66,10 @@ class Journal:
         facts = {"packages": _versions(), "resumed_from": resume_from.name if resume_from else None}
         self._reporter.status("starting", 0, facts=facts)
 
+    def resumed_at(self, iteration: int) -> None:
+        """So many iterations were completed by earlier attempts."""
+        self._reporter.iteration = iteration
+
     def running(self, started: Started, iteration: int) -> None:
         """Every worker stands."""
         self._reporter.status("running", iteration, facts={"base_models": started.base_models})

@@ -9,7 +9,7 @@ from training_core.types import Prompt
 from workers.actors.policy_worker import PolicyWorker
 from workers.actors.router import Router
 from workers.actors.spec import Generated, WorkerSpec
-from workers.loops.records import Attempt, Collected, EpisodeKind, Span, Spot, Started, Updated
+from workers.loops.records import Attempt, Collected, EpisodeKind, Span, Spot, Spots, Started, Updated
 
 
 class LocalPolicy(PolicyWorker):
@@ -28,11 +28,16 @@ class LocalPolicy(PolicyWorker):
 class LocalCrew:
     """See Crew."""
 
-    def __init__(self, attempt: Attempt, spot: Spot, progress: Progress) -> None:
+    def __init__(self, attempt: Attempt, spots: Spots, progress: Progress) -> None:
         config = attempt.config
         self._attempt = attempt
+
+        def making(done: float, text: str) -> None:
+            spots.starting()
+            progress(done, text)
+
         ports = {
-            policy: LocalPolicy(WorkerSpec(policy, policy, config, attempt.home), spot, progress)
+            policy: LocalPolicy(WorkerSpec(policy, policy, config, attempt.home), spots.running, making)
             for policy in config.used_policies
         }
         self._router = Router(config, ports, EnvironmentHost(config.environment, config.run.seed), side_by_side=False)

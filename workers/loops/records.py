@@ -11,7 +11,7 @@ from training_core.errors import TroupeError
 EpisodeKind = Literal["train", "eval", "eval_sampled"]
 Phase = Literal["rollout", "update", "sync", "evaluate", "checkpoint", "load"]
 Spot = Callable[[], None]
-"""Called at moments where a run may be left; raises Superseded when it must be."""
+"""Called at moments where a run may be left."""
 
 
 class WorkerLost(TroupeError):
@@ -20,6 +20,24 @@ class WorkerLost(TroupeError):
 
 class Superseded(Exception):
     """A newer attempt of the run exists: this one leaves at once, without a checkpoint."""
+
+
+class Unstarted(Exception):
+    """A stop was asked for while the attempt still waited for devices or models. `command` is "stop" or "pause"."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(command)
+        self.command = command
+
+
+@dataclass(frozen=True)
+class Spots:
+    """What crews call while they wait."""
+
+    starting: Spot
+    """While workers start. Raises Superseded, Unstarted."""
+    running: Spot
+    """From then on: what is under way is finished, unless a newer attempt exists. Raises Superseded."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,9 @@ from workers.loops.checkpointing import CheckpointKeeper
 from workers.loops.journal import Journal
 from workers.loops.records import Crew, Started
 
+ENDS = {"stop": "stopped", "pause": "paused"}
+"""Wish -> the state that fulfils it."""
+
 
 @dataclass
 class Run:
@@ -27,6 +30,7 @@ class Run:
 def train(run: Run, resume_from: Path | None) -> tuple[str, int]:
     """Play the run to its end, or until it is asked to stop. Returns its last state and the iterations completed."""
     first = run.keeper.recall(resume_from, run.journal)
+    run.journal.resumed_at(first)
     started = run.crew.start(resume_from)
     run.journal.running(started, first)
     for iteration in range(first + 1, run.config.run.iterations + 1):
@@ -40,7 +44,7 @@ def train(run: Run, resume_from: Path | None) -> tuple[str, int]:
         if command or due(iteration, run.config.checkpoint.every, run.config.run.iterations):
             checkpoint(run, iteration)
         if command and iteration < run.config.run.iterations:
-            return {"stop": "stopped", "pause": "paused"}[command], iteration
+            return ENDS[command], iteration
     return "finished", run.config.run.iterations
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.workers.running import conversation, curve, events, small_config
 from workers.loops.attempt import FAILED, run_attempt
-from workers.loops.records import Attempt, Collected, WorkerLost
+from workers.loops.records import Attempt, Collected, Spots, WorkerLost
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -37,7 +37,7 @@ def crew_of(config: Any, name: str, folder: Path) -> Iterator[Any]:
     """A crew of actors, started; ended afterwards."""
     from workers.cluster.crew import RayCrew
 
-    crew = RayCrew(Attempt(config, name, 1, folder, folder), lambda: None, lambda text: None)
+    crew = RayCrew(Attempt(config, name, 1, folder, folder), Spots(lambda: None, lambda: None), lambda text: None)
     try:
         crew.start(None)
         yield crew

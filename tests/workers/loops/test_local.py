@@ -199,3 +199,14 @@ def test_an_environment_that_raises_makes_a_failed_episode(
     assert failed
     assert "the floor gave way" in failed[0]["error"]
     assert curve(folder)["train/return", 1] > -10
+
+
+def test_a_stop_while_the_base_model_is_made_ends_the_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reporter, "command", "stop")
+    folder = tmp_path / "run"
+    assert run_attempt(attempt(folder, Path("tiny")), local=True) == 0
+    last = events(folder, "status")[-1]
+    assert (last["state"], last["iteration"]) == ("stopped", 0)
+    assert not (tmp_path / "models").exists() or not list((tmp_path / "models").glob("tiny-*/troupe.json"))
