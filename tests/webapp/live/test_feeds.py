@@ -11,6 +11,7 @@ import redis
 from asgiref.sync import sync_to_async
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AnonymousUser
+from django.test import Client
 
 from webapp.accounts.models import User
 from webapp.live import feeds as feeds_module
@@ -20,7 +21,7 @@ from webapp.live.outbox import Outbox
 from webapp.live.services import CHANNEL, HintPublisher, hint
 from webapp.runs.models import Run
 
-from .conftest import Store, socket, until, watching
+from .conftest import Socket, Store, socket, until, watching
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -179,6 +180,24 @@ async def test_strangers_are_turned_away(stranger: User, live_run: Run) -> None:
 async def test_another_origin_is_turned_away(user: User, live_run: Run) -> None:
     client = socket(user, f"/ws/runs/{live_run.pk}/", origin=b"https://evil.example")
     assert (await client.connect())[0] is False
+
+
+async def test_a_session_opens_the_real_application(user: User, live_run: Run, store: Store) -> None:
+    from webapp.config.asgi import application
+
+    await store(2)
+    client = Client()
+    await sync_to_async(client.force_login)(user)
+    name = django_settings.SESSION_COOKIE_NAME
+    cookie = f"{name}={client.cookies[name].value}".encode()
+    headers = [(b"origin", b"http://testserver"), (b"host", b"testserver")]
+    for extra, accepted in ([(b"cookie", cookie)], True), ([], False):
+        watcher = Socket(application, f"/ws/runs/{live_run.pk}/", headers + extra)
+        assert (await watcher.connect())[0] is accepted
+        if accepted:
+            await watcher.send_json_to({"cursor": 0})
+            assert points(await watcher.receive_json_from(5)) == [1, 2]
+            await watcher.disconnect()
 
 
 @pytest.mark.parametrize("text", ["", "x", "[]", "{}", '{"cursor": -1}', '{"cursor": "1"}', '{"cursor": true}', "{" * 300])
