@@ -85,11 +85,15 @@ def _take(
         return None
     group: PlacementGroup = placement_group(placement.bundles, strategy="PACK", name=label)
     said = time.monotonic() - SAY_EVERY + 1.0
-    while not group.wait(timeout_seconds=0.5):
-        spot()
-        if time.monotonic() - said >= SAY_EVERY:
-            said = time.monotonic()
-            say(_waiting(wanted))
+    try:
+        while not group.wait(timeout_seconds=0.5):
+            spot()
+            if time.monotonic() - said >= SAY_EVERY:
+                said = time.monotonic()
+                say(_waiting(wanted))
+    except BaseException:
+        remove_placement_group(group)  # nobody waits for it any more
+        raise
     return group
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.workers.running import conversation, curve, events, small_config
 from workers.loops.attempt import FAILED, run_attempt
-from workers.loops.records import Attempt, Collected, Spots, WorkerLost
+from workers.loops.records import Attempt, Collected, Spots, Unstarted, WorkerLost
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -104,6 +104,27 @@ def test_a_dead_update_worker_ends_the_attempt_by_name(
         kill("bereft-1-update-executor")
         with pytest.raises(WorkerLost, match=r"update-executor died.*last checkpoint"):
             crew.update(1)
+
+
+def test_a_run_that_must_wait_says_for_what_and_can_be_stopped(
+    ray_cluster: None, little_model: Path, tmp_path: Path
+) -> None:
+    from workers.cluster.crew import RayCrew
+
+    said: list[str] = []
+
+    def spot() -> None:
+        if said:
+            raise Unstarted("stop")
+
+    config = small_config(little_model, policies__planner__devices__rollout_cpus=100)
+    crew = RayCrew(Attempt(config, "greedy", 1, tmp_path, tmp_path), Spots(spot, spot), said.append)
+    with pytest.raises(Unstarted):
+        crew.start(None)
+    crew.close()
+    assert "waiting for 100.8 CPU cores" in said[0]
+    assert "of 4 CPU cores" in said[0]
+    assert "the cluster is too small" in said[0]
 
 
 def test_a_dead_policy_worker_fails_the_attempt(
