@@ -22,7 +22,7 @@ export class Board {
     if (!this.#scrub) return;
     this.#scrub.value = place;
     const last = this.#boards.length - 1;
-    const note = place === last ? "at the end" : `before turn ${place + 1} of ${last}`;
+    const note = place === last ? "at the end" : `before #${place + 1} of ${last}`;
     this.#root.querySelector("[data-board-note]").textContent = note;
     this.#scrub.setAttribute("aria-valuetext", note);
     const board = this.#boards[place];

@@ -12,7 +12,7 @@ const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset", 
 function colours() {
   const probe = document.body.appendChild(el("span", { hidden: true }));
   const found = {};
-  for (const name of ["d0", "d1", "d2", "d3", "d4", "d5", "d6", "accent", "ink", "ink-3", "border", "panel", "warn"]) {
+  for (const name of ["d0", "d1", "d2", "d3", "d4", "d5", "d6", "accent", "ink", "ink-3", "border", "border-strong", "panel", "warn"]) {
     probe.style.color = `var(--${name})`;
     found[name] = getComputedStyle(probe).color;
   }
@@ -130,10 +130,10 @@ export class Chart {
       hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("border"), font: { size: 11, color: colour("ink") } },
       shapes: this.#marks().map(({ step, kind }) => ({
         type: "line", xref: "x", yref: "paper", x0: step, x1: step, y0: 0, y1: 1, layer: "below",
-        line: { color: kind === "attempt" ? colour("warn") : ink, width: 1, dash: "dot" },
+        line: { color: colour(kind === "attempt" ? "warn" : "border-strong"), width: 1, dash: "dot" },
       })),
       annotations: this.#marks().filter((mark) => mark.label).map(({ step, label, kind }) => ({
-        x: step, y: 1, xref: "x", yref: "paper", text: escapeHtml(label), showarrow: false, xanchor: "left", yanchor: "top",
+        x: step, y: 0, xref: "x", yref: "paper", text: escapeHtml(label), showarrow: false, xanchor: "left", yanchor: "bottom",
         font: { size: 10, color: kind === "attempt" ? colour("warn") : ink },
       })),
       uirevision: this.#options.log() ? "log" : "linear",

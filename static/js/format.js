@@ -12,8 +12,7 @@ export function number(value) {
 function finite(value) {
   const size = Math.abs(value);
   if (size >= 1000) return Math.round(value).toLocaleString("en-US");
-  if (size >= 100) return value.toFixed(0);
-  if (size >= 10) return value.toFixed(1);
+  if (size >= 100) return value.toFixed(1);
   if (size >= 0.01 || size === 0) return value.toFixed(2);
   return size >= 0.001 ? value.toFixed(4) : value.toExponential(1);
 }

@@ -35,7 +35,7 @@ export class TokenView {
     this.#by.replaceChildren(...known.map((name) => el("option", { value: name, selected: name === by }, MEASURES[name].label)));
     this.#by.value = by;
     const executed = candidate === this.#turns[turn].executed ? "carried on" : `candidate ${candidate + 1}`;
-    this.#root.querySelector("[data-tokens-note]").textContent = `${this.#turns[turn].role}, turn ${turn + 1}, ${executed}`;
+    this.#root.querySelector("[data-tokens-note]").textContent = `of #${turn + 1}, ${executed}`;
     const values = (name, index) => Number(name === "advantage" ? said.advantage : said[name][index]);
     this.#root.querySelector("[data-token-strip]").replaceChildren(...said.tokens.map((token, index) => strip(token, index, by ? MEASURES[by].heat(values(by, index)) : 0, by ? values(by, index) : null)));
     const columns = known.filter((name) => name !== "advantage");

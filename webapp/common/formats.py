@@ -1,6 +1,6 @@
 """Numbers, times and sizes as people read them. static/js/format.js says the same in the browser."""
 
-from math import isfinite
+from math import isfinite, isnan
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
@@ -8,7 +8,7 @@ WORDS = {"NaN": "NaN", "Infinity": "\N{INFINITY}", "-Infinity": f"{MINUS}\N{INFI
 
 
 def number(value: float | str | None) -> str:
-    """Three digits that matter, thousands set apart, a true minus: 0.91, 12.4, 8,412, 0.0012."""
+    """Two decimals where they matter, so that columns align: 0.91, 12.40, 8,412, 0.0012; a true minus."""
     if value is None or value == "":
         return NONE
     if isinstance(value, str):
@@ -16,7 +16,7 @@ def number(value: float | str | None) -> str:
     if isinstance(value, int):
         return f"{value:,}".replace("-", MINUS)
     if not isfinite(value):
-        return WORDS["NaN"] if value != value else WORDS["Infinity" if value > 0 else "-Infinity"]
+        return WORDS["NaN"] if isnan(value) else WORDS["Infinity" if value > 0 else "-Infinity"]
     return _finite(value).replace("-", MINUS)
 
 
@@ -25,8 +25,6 @@ def _finite(value: float) -> str:
     if size >= 1000:
         return f"{value:,.0f}"
     if size >= 100:
-        return f"{value:.0f}"
-    if size >= 10:
         return f"{value:.1f}"
     if size >= 0.01 or size == 0:
         return f"{value:.2f}"

@@ -14,10 +14,14 @@ from webapp.experiments.fields import Field, Section, config_sections
 ESSENTIALS = tuple(
     re.compile(pattern)
     for pattern in (
-        r"run\.(name|iterations|seed|tags)",
+        r"run\.name",
+        r"run\.iterations",
+        r"run\.seed",
+        r"run\.tags",
         r"environment\.type",
         r"algorithm\.type",
-        r"rollout\.(tasks|group_size)",
+        r"rollout\.tasks",
+        r"rollout\.group_size",
         r"team\.roles\.[^.]+\.policy",
         r"policies\.[^.]+\.model",
         r"policies\.[^.]+\.learner\.learning_rate",

@@ -4,10 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import AnonymousUser
 
 from training_core.config.files import preset_names, read_preset, to_toml
-from webapp.accounts.models import Membership, Project, User
 from webapp.experiments.commands import curl_command, launch_command
 from webapp.experiments.fields import Section, config_sections, file_errors
 from webapp.experiments.forms import Draft, essentials, is_essential
@@ -16,13 +14,6 @@ from webapp.experiments.forms import Draft, essentials, is_essential
 def presets() -> list[dict[str, str]]:
     """Name and description of each preset."""
     return [{"name": name, "description": read_preset(name).get("run", {}).get("description", "")} for name in preset_names()]
-
-
-def projects_editable(user: User | AnonymousUser) -> list[Project]:
-    """Projects that the user may launch in, by name."""
-    levels = [Membership.Level.OWNER, Membership.Level.EDITOR]
-    mine = Membership.objects.filter(user=user.pk, level__in=levels)
-    return list(Project.objects.filter(pk__in=mine.values("project")).order_by("name"))
 
 
 def form_context(draft: Draft) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project
+from webapp.accounts.selectors import projects_editable
 from webapp.experiments.forms import Draft, draft_from_post, draft_from_query, draft_from_run
-from webapp.experiments.selectors import form_context, preview_context, projects_editable
+from webapp.experiments.selectors import form_context, preview_context
 from webapp.runs.selectors import run_get
 from webapp.runs.services import run_create
 
@@ -20,7 +21,7 @@ from webapp.runs.services import run_create
 @require_http_methods(["GET", "POST"])
 def experiment_new(request: HttpRequest) -> HttpResponse:
     """The form; posting it launches the run."""
-    projects = projects_editable(request.user)
+    projects = list(projects_editable(request.user))
     if request.method == "GET":
         return _form(request, _draft(request), projects)
     draft, errors = _posted(request)

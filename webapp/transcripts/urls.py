@@ -1,4 +1,11 @@
-from django.urls import URLPattern
+"""Addresses of the transcripts' pages, below /runs/."""
+
+from django.urls import path
+
+from webapp.transcripts import views
 
 app_name = "transcripts"
-urlpatterns: list[URLPattern] = []
+urlpatterns = [
+    path("<str:run_id>/transcripts/", views.episodes_page, name="list"),
+    path("<str:run_id>/episodes/<int:pk>/", views.episode_page, name="detail"),
+]

@@ -45,10 +45,10 @@ function place(table, row) {
 
 function drawn(row, metric) {
   return el("tr", { class: `row${row.removed ? " gone" : ""}`, "data-path": row.path },
-    el("td", { class: "num", "data-label": "iteration" }, count(row.iteration)),
-    el("td", { class: "mono break lead" }, row.path, row.best ? el("span", { class: "badge good", "data-best": "" }, "best") : null),
+    el("td", { class: "num", "data-label": "iteration" }, row.best ? el("span", { class: "badge good", "data-best": "" }, "best") : null, ` ${count(row.iteration)}`),
+    el("td", { class: "mono break lead folder" }, row.path),
     el("td", { class: "num", "data-label": metric }, number(row.metrics[metric])),
     el("td", { class: "num", "data-label": "size" }, bytes(row.size)),
-    el("td", { class: "num", "data-label": "attempt" }, count(row.attempt)),
+    el("td", { class: "num folder", "data-label": "attempt" }, count(row.attempt)),
     el("td", { class: "num soft plain", "data-label": "written" }, row.removed ? "removed to save space" : ago(row.time)));
 }

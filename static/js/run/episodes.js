@@ -13,7 +13,7 @@ export function episodes(run) {
       const body = table.querySelector("tbody");
       for (const episode of fitting.slice(-Number(table.dataset.most))) {
         if (document.getElementById(`episode-${episode.id}`)) continue;
-        body.prepend(row(run.id, episode, "project" in table.dataset));
+        body.prepend(row(run.id, episode));
       }
       while (body.rows.length > Number(table.dataset.most)) body.lastElementChild.remove();
       if (body.rows.length) show();
@@ -56,13 +56,12 @@ function row(runId, episode) {
   const said = kind === "failed" ? `failed: ${episode.error || episode.outcome}` : episode.outcome;
   const tone = kind === "failed" ? "bad" : kind === "success" ? "good" : "soft";
   return el("tr", { class: "row fresh", id: `episode-${episode.id}` },
-    el("td", { class: "lead" }, el("a", { class: "row-link mono", href: `/runs/${runId}/episodes/${episode.id}/` }, short(episode.name)),
-      episode.probe ? el("span", { class: "badge" }, "probe") : null),
-    el("td", { class: "soft", "data-label": "play" }, KINDS[episode.kind] ?? episode.kind),
+    el("td", { class: "lead" }, el("a", { class: "row-link mono", href: `/runs/${runId}/episodes/${episode.id}/` }, short(episode.name))),
+    el("td", { class: "soft nowrap", "data-label": "play" }, (KINDS[episode.kind] ?? episode.kind) + (episode.probe ? ", probe" : "")),
     el("td", { class: "break", "data-label": "task" }, episode.title),
     el("td", { class: `break ${tone}`, "data-label": "outcome" }, said, episode.truncated ? el("span", { class: "badge warn" }, "cut") : null),
     el("td", { class: "num", "data-label": "turns" }, count(episode.turn_count)),
-    el("td", { class: "num", "data-label": "tokens" }, count(episode.tokens)),
+    el("td", { class: "num tokens", "data-label": "tokens" }, count(episode.tokens)),
     el("td", { class: "num", "data-label": "return" }, number(Number(episode.episode_return))),
   );
 }

@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from webapp.accounts.models import Project, User
+from webapp.accounts.selectors import projects_visible
 from webapp.common import formats
 
 register = template.Library()
@@ -44,7 +45,7 @@ def when(moment: datetime | str | None) -> SafeString | str:
 @register.simple_tag
 def projects_of(user: User | AnonymousUser) -> QuerySet[Project]:
     """The projects that the user is in, by name."""
-    return Project.objects.filter(members=user.pk).order_by("name") if user.is_authenticated else Project.objects.none()
+    return projects_visible(user)
 
 
 @register.filter

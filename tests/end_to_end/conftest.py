@@ -1,0 +1,147 @@
+"""A real server process on the test database, and a real browser in front of it."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import django
+import pytest
+
+django.setup()  # conftest files are imported before pytest-django does it
+
+from django.conf import settings  # noqa: E402
+from django.core.management import call_command  # noqa: E402
+from django.test import Client, override_settings  # noqa: E402
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright  # noqa: E402
+
+from training_core.config.files import load_config  # noqa: E402
+from webapp.accounts.models import Membership, Project, User  # noqa: E402
+from webapp.ingest.services import batch_store  # noqa: E402
+from webapp.runs.models import Attempt, Run  # noqa: E402
+from webapp.stack.processes import dies_with_parent  # noqa: E402
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-quic",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def static_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All static files, gathered as `up` does."""
+    root = tmp_path_factory.mktemp("static")
+    with override_settings(STATIC_ROOT=str(root)):
+        call_command("collectstatic", interactive=False, verbosity=0)
+    return root
+
+
+@pytest.fixture
+def server(transactional_db: None, static_root: Path) -> Iterator[str]:
+    """Address of a server process that works on the test database; ends with the test."""
+    database = settings.DATABASES["default"]
+    url = os.environ["DATABASE_URL"].replace("/troupe?", f"/{database['NAME']}?")
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    environment = {**os.environ, "DATABASE_URL": url, "TROUPE_STATIC_ROOT": str(static_root)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "webapp.stack.serve", str(listener.fileno())],
+        pass_fds=[listener.fileno()],
+        env=environment,
+        preexec_fn=dies_with_parent(),
+    )
+    try:
+        _answers(f"http://127.0.0.1:{port}/healthz", process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(10)
+        listener.close()
+
+
+def _answers(address: str, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            urllib.request.urlopen(address, timeout=5)
+            return
+        except OSError:
+            assert process.poll() is None, "the server ended"
+            assert time.monotonic() < deadline, "the server does not answer"
+            time.sleep(0.1)
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    """Playwright keeps an event loop in this thread, which Django would refuse to work beside."""
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    """Debian's Chromium."""
+    with playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS) as running:
+        yield running
+
+
+@pytest.fixture
+def ada(transactional_db: None) -> User:
+    """The owner of the project `lab`."""
+    user = User.objects.create_user("ada", password="correct horse battery")
+    lab = Project.objects.create(slug="lab", name="Path finding")
+    Membership.objects.create(project=lab, user=user, level=Membership.Level.OWNER)
+    return user
+
+
+@pytest.fixture
+def context(browser: Browser, server: str, ada: User) -> Iterator[BrowserContext]:
+    """A browser that is logged in as ada, 1280 pixels wide."""
+    client = Client()
+    client.force_login(ada)
+    session = client.cookies[settings.SESSION_COOKIE_NAME].value
+    opened = browser.new_context(base_url=server, viewport={"width": 1280, "height": 900}, color_scheme="light")
+    opened.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": server}])
+    opened.set_default_timeout(10_000)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A page on which any error in the console or of the network fails the test."""
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("response", lambda answer: complaints.append(f"{answer.status} {answer.url}") if answer.status >= 500 else None)
+    yield opened
+    opened.close()
+    assert not complaints, complaints
+
+
+def run_make(user: User, name: str = "", state: str = "queued") -> Run:
+    """A run of the demonstration preset with one attempt, in ada's project."""
+    config = load_config("plan_path_duo")
+    run = Run.objects.create(
+        project=Project.objects.get(slug="lab"),
+        owner=user,
+        name=name or config.run.name,
+        preset="plan_path_duo",
+        config=config.model_dump(mode="json"),
+        iterations=config.run.iterations,
+        state=state,
+    )
+    Attempt.objects.create(run=run, number=1, state="live", submission_id=f"{run.pk}-1")
+    return run
+
+
+def tell(run: Run, body: bytes) -> None:
+    """What the driver of `run` sends."""
+    batch_store(run.pk, body, "")

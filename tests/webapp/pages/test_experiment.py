@@ -1,0 +1,163 @@
+"""The new experiment page: from schema to form, from form to run."""
+
+import re
+import tomllib
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from training_core.config.files import load_config, parse_overrides, preset_names
+from webapp.experiments.commands import launch_command
+from webapp.experiments.fields import config_sections, file_errors
+from webapp.experiments.forms import draft_from_query, draft_make
+from webapp.runs.models import Run
+
+NEW = "/experiments/new/"
+CHECK = "/experiments/check/"
+
+
+def posted(client: Client) -> dict[str, str]:
+    """What a browser would send if nothing were changed."""
+    html = client.get(NEW).content.decode()
+    form: dict[str, str] = {}
+    for tag in re.findall(r"<input [^>]*>", html):
+        name, value = re.search(r'name="([^"]*)"', tag), re.search(r'value="([^"]*)"', tag)
+        if not name or (('type="checkbox"' in tag) and "checked" not in tag):
+            continue
+        form[name[1]] = value[1] if value else "on"
+    for name, options in re.findall(r'<select [^>]*name="([^"]*)".*?>(<option.*?)</select>', html, re.S):
+        form[name] = re.search(r"<option selected>([^<]*)<", options)[1]
+    for name, text in re.findall(r'<textarea [^>]*name="([^"]*)".*?>([^<]*)</textarea>', html, re.S):
+        form[name] = text.strip()
+    return form
+
+
+def fields_of(preset: str) -> dict:
+    tree = load_config(preset).model_dump(mode="json")
+    return {each.path: each for section in config_sections(tree, tree, {}) for each in section.walk()}
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_form_has_every_field_of_the_config(preset: str) -> None:
+    def leaves(tree: dict, prefix: str = "") -> set[str]:
+        found = set()
+        for name, value in tree.items():
+            found |= leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name}
+        return found
+
+    fields = fields_of(preset)
+    assert set(fields) == leaves(load_config(preset).model_dump(mode="json"))
+    assert not [path for path, each in fields.items() if not each.help]
+
+
+def test_kinds_follow_the_schema() -> None:
+    fields = fields_of("plan_path_duo")
+    kinds = {
+        "algorithm.clip_low": "float", "rollout.tasks": "int", "algorithm.leave_one_out": "bool",
+        "algorithm.mean_level": "choice", "run.tags": "list", "run.description": "long", "run.name": "text",
+        "policies.planner.learner.betas": "list", "team.roles.executor.policy": "choice",
+    }  # fmt: skip
+    assert {path: fields[path].kind for path in kinds} == kinds
+    assert fields["algorithm.mean_level"].choices == ("group", "batch", "none")
+    assert fields["team.roles.executor.policy"].choices == ("planner", "executor")
+    assert fields["rollout.tasks"].minimum == 1
+
+
+def test_errors_are_filed_at_fields() -> None:
+    paths = ["policies.planner.learner.betas", "algorithm.clip_low", "rollout.tasks"]
+    errors = {"policies.planner.learner.betas.0": "a", "algorithm.at_grpo.clip_low": "b", "nowhere": "c"}
+    filed = file_errors(errors, paths)
+    assert filed == {"policies.planner.learner.betas": "a", "algorithm.clip_low": "b", "nowhere": "c"}
+
+
+def test_overrides_of_a_draft_are_what_departs_from_the_preset() -> None:
+    base = load_config("plan_path_duo")
+    draft = draft_make("plan_path_duo", {"run.seed": base.run.seed, "rollout.group_size": 4})
+    assert draft.overrides == {"rollout.group_size": 4} and draft.config.rollout.group_size == 4
+    assert draft_make("plan_path_duo", {"rollout.group_size": 1}).errors.keys() == {"rollout.group_size"}
+    assert draft_from_query({"preset": "none such", "run.seed": "3"}).overrides == {"run.seed": 3}
+
+
+def test_commands_say_the_same_run() -> None:
+    overrides = {"run.name": "a b", "run.tags": ["x", "y"], "algorithm.clip_low": 0.3, "algorithm.leave_one_out": True, "run.description": "true"}
+    import shlex
+
+    words = shlex.split(launch_command("plan_path_duo", overrides).replace("\\\n", " "))
+    assert words[:3] == ["troupe", "launch", "plan_path_duo"]
+    assert parse_overrides(words[3:]) == overrides
+
+
+@pytest.mark.django_db
+def test_page_shows_defaults_help_and_marks_changes(ada: Client, run: Run) -> None:
+    html = ada.get(NEW, {"algorithm.clip_low": "0.3"}).content.decode()
+    assert 'name="algorithm.clip_low" value="0.3"' in html
+    assert "Lower clip of the probability ratio" in html
+    assert re.search(r'class="config-field changed"[^>]*data-field="algorithm.clip_low"', html)
+    assert "algorithm.clip_low=0.3" in html
+    assert 'data-section="algorithm" open' in html and 'data-section="rollout" open' not in html
+
+
+@pytest.mark.django_db
+def test_unchanged_form_is_the_preset(ada: Client, project: object) -> None:
+    answer = ada.post(NEW, posted(ada))
+    run = Run.objects.get()
+    assert answer.status_code == 302 and answer.url == reverse("runs:detail", args=[run.pk])
+    assert run.config == load_config("plan_path_duo").model_dump(mode="json")
+    assert run.preset == "plan_path_duo" and run.state == "queued"
+
+
+@pytest.mark.django_db
+def test_changed_fields_reach_the_run(ada: Client, project: object) -> None:
+    form = posted(ada) | {"run.name": "mine", "run.tags": "a, b", "rollout.group_size": "4", "policies.planner.learner.betas": "0.8, 0.95"}
+    form.pop("algorithm.drop_zero_variance")
+    assert ada.post(NEW, form).status_code == 302
+    run = Run.objects.get()
+    assert (run.name, run.tags, run.config["rollout"]["group_size"]) == ("mine", ["a", "b"], 4)
+    assert run.config["policies"]["planner"]["learner"]["betas"] == [0.8, 0.95]
+    assert run.config["algorithm"]["drop_zero_variance"] is False
+
+
+@pytest.mark.django_db
+def test_errors_stand_at_their_fields_and_nothing_is_launched(ada: Client, project: object) -> None:
+    form = posted(ada) | {"rollout.tasks": "many", "resources.environments_per_worker": "1"}
+    answer = ada.post(NEW, form)
+    html = answer.content.decode()
+    assert answer.status_code == 400 and not Run.objects.exists()
+    field = re.search(r'data-field="rollout.tasks">.*?data-error>([^<]*)<', html, re.S)
+    assert "valid integer" in field[1]
+    assert 'name="rollout.tasks" value="many"' in html and 'aria-invalid="true"' in html
+
+
+@pytest.mark.django_db
+def test_check_answers_with_errors_across_fields(ada: Client, project: object) -> None:
+    form = posted(ada)
+    assert "Ready to launch" in ada.post(CHECK, form).content.decode()
+    html = ada.post(CHECK, form | {"resources.environments_per_worker": "1"}).content.decode()
+    assert "resources.environments_per_worker" in html and "cannot hold rollout.tasks" in html
+    assert "Ready to launch" not in html
+
+
+@pytest.mark.django_db
+def test_preview_toml_is_the_run(ada: Client, project: object) -> None:
+    html = ada.post(CHECK, posted(ada) | {"rollout.group_size": "4"}).content.decode()
+    toml = re.search(r'<pre id="toml"[^>]*>(.*?)</pre>', html, re.S)[1].replace("&quot;", '"').replace("&#x27;", "'")
+    assert tomllib.loads(toml)["rollout"] == {"group_size": 4}
+
+
+@pytest.mark.django_db
+def test_run_again_starts_from_the_run(ada: Client, run: Run) -> None:
+    config = run.config
+    config["run"]["seed"] = 7
+    Run.objects.filter(pk=run.pk).update(config=config)
+    assert 'name="run.seed" value="7"' in ada.get(NEW, {"from": run.pk}).content.decode()
+
+
+@pytest.mark.django_db
+def test_nobody_launches_where_they_may_not(viewer: Client, ada: Client, run: Run) -> None:
+    form = posted(ada) | {"project": run.project.slug}
+    before = Run.objects.count()
+    assert viewer.post(NEW, form).status_code == 400
+    assert Run.objects.count() == before
+    assert ada.post(NEW, form | {"project": "elsewhere"}).status_code == 400
+    assert ada.post(NEW, form | {"preset": "gone"}).status_code == 400

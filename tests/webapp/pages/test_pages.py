@@ -1,0 +1,236 @@
+"""Every page: what it shows, to whom."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from tests.end_to_end.seed import HOSTILE, Story, encoded, hostile
+from webapp.checkpoints.models import Checkpoint
+from webapp.ingest.services import batch_store
+from webapp.runs.models import Attempt, Run
+from webapp.transcripts.models import Episode
+
+pytestmark = pytest.mark.django_db
+TABS = ("detail", "curves", "checkpoints", "logs", "config")
+
+
+def page_data(html: str) -> dict:
+    """What the page hands to its script."""
+    return json.loads(re.search(r'<script id="run-page"[^>]*>(.*?)</script>', html, re.S)[1])
+
+
+def read(client: Client, name: str, *args: object, **query: object) -> str:
+    answer = client.get(reverse(name, args=args), query)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_pages_ask_for_a_login(client: Client, told: Run) -> None:
+    for address in (reverse("runs:list"), reverse("runs:detail", args=[told.pk]), reverse("experiments:new")):
+        answer = client.get(address)
+        assert answer.status_code == 302 and answer.url.startswith("/account/login/")
+
+
+def test_empty_list_shows_the_first_step(ada: Client) -> None:
+    html = read(ada, "runs:list")
+    assert "troupe launch plan_path_duo" in html and "?preset=plan_path_duo" in html
+
+
+def test_list_shows_filters_and_finds(ada: Client, told: Run) -> None:
+    Run.objects.filter(pk=told.pk).update(tags=["ablation"], name="per role")
+    html = read(ada, "runs:list")
+    assert "per role" in html and 'class="spark"' in html and "22 of" in html
+    assert "per role" in read(ada, "runs:list", tag="ablation", state="running", q="per")
+    assert "No run fits these filters" in read(ada, "runs:list", state="failed")
+    assert "No run fits these filters" in read(ada, "runs:list", q="elsewhere")
+    assert "per role" in read(ada, "runs:list", state="nonsense")
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_tabs_open_and_mark_their_tab(ada: Client, told: Run, tab: str) -> None:
+    address = reverse(f"runs:{tab}", args=[told.pk])
+    html = read(ada, f"runs:{tab}", told.pk)
+    assert f'<a href="{address}" aria-current="page">' in html
+    data = page_data(html)
+    assert data["id"] == told.pk and data["cursor"] == told.event_count and data["summary"]["iteration"] == 22
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_new_runs_have_pages_too(ada: Client, run: Run, tab: str) -> None:
+    read(ada, f"runs:{tab}", run.pk)
+
+
+@pytest.mark.parametrize("name", [*(f"runs:{tab}" for tab in TABS), "transcripts:list"])
+def test_runs_of_others_are_not_there(eve: Client, told: Run, name: str) -> None:
+    assert eve.get(reverse(name, args=[told.pk])).status_code == 404
+    assert eve.get(reverse(name, args=["nothere"])).status_code == 404
+
+
+def test_episodes_of_others_are_not_there(eve: Client, ada: Client, told: Run, project: object) -> None:
+    episode = Episode.objects.filter(run=told).first()
+    assert eve.get(reverse("transcripts:detail", args=[told.pk, episode.pk])).status_code == 404
+    assert ada.get(reverse("transcripts:detail", args=["otherrun", episode.pk])).status_code == 404
+
+
+def test_viewers_have_no_buttons_and_are_refused(viewer: Client, ada: Client, told: Run) -> None:
+    stop = reverse("runs:act", args=[told.pk, "stop"])
+    assert stop in read(ada, "runs:detail", told.pk)
+    assert "/act/" not in read(viewer, "runs:detail", told.pk)
+    assert viewer.post(stop).status_code == 403
+    assert "may set up an experiment and copy it" in read(viewer, "experiments:new")
+
+
+def test_stop_leads_back_and_shows_that_it_stops(ada: Client, told: Run) -> None:
+    logs = reverse("runs:logs", args=[told.pk])
+    answer = ada.post(reverse("runs:act", args=[told.pk, "stop"]), {"next": logs})
+    assert answer.status_code == 302 and answer.url == logs
+    told.refresh_from_db()
+    assert told.state == "stopping"
+    assert ada.post(reverse("runs:act", args=[told.pk, "stop"]), {"next": "https://evil.example/"}).url.startswith("/runs/")
+    assert ada.post(reverse("runs:act", args=[told.pk, "explode"])).status_code == 404
+    assert ada.get(reverse("runs:act", args=[told.pk, "stop"])).status_code == 405
+
+
+def test_refused_acts_say_why(ada: Client, told: Run) -> None:
+    Run.objects.filter(pk=told.pk).update(state="finished")
+    answer = ada.post(reverse("runs:act", args=[told.pk, "pause"]), follow=True)
+    assert "a run that is finished cannot be paused" in answer.content.decode()
+
+
+def test_overview_has_figures_curves_and_the_base_model(ada: Client, told: Run) -> None:
+    html = read(ada, "runs:detail", told.pk)
+    data = page_data(html)
+    assert [panel["id"] for panel in data["charts"]] == ["success", "return", "reward", "entropy", "kl", "groups"]
+    assert len(data["series"]["train/return"]["steps"]) == 22
+    assert "221,696 parameters" in html and "35 % were noise" in html
+    first = data["series"]["eval/success"]["values"][0]
+    assert f"<strong>{first:.2f}</strong>" in html
+    assert "since base" in html
+
+
+def test_roles_have_one_colour(ada: Client, told: Run) -> None:
+    data = page_data(read(ada, "runs:detail", told.pk))
+    tones = {line["label"]: line["tone"] for panel in data["charts"][2:] for line in panel["lines"]}
+    assert tones == {"planner": 1, "executor": 2}
+    episode = Episode.objects.filter(run=told, kind="train").first()
+    html = read(ada, "transcripts:detail", told.pk, episode.pk)
+    blocks = re.findall(r'data-tone="(\d)" data-turn="\d+" aria-label="[^"]*, (\w+)"', html)
+    assert set(blocks) == {("1", "planner"), ("2", "executor")}
+
+
+def test_curves_group_what_belongs_together(ada: Client, told: Run) -> None:
+    panels = page_data(read(ada, "runs:curves", told.pk))["charts"]
+    entropy = next(panel for panel in panels if panel["id"] == "policy-entropy")
+    assert [line["key"] for line in entropy["lines"]] == ["policy/planner/entropy", "policy/executor/entropy"]
+    keys = [line["key"] for panel in panels for line in panel["lines"]]
+    assert len(keys) == len(set(keys)) == told.series.count()
+
+
+def test_transcripts_filter(ada: Client, told: Run) -> None:
+    def names(**query: object) -> set[str]:
+        html = read(ada, "transcripts:list", told.pk, **query)
+        return {Episode.objects.get(pk=pk).name for pk in re.findall(r'id="episode-(\d+)"', html)}
+
+    everything = set(told.episodes.values_list("name", flat=True))
+    assert names() == everything
+    assert names(kind="eval") == set(told.episodes.filter(kind="eval").values_list("name", flat=True)) != everything
+    assert names(outcome="failed") == {"1-12-train-0"}
+    assert names(iteration="7") == {"1-7-train-0"}
+    assert names(iteration="x") == everything
+    assert names(kind="eval", iteration="3") == set()
+    newest = told.episodes.order_by("-pk").first()
+    assert names(before=str(newest.pk)) == everything - {newest.name}
+
+
+def test_a_failed_episode_is_shown_as_such(ada: Client, told: Run) -> None:
+    episode = Episode.objects.get(run=told, failed=True)
+    assert "failed: RuntimeError: the grid has no way out" in read(ada, "transcripts:list", told.pk)
+    html = read(ada, "transcripts:detail", told.pk, episode.pk)
+    assert "The environment raised" in html and "RuntimeError: the grid has no way out" in html
+
+
+def test_transcript_shows_turns_candidates_and_what_was_carried_on(ada: Client, told: Run) -> None:
+    episode = Episode.objects.filter(run=told, kind="train", failed=False).first()
+    html = read(ada, "transcripts:detail", told.pk, episode.pk)
+    turns = page_data(html)["replay"]["turns"]
+    assert html.count('class="turn"') == len(turns)
+    assert html.count('class="candidate executed"') == len(turns)
+    assert html.count("data-candidate=") == 8 * len(turns)
+    first = turns[0]["candidates"][0]
+    assert {"tokens", "logprobs", "advantage", "ratios", "entropies"} <= first.keys()
+    assert len(page_data(html)["replay"]["boards"]) == len(turns) + 1
+    assert 'id="turn-1"' in html
+
+
+def test_a_thinned_episode_says_so(ada: Client, told: Run) -> None:
+    episode = Episode.objects.filter(run=told).first()
+    episode.body.delete()
+    assert "Only the facts of this episode are kept" in read(ada, "transcripts:detail", told.pk, episode.pk)
+
+
+def test_scripts_in_any_text_are_shown_as_text(ada: Client, run: Run) -> None:
+    Attempt.objects.create(run=run, number=1, state="live", submission_id=f"{run.pk}-1")
+    story = Story(run.pk)
+    batch_store(run.pk, encoded(hostile(story.opening())), "")
+    batch_store(run.pk, encoded(hostile(story.iterations(0, 2, whole=1))), "")
+    Run.objects.filter(pk=run.pk).update(name=HOSTILE[:120], tags=[HOSTILE[:60]], reason=HOSTILE)
+    Checkpoint.objects.create(
+        run=run, attempt=1, cursor=1, iteration=1, path=HOSTILE, size=1, time="2026-01-01T00:00Z", metrics={}
+    )
+    addresses = [reverse(f"runs:{tab}", args=[run.pk]) for tab in TABS]
+    addresses += [reverse("runs:list"), reverse("transcripts:list", args=[run.pk])]
+    addresses += [reverse("transcripts:detail", args=[run.pk, each.pk]) for each in run.episodes.all()]
+    for address in addresses:
+        html = ada.get(address).content.decode()
+        assert "<script>window" not in html and "<img src=x" not in html, address
+        assert 'href="javascript:' not in html
+    shown = ada.get(addresses[-1]).content.decode()
+    assert shown.count("&lt;script&gt;window.hacked = 1&lt;/script&gt;") > 10
+
+
+def test_logs_filter_by_level_and_text(ada: Client, told: Run) -> None:
+    assert "colocated" in read(ada, "runs:logs", told.pk)
+    html = read(ada, "runs:logs", told.pk, level="info")
+    assert "attempt 1 starts" in html and "colocated" not in html
+    assert "No line fits these filters" in read(ada, "runs:logs", told.pk, q="nowhere")
+
+
+def test_config_shows_what_was_changed(ada: Client, told: Run) -> None:
+    config = told.config
+    config["algorithm"]["clip_low"] = 0.25
+    Run.objects.filter(pk=told.pk).update(config=config)
+    html = read(ada, "runs:config", told.pk)
+    assert "algorithm.clip_low" in html and "algorithm.clip_low=0.25" in html and "clip_low = 0.25" in html
+    assert html.count('<td class="mono break lead">') == 1
+
+
+def test_config_of_another_version_is_still_shown(ada: Client, told: Run) -> None:
+    Run.objects.filter(pk=told.pk).update(config={**told.config, "gone": {"field": 1}})
+    assert "another version of Troupe" in read(ada, "runs:config", told.pk)
+
+
+def test_checkpoints_show_best_and_removed(ada: Client, told: Run) -> None:
+    Checkpoint.objects.create(
+        run=told, attempt=1, cursor=1, iteration=5, path="checkpoints/000005", size=1000, removed=True, time="2026-01-01T00:00Z"
+    )
+    html = read(ada, "runs:checkpoints", told.pk)
+    assert html.count("data-best") == 1 and "removed to save space" in html and "5.3 MB" in html
+
+
+def test_templates_hold_no_inline_script_style_or_safe() -> None:
+    for template in Path("templates").rglob("*.html"):
+        text = template.read_text()
+        assert not re.search(r"<script(?![^>]*\ssrc=)", text), template
+        assert not re.search(r"\sstyle=|\son\w+=|(?<!help_text)\|safe\b|autoescape off|mark_safe", text), template
+    for script in Path("static/js").rglob("*.js"):
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", script.read_text()), script
+
+
+@pytest.mark.parametrize("address", ["/runs/nothere/", "/nowhere/"])
+def test_missing_pages_are_in_the_design(ada: Client, client: Client, address: str) -> None:
+    answer = ada.get(address)
+    assert answer.status_code == 404 and "There is nothing here" in answer.content.decode()
