@@ -5,6 +5,7 @@ with the seq that is expected; what was stored already is acknowledged again. On
 written to `<producer>.rejected.jsonl` beside the spool, and a log line with its seq takes its place.
 """
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,8 @@ class HttpChannel:
     def __init__(self, url: str, token: str, timeout: float = 20.0) -> None:
         import httpx  # 0.2 s, paid by the thread that delivers
 
+        for name in ("httpx", "httpcore"):  # a log of each delivery would be delivered, logged, delivered ...
+            logging.getLogger(name).setLevel(logging.WARNING)
         self._errors = (httpx.HTTPError, httpx.InvalidURL)
         self.url = url
         self._client = httpx.Client(

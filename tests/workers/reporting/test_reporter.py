@@ -1,6 +1,7 @@
 """The reporter: everything on disk, everything delivered once, nothing in the trainer's way."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -179,6 +180,30 @@ def test_command_reaches_the_driver(tmp_path: Path, url: str, ingest: Any) -> No
     reporter.metrics(1, {"a": 1})
     until(lambda: reporter.command == "stop")
     reporter.close()
+
+
+def test_delivering_is_not_news(tmp_path: Path, url: str, ingest: Any) -> None:
+    """A driver that reports its log must not report that it reported."""
+    reporter = make(tmp_path, url)
+
+    class ToReporter(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            reporter.log("info", record.name, record.getMessage())
+
+    handler = ToReporter(logging.DEBUG)
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        for step in range(5):
+            reporter.metrics(step, {"a": 1})
+            until(lambda: reporter.acknowledged == reporter.seq)
+        assert reporter.close()
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
+    assert [event["type"] for event in ingest.events()] == ["metrics"] * 5
 
 
 def test_heartbeats_come_by_themselves(tmp_path: Path, url: str, ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
