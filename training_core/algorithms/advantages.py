@@ -57,7 +57,9 @@ def has_variance(rewards: Floats, groups: Ints) -> NDArray[np.bool_]:
 
 def _sums(values: Floats, groups: Ints) -> tuple[Floats, Floats]:
     """Sum and size of each value's group, both (N,)."""
-    return np.bincount(groups, weights=values)[groups], np.bincount(groups).astype(np.float64)[groups]
+    totals = np.bincount(groups, weights=values)
+    sizes = np.bincount(groups)
+    return totals[groups].astype(np.float64), sizes[groups].astype(np.float64)
 
 
 def _means(rewards: Floats, groups: Ints, *, leave_one_out: bool) -> Floats:

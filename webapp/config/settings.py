@@ -101,9 +101,6 @@ CELERY_BEAT_SCHEDULE = {
     "reconcile": {"task": "runs.reconcile", "schedule": 5.0, "options": {"expires": 5.0}},
     "compact": {"task": "metrics.compact", "schedule": 60.0, "options": {"expires": 60.0}},
     "thin": {"task": "transcripts.thin", "schedule": 120.0, "options": {"expires": 120.0}},
-    "compact": {"task": "metrics.compact", "schedule": 60, "options": {"expires": 60}},
-    "reconcile": {"task": "runs.reconcile", "schedule": 3, "options": {"expires": 3}},
-    "thin": {"task": "transcripts.thin", "schedule": 60, "options": {"expires": 60}},
 }
 CHANNEL_LAYERS = {
     "default": {

@@ -16,7 +16,7 @@ from training_core.config.files import apply_overrides, parse_config, preset_nam
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project, User
-from webapp.accounts.permissions import can_edit
+from webapp.accounts.permissions import Person, can_edit
 from webapp.live.services import hint
 from webapp.runs import states
 from webapp.runs.attempts import attempt_end, attempt_lost
@@ -29,7 +29,7 @@ FINAL = {"finished": RunState.FINISHED, "stopped": RunState.STOPPED, "paused": R
 
 @transaction.atomic
 def run_create(
-    user: User,
+    user: Person,
     project: Project,
     tree: Mapping[str, Any],
     preset: str = "",
@@ -41,7 +41,7 @@ def run_create(
 
     Raises ConfigError with one message per field path, PermissionDenied for somebody who may not launch here.
     """
-    if not can_edit(user, project):
+    if not isinstance(user, User) or not can_edit(user, project):
         raise PermissionDenied(
             f"you may not launch in the project {project.slug}; ask an owner for the editor level"
         )
@@ -62,18 +62,18 @@ def run_create(
     return run
 
 
-def run_stop(user: User, run: Run) -> Run:
+def run_stop(user: Person, run: Run) -> Run:
     """End a run: a checkpoint first where it is running. Raises PermissionDenied, TransitionRefused."""
     return _end(user, run, "stop", RunState.STOPPED)
 
 
-def run_pause(user: User, run: Run) -> Run:
+def run_pause(user: Person, run: Run) -> Run:
     """Checkpoint, end and give the devices back, to be resumed. Raises PermissionDenied, TransitionRefused."""
     return _end(user, run, "pause", RunState.PAUSED)
 
 
 @transaction.atomic
-def run_resume(user: User, run: Run) -> Run:
+def run_resume(user: Person, run: Run) -> Run:
     """Queue a new attempt from the last checkpoint. Raises PermissionDenied, TransitionRefused."""
     run = _locked(user, run)
     states.check(run.state, RunState.QUEUED, "resumed")
@@ -85,7 +85,7 @@ def run_resume(user: User, run: Run) -> Run:
 
 
 @transaction.atomic
-def _end(user: User, run: Run, how: str, directly: RunState) -> Run:
+def _end(user: Person, run: Run, how: str, directly: RunState) -> Run:
     """A queued run ends at once; one that has started is asked to."""
     run = _locked(user, run)
     words = {"stop": "stopped", "pause": "paused"}[how]
@@ -104,7 +104,7 @@ def _end(user: User, run: Run, how: str, directly: RunState) -> Run:
     return run
 
 
-def _locked(user: User, run: Run) -> Run:
+def _locked(user: Person, run: Run) -> Run:
     if not can_edit(user, run.project):
         raise PermissionDenied("you may only read this project; ask an owner for the editor level")
     return (

@@ -25,11 +25,10 @@ def load_tokenizer(source: Path | str) -> PreTrainedTokenizerBase:
 def load_model(source: Path | str, precision: str = "fp32", device: str = "cpu") -> PreTrainedModel:
     """A causal language model on `device` in `precision` (fp32 or bf16). Raises ModelError."""
     try:
-        model = AutoModelForCausalLM.from_pretrained(str(source), dtype=DTYPES[precision])
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(str(source), dtype=DTYPES[precision])
     except (OSError, ValueError) as error:
         raise ModelError(_advice(source, error)) from error
-    loaded: PreTrainedModel = model.to(device)
-    return loaded
+    return model.to(torch.device(device))
 
 
 def _advice(source: Path | str, error: Exception) -> str:

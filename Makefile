@@ -1,0 +1,65 @@
+# make run   install what is needed, start everything, launch the demonstration, print a link
+# make test  install what the tests need, then check and test everything that needs no GPU
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := run
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+export OMP_NUM_THREADS := 1
+export DS_BUILD_OPS := 0
+
+.PHONY: run test lint types unit ray browser stack slow install dev docs constraints chromium clean
+
+run: .venv/.base
+	@exec $(BIN)/python manage.py up
+
+install: .venv/.base
+dev: .venv/.dev
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || \
+	  { echo "Troupe needs Python 3.11 (found: $$($(PYTHON) --version 2>&1)). Install it (Debian: python3.11 and python3.11-venv), or name it: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv .venv || \
+	  { rm -rf .venv; echo "This Python cannot make virtual environments. On Debian install python3.11-venv."; exit 1; }
+
+.venv/.base: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing Troupe into .venv (about 2 GB; a few minutes the first time) ..."
+	@$(PIP) -e . || { echo "The install failed: see above. It needs a package index that pip reaches; then run make again."; exit 1; }
+	@touch $@
+
+.venv/.dev: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing Troupe and what its tests need into .venv ..."
+	@$(PIP) -e ".[dev]" || { echo "The install failed: see above."; exit 1; }
+	@touch $@ .venv/.base
+
+chromium:
+	@test -x /usr/bin/chromium || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
+	  echo "No /usr/bin/chromium, and this user may not install it: browser tests will be skipped (apt-get install chromium)."
+
+test: .venv/.dev chromium
+	@$(BIN)/python -m tests.run_all
+
+lint: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.dev
+	$(BIN)/mypy
+
+unit: .venv/.dev
+	$(BIN)/pytest -q
+
+ray browser stack slow: .venv/.dev
+	$(BIN)/pytest -q -m $@
+
+docs: .venv/.dev
+	$(BIN)/python -m tests.docs.make_configuration
+
+constraints: .venv/.dev
+	@$(BIN)/python -m pip freeze --exclude-editable | sed -e 's/^torch==.*/torch==2.13.0/' > constraints.new
+	@{ sed -n 1p constraints.txt; cat constraints.new; echo "vllm==0.32.0"; } > constraints.txt; rm constraints.new
+
+clean:
+	rm -rf .venv build dist *.egg-info
