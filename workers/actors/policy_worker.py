@@ -6,17 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.models.progress import Progress, silent
+from training_core.llm.models.progress import Progress
 from training_core.types import Group, Prompt
 from workers.actors.machine import limit_threads, machine_load
 from workers.actors.spec import Generated, PolicyUpdate, Ready, WorkerSpec
 from workers.loops.records import Span
 
 
+def told(done: float, text: str) -> None:
+    """Progress as lines on standard output, which Ray carries to the job's log."""
+    print(f"base model, {done:.0%}: {text}", flush=True)
+
+
 class PolicyWorker:
     """A PolicyPort by itself: what a local run uses directly and a Ray run through an actor."""
 
-    def __init__(self, spec: WorkerSpec, progress: Progress = silent) -> None:
+    def __init__(self, spec: WorkerSpec, progress: Progress = told) -> None:
         self._born = time.time()
         limit_threads(spec.config.resources.threads)
         from workers.actors import (
