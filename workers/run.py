@@ -80,7 +80,7 @@ def _config(arguments: argparse.Namespace) -> RunConfig:
 def _complain(error: Exception) -> None:
     lines = error.fields.items() if isinstance(error, ConfigError) else [("", str(error))]
     for path, text in lines:
-        print(f"{path}: {text}" if path else text, file=sys.stderr)
+        sys.stderr.write(f"{path}: {text}\n" if path else f"{text}\n")
 
 
 if __name__ == "__main__":

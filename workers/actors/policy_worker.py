@@ -1,6 +1,7 @@
 """PolicyWorker: one policy's rollout and update side in one process, on one instance of the model."""
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from workers.loops.records import Span
 
 def told(done: float, text: str) -> None:
     """Progress as lines on standard output, which Ray carries to the job's log."""
-    print(f"base model, {done:.0%}: {text}", flush=True)
+    sys.stdout.write(f"base model, {done:.0%}: {text}\n")
+    sys.stdout.flush()
 
 
 class PolicyWorker:

@@ -96,7 +96,7 @@ def _guarded(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool)
     except KeyboardInterrupt:
         journal.ended("stopped", journal.completed_iterations, "interrupted at the terminal")
         return 0
-    except Exception as error:  # noqa: BLE001 - whatever ends a run is told before the process ends
+    except Exception as error:
         log.error("%s", traceback.format_exc())
         text = str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}"
         journal.ended("failed", journal.completed_iterations, text)

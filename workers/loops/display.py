@@ -1,5 +1,6 @@
 """Where a person at a terminal watches a run: a progress bar, or plain lines in a job's log."""
 
+import sys
 from collections.abc import Mapping
 from typing import Protocol, Self
 
@@ -83,7 +84,8 @@ class Lines:
 
     def note(self, text: str) -> None:
         """See Display."""
-        print(text, flush=True)
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
 
     def loading(self, done: float, text: str) -> None:
         """See Display."""
@@ -92,11 +94,11 @@ class Lines:
     def iteration(self, number: int, values: Mapping[str, float]) -> None:
         """See Display."""
         seconds = values.get("time/iteration", 0.0)
-        print(f"iteration {number}: {_figures('train', values)}, {seconds:.2f} s", flush=True)
+        self.note(f"iteration {number}: {_figures('train', values)}, {seconds:.2f} s")
 
     def evaluation(self, number: int, values: Mapping[str, float]) -> None:
         """See Display."""
-        print(evaluation_line(number, values), flush=True)
+        self.note(evaluation_line(number, values))
 
 
 def evaluation_line(number: int, values: Mapping[str, float]) -> str:

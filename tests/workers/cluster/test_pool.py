@@ -44,7 +44,7 @@ def step(pool: EnvironmentPool, role: str, turn: int) -> list[Any]:
     """One role's turn in five slots; everything that the pool says."""
     slots = [0, 1, 2, 3, 4]
     views = pool.observe(slots, role)
-    tried = pool.try_answers({slot: ANSWERS[role] for slot in slots}, role)
+    tried = pool.try_answers(dict.fromkeys(slots, ANSWERS[role]), role)
     after = pool.commit({slot: (slot + turn) % len(ANSWERS[role]) for slot in slots})
     return [dict(sorted(part.items())) for part in (views, tried, after)]
 
