@@ -89,11 +89,12 @@ class RunningStack:
         return bool(parts) and set(parts.values()) <= {"ok", "not used"}
 
     def part(self, name: str) -> psutil.Process | None:
-        """The process that `up` has started under this name, if it lives."""
+        """The process that `up` has started under this name, if it lives (Redis overwrites its environment)."""
         assert self.process
         for child in psutil.Process(self.process.pid).children():
             try:
-                if child.environ().get("TROUPE_STACK_PART") == f"{self.facts['id']}-{name}":
+                marked = child.environ().get("TROUPE_STACK_PART") == f"{self.facts['id']}-{name}"
+                if marked or Path(child.exe()).name == f"{name}-server":
                     return child
             except psutil.Error:
                 continue

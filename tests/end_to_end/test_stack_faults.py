@@ -208,9 +208,8 @@ def test_given_servers_are_used_and_left_alone(servers: object) -> None:
         assert stack.part("postgres") is None and stack.part("redis") is None and stack.part("ray") is None
         assert not (stack.home / "postgres").exists()
         assert stack.stop() == 0
-        assert psycopg.connect(database.replace("postgres://", "postgresql://")).execute(
-            "SELECT 1"
-        ).fetchone() == (1,)
+        with psycopg.connect(database.replace("postgres://", "postgresql://")) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
     finally:
         stack.remove()
 

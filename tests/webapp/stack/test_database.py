@@ -1,0 +1,77 @@
+"""Migrations at the start: dumped before, run once, refused where the dump fails."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from webapp.config.environment import ROOT
+from webapp.stack.postgres import PostgresServer
+
+pytestmark = pytest.mark.slow
+NAME = "prepare_test"
+
+
+@pytest.fixture
+def database(servers: PostgresServer) -> Iterator[str]:
+    """Address of an empty database of its own."""
+    with servers.connect("postgres") as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(NAME)))
+        yield servers.url.replace("/troupe?", f"/{NAME}?")
+        connection.execute(sql.SQL("DROP DATABASE {}").format(sql.Identifier(NAME)))
+
+
+def manage(
+    command: list[str], home: Path, database: str, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """A management command in a process of its own."""
+    given = {"TROUPE_HOME": str(home), "DATABASE_URL": database, "TROUPE_SERVER_URL": "http://127.0.0.1:1"}
+    return subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), *command],
+        env=os.environ | given | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_filled_database_is_dumped_before_it_is_migrated(
+    tmp_path: Path, database: str, servers: PostgresServer
+) -> None:
+    (tmp_path / "backups").mkdir()
+    ours = {"TROUPE_PG_BINARIES": str(servers.binaries)}
+    first = manage(["stack_prepare"], tmp_path, database, **ours)
+    assert first.returncode == 0, first.stderr
+    assert "/account/link/" in first.stdout
+    assert list((tmp_path / "backups").iterdir()) == [], "an empty database needs no dump"
+
+    again = manage(["stack_prepare"], tmp_path, database, **ours)
+    assert "0 migrations were run; static files unchanged" in again.stderr
+    assert list((tmp_path / "backups").iterdir()) == []
+
+    assert manage(["migrate", "ingest", "zero"], tmp_path, database).returncode == 0
+    third = manage(["stack_prepare"], tmp_path, database, **ours)
+    assert third.returncode == 0, third.stderr
+    dumps = list((tmp_path / "backups").iterdir())
+    assert len(dumps) == 1
+    restored = [servers.binaries / "pg_restore", "-a", "-f", "-", dumps[0]]
+    assert "owner" in subprocess.run(restored, capture_output=True, text=True, check=True).stdout
+
+
+def test_without_a_dump_nothing_is_migrated(tmp_path: Path, database: str, servers: PostgresServer) -> None:
+    (tmp_path / "backups").mkdir()
+    assert manage(["migrate", "accounts"], tmp_path, database).returncode == 0
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    (fake / "pg_dump").write_text("#!/bin/sh\necho 'disk full' >&2\nexit 1\n")
+    (fake / "pg_dump").chmod(0o755)
+    failed = manage(["stack_prepare"], tmp_path, database, TROUPE_PG_BINARIES=str(fake))
+    assert failed.returncode != 0
+    assert "nothing was migrated: disk full" in failed.stderr
+    with psycopg.connect(database.replace("postgres://", "postgresql://")) as connection:
+        assert connection.execute("SELECT to_regclass('metrics_series')").fetchone() == (None,)
