@@ -1,0 +1,95 @@
+"""How runs look in a terminal."""
+
+import math
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+console = Console()
+errors = Console(stderr=True)
+
+TONES = {
+    "running": "green", "starting": "cyan", "queued": "yellow", "stopping": "yellow", "paused": "blue",
+    "finished": "bold green", "stopped": "dim", "failed": "bold red",
+}  # fmt: skip
+HEADLINES = ("eval/success", "eval_sampled/success", "train/return")
+ENDED = ("finished", "stopped", "failed", "paused")
+SPARKS = "▁▂▃▄▅▆▇█"
+
+
+def duration(seconds: float | None) -> str:
+    """1 h 02 min, 3 min 05 s, 12 s; a dash for nothing."""
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def number(value: Any) -> str:
+    """Three decimals; words (NaN) as they are; a dash for nothing."""
+    return f"{value:.3f}" if isinstance(value, int | float) else str(value if value is not None else "–")
+
+
+def spark(values: list[Any]) -> str:
+    """A line of blocks; what is missing is blank."""
+    known = [value for value in values if isinstance(value, int | float) and math.isfinite(value)]
+    if not known:
+        return ""
+    low, span = min(known), (max(known) - min(known)) or 1.0
+    return "".join(
+        SPARKS[round((value - low) / span * (len(SPARKS) - 1))]
+        if isinstance(value, int | float) and math.isfinite(value)
+        else " "
+        for value in values
+    )
+
+
+def state(run: dict[str, Any]) -> Text:
+    """The state in its colour."""
+    return Text(run["state"], style=TONES.get(run["state"], ""))
+
+
+def runs_table(runs: list[dict[str, Any]]) -> Table:
+    """Runs, one a row."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading, justify in (
+        ("id", "left"), ("name", "left"), ("state", "left"), ("iteration", "right"), ("left", "right"),
+        ("eval/success", "right"), ("train/return", "right"), ("reason", "left"),
+    ):  # fmt: skip
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    for run in runs:
+        table.add_row(
+            run["id"],
+            run["name"],
+            state(run),
+            f"{run['iteration']}/{run['iterations']}",
+            duration(run["eta_seconds"]),
+            number(run["headline"].get("eval/success")),
+            number(run["headline"].get("train/return")),
+            Text(run["reason"], style="dim"),
+        )
+    return table
+
+
+def run_panel(run: dict[str, Any], series: dict[str, Any], lines: list[dict[str, Any]]) -> RenderableType:
+    """One run for `watch`: state, progress, latest figures with their course, last log lines."""
+    head = Text.assemble((run["name"], "bold"), f"  {run['id']}  ", state(run), f"  {run['reason']}")
+    progress = Table.grid(padding=(0, 1))
+    bar = ProgressBar(total=run["iterations"], completed=run["iteration"], width=40)
+    progress.add_row(
+        f"iteration {run['iteration']}/{run['iterations']}", bar, f"{duration(run['eta_seconds'])} left"
+    )
+    figures = Table(box=None, pad_edge=False, header_style="dim")
+    for heading, justify in (("metric", "left"), ("step", "right"), ("value", "right"), ("course", "left")):
+        figures.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    for key, columns in series.items():
+        values = columns["values"]
+        figures.add_row(key, str(columns["steps"][-1]), number(values[-1]), spark(values[-40:]))
+    log = [Text(f"{line['time'][11:19]} {line['source']}: {line['message']}", style="dim") for line in lines]
+    return Group(head, progress, "", figures, "", *log)
