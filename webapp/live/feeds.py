@@ -5,6 +5,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 from channels.db import database_sync_to_async
@@ -75,10 +76,8 @@ class Feed:
     async def _work(self) -> None:
         """Read when hinted, and now and then without; never more often than every CLOSEST seconds."""
         while True:
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._hinted.wait(), LOOK_ANYWAY)
-            except TimeoutError:
-                pass
             await asyncio.sleep(max(0.0, self._last_read + CLOSEST - time.monotonic()))
             self._hinted.clear()
             try:

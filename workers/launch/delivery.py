@@ -189,7 +189,7 @@ class Courier:
             del self.rejected[seq]
         temporary = self._ack_file.with_suffix(f".ack.{os.getpid()}")  # a sync may run beside the living run
         temporary.write_text(str(last))
-        os.replace(temporary, self._ack_file)
+        temporary.replace(self._ack_file)
 
     def _recall(self) -> None:
         """Go on after what was acknowledged; an unreadable note costs only sending again."""
