@@ -14,7 +14,7 @@ class Socket extends EventTarget {
     this.#path = path;
     addEventListener("online", () => this.#now());
     document.addEventListener("visibilitychange", () => document.hidden || this.#now());
-    addEventListener("pagehide", () => this.#socket?.close());
+    addEventListener("pagehide", () => this.#socket?.readyState === WebSocket.OPEN && this.#socket.close());
     addEventListener("pageshow", (event) => event.persisted && this.#now());
   }
 

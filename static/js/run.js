@@ -37,7 +37,8 @@ feed.addEventListener("delta", ({ detail }) => {
   for (const part of parts) part?.delta?.(detail, unknown);
 });
 feed.addEventListener("resync", async () => {
-  await Promise.allSettled([readAgain(), store.loadAgain()]);
-  for (const part of parts) part?.again?.();
+  const [{ value: fresh }] = await Promise.allSettled([readAgain(), store.loadAgain()]);
+  if (fresh) run.summary = fresh.summary;
+  for (const part of parts) part?.again?.(fresh);
 });
 feed.start();

@@ -106,7 +106,9 @@ def context(browser: Browser, server: str, ada: User) -> Iterator[BrowserContext
     client = Client()
     client.force_login(ada)
     session = client.cookies[settings.SESSION_COOKIE_NAME].value
-    opened = browser.new_context(base_url=server, viewport={"width": 1280, "height": 900}, color_scheme="light")
+    opened = browser.new_context(
+        base_url=server, viewport={"width": 1280, "height": 900}, color_scheme="light"
+    )
     opened.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": server}])
     opened.set_default_timeout(10_000)
     yield opened
@@ -118,9 +120,15 @@ def page(context: BrowserContext) -> Iterator[Page]:
     """A page on which any error in the console or of the network fails the test."""
     opened = context.new_page()
     complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    opened.on(
+        "console",
+        lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None,
+    )
     opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on("response", lambda answer: complaints.append(f"{answer.status} {answer.url}") if answer.status >= 500 else None)
+    opened.on(
+        "response",
+        lambda answer: complaints.append(f"{answer.status} {answer.url}") if answer.status >= 500 else None,
+    )
     yield opened
     opened.close()
     assert not complaints, complaints

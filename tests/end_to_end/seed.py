@@ -29,7 +29,12 @@ class Story:
         """One event, half a second after the last."""
         self._seq += 1
         self.now += 0.02
-        head = {"run": self.run, "attempt": self.attempt, "producer": f"seed-{self.attempt}", "seq": self._seq}
+        head = {
+            "run": self.run,
+            "attempt": self.attempt,
+            "producer": f"seed-{self.attempt}",
+            "seq": self._seq,
+        }
         return {"type": type_, **head, "time": self.now, **fields}
 
     def opening(self) -> Iterator[Event]:
@@ -38,10 +43,15 @@ class Story:
             "name": "var/models/tiny", "model": "tiny", "architecture": "LlamaForCausalLM", "parameters": 221_696,
             "vocabulary": 28, "demonstrations": 25_600, "demonstration_noise": 0.35, "loss": 0.7812, "steps": 400,
         }  # fmt: skip
-        facts = {"base_models": dict.fromkeys(ROLES, base), "packages": {"torch": "2.13.0", "transformers": "5.0.0"}}
+        facts = {
+            "base_models": dict.fromkeys(ROLES, base),
+            "packages": {"torch": "2.13.0", "transformers": "5.0.0"},
+        }
         yield self.event("status", state="running", iteration=0, message="", facts=facts)
         yield self.event("log", level="info", source="driver", message=f"attempt {self.attempt} starts")
-        yield self.event("log", level="debug", source="router", message="2 environment workers, 2 policies, colocated")
+        yield self.event(
+            "log", level="debug", source="router", message="2 environment workers, 2 policies, colocated"
+        )
 
     def iterations(self, first: int, last: int, whole: int = 2, evaluate: int = 10) -> Iterator[Event]:
         """Iterations first … last - 1, `whole` transcripts each; an evaluation before every tenth."""
@@ -70,7 +80,9 @@ class Story:
         yield self.event("metrics", step=step, values=values)
         for kind, share in (("eval", greedy), ("eval_sampled", sampled)):
             for index in range(2):
-                yield self.episode(step, index, kind, self.draw.random() < share, f"held-out/{index}", probe=True)
+                yield self.episode(
+                    step, index, kind, self.draw.random() < share, f"held-out/{index}", probe=True
+                )
 
     def numbers(self, step: int) -> dict[str, Any]:
         """One iteration's metrics."""
@@ -84,8 +96,12 @@ class Story:
         }  # fmt: skip
         for place, role in enumerate(ROLES):
             values[f"train/{role}/reward"] = skill * (0.8 + 0.3 * place) - 0.2 + noise(0, 0.05)
-            values[f"policy/{role}/entropy"] = 1.2 * math.exp(-step / (45 + 12 * place)) + 0.12 + abs(noise(0, 0.02))
-            values[f"policy/{role}/kl"] = 0.14 * (1 - math.exp(-step / 30)) * (1 + 0.3 * place) + abs(noise(0, 0.004))
+            values[f"policy/{role}/entropy"] = (
+                1.2 * math.exp(-step / (45 + 12 * place)) + 0.12 + abs(noise(0, 0.02))
+            )
+            values[f"policy/{role}/kl"] = 0.14 * (1 - math.exp(-step / 30)) * (1 + 0.3 * place) + abs(
+                noise(0, 0.004)
+            )
             values[f"policy/{role}/loss"] = noise(0, 0.02)
             values[f"policy/{role}/grad_norm"] = "NaN" if (step, place) == (17, 0) else abs(noise(0.8, 0.2))
             values[f"policy/{role}/lr"] = 1e-4 + 9e-4 * 0.5 * (1 + math.cos(math.pi * step / 110))
@@ -96,9 +112,18 @@ class Story:
     def training_episode(self, step: int, index: int) -> Iterator[Event]:
         """An episode, and what the update learnt about it."""
         if step == 12 and index == 0:
-            yield self.episode(step, index, "train", False, f"train/{step}-{index}", error="RuntimeError: the grid has no way out")
+            yield self.episode(
+                step,
+                index,
+                "train",
+                False,
+                f"train/{step}-{index}",
+                error="RuntimeError: the grid has no way out",
+            )
             return
-        episode = self.episode(step, index, "train", self.draw.random() < self.skill(step), f"train/{step}-{index}")
+        episode = self.episode(
+            step, index, "train", self.draw.random() < self.skill(step), f"train/{step}-{index}"
+        )
         yield episode
         yield self.annotation(episode)
 
@@ -109,7 +134,10 @@ class Story:
             rewards = [each["reward"] for each in turn["candidates"]]
             mean = sum(rewards) / len(rewards)
             std = math.sqrt(sum((each - mean) ** 2 for each in rewards) / (len(rewards) - 1))
-            per_token = [[round(1 + self.draw.gauss(0, 0.05), 4) for _ in each["token_ids"]] for each in turn["candidates"]]
+            per_token = [
+                [round(1 + self.draw.gauss(0, 0.05), 4) for _ in each["token_ids"]]
+                for each in turn["candidates"]
+            ]
             turns.append(
                 {
                     "turn": place,
@@ -120,7 +148,9 @@ class Story:
             )
         return self.event("episode_annotation", episode=episode["episode"], turns=turns, stages={})
 
-    def episode(self, step: int, index: int, kind: str, success: bool, task: str, probe: bool = False, error: str = "") -> Event:
+    def episode(
+        self, step: int, index: int, kind: str, success: bool, task: str, probe: bool = False, error: str = ""
+    ) -> Event:
         """One task played to its end on a 5 x 5 grid."""
         started, count = self.now, 8 if kind == "train" else 1
         grid = Grid(random.Random(task))
@@ -135,7 +165,13 @@ class Story:
                 break
         self.now += 0.2
         success = grid.agent == grid.goal
-        outcome = f"failed: {error}" if error else f"reached the goal in {round_ + 1} turns" if success else "turns used up"
+        outcome = (
+            f"failed: {error}"
+            if error
+            else f"reached the goal in {round_ + 1} turns"
+            if success
+            else "turns used up"
+        )
         return self.event(
             "episode", episode=f"{self.attempt}-{step}-{kind}-{index}", iteration=step, kind=kind, probe=probe, task=task,
             title=grid.title, outcome=outcome, success=success and not error, failed=bool(error), error=error,
@@ -145,7 +181,11 @@ class Story:
         )  # fmt: skip
 
     def _turn(self, grid: "Grid", role: str, round_: int, count: int, step: int) -> Event:
-        saw = f"goal {grid.way()}" if role == "planner" else f"blocked {grid.blocked()} ; last none ; plan {grid.way()}"
+        saw = (
+            f"goal {grid.way()}"
+            if role == "planner"
+            else f"blocked {grid.blocked()} ; last none ; plan {grid.way()}"
+        )
         candidates = [self._candidate(role, step) for _ in range(count)]
         best = max(range(count), key=lambda place: candidates[place]["reward"])
         messages = [{"role": "user", "content": saw}]
@@ -174,7 +214,9 @@ class Story:
 
     def ending(self, iteration: int, state: str = "finished", message: str = "") -> Iterator[Event]:
         """The driver's last words."""
-        yield self.event("log", level="info", source="driver", message=f"{state} after {iteration} iterations")
+        yield self.event(
+            "log", level="info", source="driver", message=f"{state} after {iteration} iterations"
+        )
         yield self.event("status", state=state, iteration=iteration, message=message)
 
 
@@ -185,7 +227,9 @@ class Grid:
         cells = [(row, column) for row in range(5) for column in range(5)]
         self.agent, self.goal, *self.walls = draw.sample(cells, 4)
         self.draw = draw
-        self.title = f"5×5, 2 walls, {abs(self.agent[0] - self.goal[0]) + abs(self.agent[1] - self.goal[1])} steps"
+        self.title = (
+            f"5×5, 2 walls, {abs(self.agent[0] - self.goal[0]) + abs(self.agent[1] - self.goal[1])} steps"
+        )
 
     def way(self) -> str:
         """Where the goal lies."""
@@ -219,14 +263,24 @@ class Grid:
     def board(self) -> Event:
         """As plan_path draws it."""
         cells: list[list[Any]] = [[*wall, "wall"] for wall in sorted(self.walls)]
-        return {"kind": "grid", "rows": 5, "columns": 5, "cells": [*cells, [*self.goal, "goal"], [*self.agent, "agent"]]}
+        return {
+            "kind": "grid",
+            "rows": 5,
+            "columns": 5,
+            "cells": [*cells, [*self.goal, "goal"], [*self.agent, "agent"]],
+        }
 
 
 def hostile(events: Iterator[Event]) -> Iterator[Event]:
     """The same episodes with a script in every text that an agent or a task may bring."""
     for event in events:
         if event["type"] == "episode":
-            event |= {"task": HOSTILE[:200], "title": HOSTILE[:200], "outcome": HOSTILE[:200], "error": HOSTILE}
+            event |= {
+                "task": HOSTILE[:200],
+                "title": HOSTILE[:200],
+                "outcome": HOSTILE[:200],
+                "error": HOSTILE,
+            }
             for turn in event["turns"]:
                 turn["messages"] = [{"role": "user", "content": HOSTILE}]
                 for candidate in turn["candidates"]:

@@ -20,7 +20,9 @@ class PackageFileFinder(BaseFinder):
         """Nothing to configure."""
         return []
 
-    def find(self, path: str, find_all: bool = False, **kwargs: Any) -> str | list[str]:
+    def find(  # type: ignore[override]  # the stubs know only the two literal cases
+        self, path: str, find_all: bool = False, **kwargs: Any
+    ) -> str | list[str]:
         """The file's place on disk; empty where it is none of ours."""
         found = [str(_place(path))] if path in PACKAGE_FILES else []
         return found if find_all else (found[0] if found else [])

@@ -42,7 +42,11 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return NONE
     whole = max(0, round(seconds))
-    for size, name, below, below_name in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+    for size, name, below, below_name in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
         if whole >= size:
             rest = whole % size // below
             return f"{whole // size} {name} {rest} {below_name}" if rest else f"{whole // size} {name}"

@@ -16,7 +16,11 @@ def launch_command(preset: str, overrides: Mapping[str, Any]) -> str:
 
 def curl_command(url: str, preset: str, overrides: Mapping[str, Any], **more: Any) -> str:
     """A POST to the API; the token comes from the environment."""
-    body = {"preset": preset, "overrides": dict(overrides), **{name: value for name, value in more.items() if value}}
+    body = {
+        "preset": preset,
+        "overrides": dict(overrides),
+        **{name: value for name, value in more.items() if value},
+    }
     return (
         f"curl -X POST {shlex.quote(url)} \\\n"
         '  -H "Authorization: Bearer $TROUPE_TOKEN" \\\n'
@@ -33,4 +37,8 @@ def _spelled(value: Any) -> str:
 
 def _reads_as_itself(value: str) -> bool:
     """Whether `key=value` is read as this very string, being no TOML."""
-    return value.replace("_", "").replace("-", "").isalnum() and value[0].isalpha() and value not in ("true", "false", "inf", "nan")
+    return (
+        value.replace("_", "").replace("-", "").isalnum()
+        and value[0].isalpha()
+        and value not in ("true", "false", "inf", "nan")
+    )

@@ -37,4 +37,8 @@ def changes(preset: str, config: Mapping[str, Any]) -> list[Change]:
         before = flatten(preset_tree(preset))
     except ConfigError:
         return []
-    return [Change(path, before.get(path), value) for path, value in flatten(config).items() if before.get(path) != value]
+    return [
+        Change(path, before.get(path), value)
+        for path, value in flatten(config).items()
+        if before.get(path) != value
+    ]

@@ -87,7 +87,9 @@ def spell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def config_sections(tree: Mapping[str, Any], preset: Mapping[str, Any], errors: Mapping[str, str]) -> list[Section]:
+def config_sections(
+    tree: Mapping[str, Any], preset: Mapping[str, Any], errors: Mapping[str, str]
+) -> list[Section]:
     """The whole form: one section per part of the config. `tree` and `preset` are resolved, with all defaults."""
     schema = RunConfig.model_json_schema()
     reader = _Reader(schema["$defs"], preset)

@@ -93,7 +93,9 @@ def draft_from_post(post: Mapping[str, str]) -> Draft:
     preset = post.get("preset", "")
     base = preset_tree(preset)
     fields = [each for section in config_sections(base, base, {}) for each in section.walk()]
-    return draft_make(preset, {each.path: posted_value(each, post) for each in fields if _was_posted(each, post)})
+    return draft_make(
+        preset, {each.path: posted_value(each, post) for each in fields if _was_posted(each, post)}
+    )
 
 
 def _was_posted(field: Field, post: Mapping[str, str]) -> bool:

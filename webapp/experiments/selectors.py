@@ -13,7 +13,10 @@ from webapp.experiments.forms import Draft, essentials, is_essential
 
 def presets() -> list[dict[str, str]]:
     """Name and description of each preset."""
-    return [{"name": name, "description": read_preset(name).get("run", {}).get("description", "")} for name in preset_names()]
+    return [
+        {"name": name, "description": read_preset(name).get("run", {}).get("description", "")}
+        for name in preset_names()
+    ]
 
 
 def form_context(draft: Draft) -> dict[str, Any]:

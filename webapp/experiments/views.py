@@ -27,7 +27,12 @@ def experiment_new(request: HttpRequest) -> HttpResponse:
     draft, errors = _posted(request)
     project = next((each for each in projects if each.slug == request.POST.get("project")), None)
     if draft.config is None or project is None or errors:
-        return _form(request, draft, projects, errors or ("" if project else "Choose a project that you may launch in."))
+        return _form(
+            request,
+            draft,
+            projects,
+            errors or ("" if project else "Choose a project that you may launch in."),
+        )
     return _launch(request, draft, project, projects)
 
 

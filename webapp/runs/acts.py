@@ -20,10 +20,27 @@ class Act:
 
 
 ACTS = (
-    Act("pause", "Pause", "Write a checkpoint, end the run and give its devices back; resume goes on from there", ("running",)),
-    Act("stop", "Stop", "Write a checkpoint and end the run; it can be resumed", ("queued", "starting", "running"), "danger"),
+    Act(
+        "pause",
+        "Pause",
+        "Write a checkpoint, end the run and give its devices back; resume goes on from there",
+        ("running",),
+    ),
+    Act(
+        "stop",
+        "Stop",
+        "Write a checkpoint and end the run; it can be resumed",
+        ("queued", "starting", "running"),
+        "danger",
+    ),
     Act("stop", "Stopping …", "It writes a checkpoint and ends", ("stopping",), "", True),
-    Act("resume", "Resume", "Go on from the last checkpoint, in a new attempt", ("paused", "stopped", "failed"), "primary"),
+    Act(
+        "resume",
+        "Resume",
+        "Go on from the last checkpoint, in a new attempt",
+        ("paused", "stopped", "failed"),
+        "primary",
+    ),
 )
 SERVICES: dict[str, Callable[..., Any]] = {
     "stop": services.run_stop,

@@ -26,7 +26,11 @@ def base_models(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Bas
     """One per policy, in the order of the config; before the run has said anything, what the config says."""
     told = facts.get("base_models") or {}
     tones = policy_tones(config)
-    return [_base_model(policy, tones.get(policy, 0), settings, told.get(policy) or {}) for policy, settings in config["policies"].items() if policy in tones]
+    return [
+        _base_model(policy, tones.get(policy, 0), settings, told.get(policy) or {})
+        for policy, settings in config["policies"].items()
+        if policy in tones
+    ]
 
 
 def _base_model(policy: str, tone: int, settings: Mapping[str, Any], told: Mapping[str, Any]) -> BaseModel:
@@ -38,7 +42,13 @@ def _base_model(policy: str, tone: int, settings: Mapping[str, Any], told: Mappi
         ("noise", _share(told.get("demonstration_noise"))),
         ("final loss", told.get("loss") and f"{number(told['loss'])} nats per token"),
     ]
-    return BaseModel(policy, tone, settings["model"], _said(settings["model"], told), [(name, str(value)) for name, value in rows if value])
+    return BaseModel(
+        policy,
+        tone,
+        settings["model"],
+        _said(settings["model"], told),
+        [(name, str(value)) for name, value in rows if value],
+    )
 
 
 def _said(model: str, told: Mapping[str, Any]) -> str:
@@ -63,7 +73,10 @@ def _share(value: Any) -> str | None:
 
 def before_training(series: Mapping[str, Columns]) -> dict[str, float | str | None]:
     """Greedy and sampled success at the first evaluation, if that was before any update (step 0)."""
-    return {name: _first(series.get(key)) for name, key in (("greedy", "eval/success"), ("sampled", "eval_sampled/success"))}
+    return {
+        name: _first(series.get(key))
+        for name, key in (("greedy", "eval/success"), ("sampled", "eval_sampled/success"))
+    }
 
 
 def _first(columns: Columns | None) -> float | str | None:

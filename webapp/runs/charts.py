@@ -157,5 +157,9 @@ def _panel(section: str, chart: str) -> Panel:
     leaf = chart.rsplit("/", 1)[-1]
     unit = "seconds" if section == "time" else UNITS.get(leaf, "")
     return Panel(
-        slugify(f"{section}-{chart}"), chart.replace("_", " "), unit, [], (0.0, 1.0) if leaf in SHARES else None
+        slugify(f"{section}-{chart}"),
+        chart.replace("_", " "),
+        unit,
+        [],
+        (0.0, 1.0) if leaf in SHARES else None,
     )

@@ -4,7 +4,12 @@ from django import forms
 
 from webapp.runs.models import RunState
 
-LEVELS = [("debug", "debug and up"), ("info", "info and up"), ("warning", "warnings and errors"), ("error", "errors only")]
+LEVELS = [
+    ("debug", "debug and up"),
+    ("info", "info and up"),
+    ("warning", "warnings and errors"),
+    ("error", "errors only"),
+]
 
 
 class RunFilters(forms.Form):

@@ -48,14 +48,22 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
         "ended": run.state in ENDED,
         "algorithm": run.config["algorithm"]["type"].replace("_", "-").upper(),
         "team": _team(run.config),
-        "data": {"id": run.pk, "cursor": run.event_count, "summary": run_summary(run), "charts": None, **data},
+        "data": {
+            "id": run.pk,
+            "cursor": run.event_count,
+            "summary": run_summary(run),
+            "charts": None,
+            **data,
+        },
     }
 
 
 def _tabs(run: Run) -> list[Tab]:
     return [
         Tab("overview", "Overview", reverse("runs:detail", args=[run.pk])),
-        Tab("curves", "Curves", reverse("runs:curves", args=[run.pk]), Series.objects.filter(run=run).count()),
+        Tab(
+            "curves", "Curves", reverse("runs:curves", args=[run.pk]), Series.objects.filter(run=run).count()
+        ),
         Tab("transcripts", "Transcripts", reverse("transcripts:list", args=[run.pk]), run.episodes.count()),
         Tab(
             "checkpoints",
@@ -93,7 +101,8 @@ def checkpoint_context(run: Run) -> dict[str, Any]:
 def checkpoint_facts(checkpoints: Iterable[Checkpoint]) -> list[dict[str, Any]]:
     """What the charts mark."""
     return [
-        {"path": row.path, "iteration": row.iteration, "best": row.best, "removed": row.removed} for row in checkpoints
+        {"path": row.path, "iteration": row.iteration, "best": row.best, "removed": row.removed}
+        for row in checkpoints
     ]
 
 

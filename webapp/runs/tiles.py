@@ -42,7 +42,11 @@ def overview_tiles(config: Mapping[str, Any], series: Mapping[str, Columns]) -> 
         Tile("Return per episode", "", [_figure(series, "train/return", since="start")]),
         Tile("Entropy", "nats per token", _by_policy(series, "policy/{}/entropy", policies)),
         Tile("KL to base", "nats per token", _by_policy(series, "policy/{}/kl", policies)),
-        Tile("Tokens per second", "", [Figure("rollout/tokens_per_second", _last(series, "rollout/tokens_per_second"), "rollout")]),
+        Tile(
+            "Tokens per second",
+            "",
+            [Figure("rollout/tokens_per_second", _last(series, "rollout/tokens_per_second"), "rollout")],
+        ),
     ]
 
 

@@ -20,7 +20,14 @@ from webapp.runs.base_models import base_models, before_training
 from webapp.runs.charts import all_sections, overview_panels
 from webapp.runs.forms import LEVELS, LogFilters, RunFilters
 from webapp.runs.models import RunState
-from webapp.runs.pages import checkpoint_context, checkpoint_facts, config_context, log_tail, run_context, tags_of
+from webapp.runs.pages import (
+    checkpoint_context,
+    checkpoint_facts,
+    config_context,
+    log_tail,
+    run_context,
+    tags_of,
+)
 from webapp.runs.selectors import run_get, run_summary, runs_list
 from webapp.runs.tiles import overview_tiles
 
@@ -55,7 +62,10 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     panels = overview_panels(run.config)
     keys = [line.key for panel in panels for line in panel.lines]
     series = series_read(run, [*keys, "rollout/tokens_per_second"], until=run.event_count)
-    series = {key: series.get(key, {"steps": [], "values": [], "times": [], "attempts": []}) for key in [*keys, "rollout/tokens_per_second"]}
+    series = {
+        key: series.get(key, {"steps": [], "values": [], "times": [], "attempts": []})
+        for key in [*keys, "rollout/tokens_per_second"]
+    }
     kept = checkpoint_context(run)
     data = {
         "charts": [panel.json() for panel in panels],
@@ -89,7 +99,9 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "checkpoints": checkpoint_facts(checkpoint_context(run)["checkpoints"]),
     }
     context = run_context(request.user, run, "curves", **data)
-    return render(request, "runs/curves.html", context | {"sections": sections, "q": request.GET.get("q", "")})
+    return render(
+        request, "runs/curves.html", context | {"sections": sections, "q": request.GET.get("q", "")}
+    )
 
 
 @login_required
@@ -97,7 +109,11 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
 def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """All checkpoints, the removed ones too."""
     run = run_get(request.user, run_id)
-    return render(request, "runs/checkpoints.html", run_context(request.user, run, "checkpoints") | checkpoint_context(run))
+    return render(
+        request,
+        "runs/checkpoints.html",
+        run_context(request.user, run, "checkpoints") | checkpoint_context(run),
+    )
 
 
 @login_required

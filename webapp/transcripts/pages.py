@@ -14,7 +14,9 @@ STRIP = 24
 def turns_shown(run: Run, document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The turns of an episode's document, each with what its block on the page needs."""
     tones = role_tones(run.config)
-    return [_turn(index, turn, tones.get(turn["role"], 0)) for index, turn in enumerate(document.get("turns", []))]
+    return [
+        _turn(index, turn, tones.get(turn["role"], 0)) for index, turn in enumerate(document.get("turns", []))
+    ]
 
 
 def _turn(index: int, turn: Mapping[str, Any], tone: int) -> dict[str, Any]:
@@ -40,14 +42,27 @@ def replay_data(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "boards": [turn.get("board") for turn in turns] + [document.get("final_board")],
         "turns": [
-            {"role": turn["role"], "executed": turn["executed"], "candidates": [_tokens(each) for each in turn["candidates"]]}
+            {
+                "role": turn["role"],
+                "executed": turn["executed"],
+                "candidates": [_tokens(each) for each in turn["candidates"]],
+            }
             for turn in turns
         ],
     }
 
 
 def _tokens(candidate: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("tokens", "token_ids", "logprobs", "versions", "advantage", "ratios", "entropies", "training_logprobs")
+    names = (
+        "tokens",
+        "token_ids",
+        "logprobs",
+        "versions",
+        "advantage",
+        "ratios",
+        "entropies",
+        "training_logprobs",
+    )
     return {name: candidate[name] for name in names if candidate.get(name) is not None}
 
 
@@ -60,4 +75,6 @@ def same_task(episode: Episode) -> list[Episode]:
 def neighbours(episode: Episode) -> tuple[Episode | None, Episode | None]:
     """The episode before and the one after, in order of arrival."""
     near = Episode.objects.filter(run=episode.run_id)
-    return near.filter(pk__lt=episode.pk).order_by("-pk").first(), near.filter(pk__gt=episode.pk).order_by("pk").first()
+    return near.filter(pk__lt=episode.pk).order_by("-pk").first(), near.filter(pk__gt=episode.pk).order_by(
+        "pk"
+    ).first()

@@ -17,6 +17,9 @@ export function checkpointMarks(rows) {
         byPath.set(row.path, row);
       }
     },
+    again(page) {
+      for (const row of page?.checkpoints ?? []) byPath.set(row.path, row);
+    },
   };
 }
 

@@ -80,7 +80,13 @@ def test_overrides_of_a_draft_are_what_departs_from_the_preset() -> None:
 
 
 def test_commands_say_the_same_run() -> None:
-    overrides = {"run.name": "a b", "run.tags": ["x", "y"], "algorithm.clip_low": 0.3, "algorithm.leave_one_out": True, "run.description": "true"}
+    overrides = {
+        "run.name": "a b",
+        "run.tags": ["x", "y"],
+        "algorithm.clip_low": 0.3,
+        "algorithm.leave_one_out": True,
+        "run.description": "true",
+    }
     import shlex
 
     words = shlex.split(launch_command("plan_path_duo", overrides).replace("\\\n", " "))
@@ -109,7 +115,12 @@ def test_unchanged_form_is_the_preset(ada: Client, project: object) -> None:
 
 @pytest.mark.django_db
 def test_changed_fields_reach_the_run(ada: Client, project: object) -> None:
-    form = posted(ada) | {"run.name": "mine", "run.tags": "a, b", "rollout.group_size": "4", "policies.planner.learner.betas": "0.8, 0.95"}
+    form = posted(ada) | {
+        "run.name": "mine",
+        "run.tags": "a, b",
+        "rollout.group_size": "4",
+        "policies.planner.learner.betas": "0.8, 0.95",
+    }
     form.pop("algorithm.drop_zero_variance")
     assert ada.post(NEW, form).status_code == 302
     run = Run.objects.get()
@@ -141,7 +152,11 @@ def test_check_answers_with_errors_across_fields(ada: Client, project: object) -
 @pytest.mark.django_db
 def test_preview_toml_is_the_run(ada: Client, project: object) -> None:
     html = ada.post(CHECK, posted(ada) | {"rollout.group_size": "4"}).content.decode()
-    toml = re.search(r'<pre id="toml"[^>]*>(.*?)</pre>', html, re.S)[1].replace("&quot;", '"').replace("&#x27;", "'")
+    toml = (
+        re.search(r'<pre id="toml"[^>]*>(.*?)</pre>', html, re.S)[1]
+        .replace("&quot;", '"')
+        .replace("&#x27;", "'")
+    )
     assert tomllib.loads(toml)["rollout"] == {"group_size": 4}
 
 

@@ -34,7 +34,9 @@ def test_browser_says_the_same() -> None:
       const [numbers, times, sizes] = {json.dumps([list(NUMBERS), list(TIMES), list(SIZES)])};
       console.log(JSON.stringify([numbers.map(number), times.map(duration), sizes.map(bytes)]));
     """
-    told = subprocess.run(["node", "--input-type=module", "-e", script], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        ["node", "--input-type=module", "-e", script], capture_output=True, text=True, check=True
+    ).stdout
     assert json.loads(told) == [list(NUMBERS.values()), list(TIMES.values()), list(SIZES.values())]
 
 

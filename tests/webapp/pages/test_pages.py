@@ -90,7 +90,9 @@ def test_stop_leads_back_and_shows_that_it_stops(ada: Client, told: Run) -> None
     assert answer.status_code == 302 and answer.url == logs
     told.refresh_from_db()
     assert told.state == "stopping"
-    assert ada.post(reverse("runs:act", args=[told.pk, "stop"]), {"next": "https://evil.example/"}).url.startswith("/runs/")
+    assert ada.post(
+        reverse("runs:act", args=[told.pk, "stop"]), {"next": "https://evil.example/"}
+    ).url.startswith("/runs/")
     assert ada.post(reverse("runs:act", args=[told.pk, "explode"])).status_code == 404
     assert ada.get(reverse("runs:act", args=[told.pk, "stop"])).status_code == 405
 
@@ -104,7 +106,14 @@ def test_refused_acts_say_why(ada: Client, told: Run) -> None:
 def test_overview_has_figures_curves_and_the_base_model(ada: Client, told: Run) -> None:
     html = read(ada, "runs:detail", told.pk)
     data = page_data(html)
-    assert [panel["id"] for panel in data["charts"]] == ["success", "return", "reward", "entropy", "kl", "groups"]
+    assert [panel["id"] for panel in data["charts"]] == [
+        "success",
+        "return",
+        "reward",
+        "entropy",
+        "kl",
+        "groups",
+    ]
     assert len(data["series"]["train/return"]["steps"]) == 22
     assert "221,696 parameters" in html and "35 % were noise" in html
     first = data["series"]["eval/success"]["values"][0]
@@ -137,7 +146,11 @@ def test_transcripts_filter(ada: Client, told: Run) -> None:
 
     everything = set(told.episodes.values_list("name", flat=True))
     assert names() == everything
-    assert names(kind="eval") == set(told.episodes.filter(kind="eval").values_list("name", flat=True)) != everything
+    assert (
+        names(kind="eval")
+        == set(told.episodes.filter(kind="eval").values_list("name", flat=True))
+        != everything
+    )
     assert names(outcome="failed") == {"1-12-train-0"}
     assert names(iteration="7") == {"1-7-train-0"}
     assert names(iteration="x") == everything
@@ -215,7 +228,14 @@ def test_config_of_another_version_is_still_shown(ada: Client, told: Run) -> Non
 
 def test_checkpoints_show_best_and_removed(ada: Client, told: Run) -> None:
     Checkpoint.objects.create(
-        run=told, attempt=1, cursor=1, iteration=5, path="checkpoints/000005", size=1000, removed=True, time="2026-01-01T00:00Z"
+        run=told,
+        attempt=1,
+        cursor=1,
+        iteration=5,
+        path="checkpoints/000005",
+        size=1000,
+        removed=True,
+        time="2026-01-01T00:00Z",
     )
     html = read(ada, "runs:checkpoints", told.pk)
     assert html.count("data-best") == 1 and "removed to save space" in html and "5.3 MB" in html
@@ -225,9 +245,13 @@ def test_templates_hold_no_inline_script_style_or_safe() -> None:
     for template in Path("templates").rglob("*.html"):
         text = template.read_text()
         assert not re.search(r"<script(?![^>]*\ssrc=)", text), template
-        assert not re.search(r"\sstyle=|\son\w+=|(?<!help_text)\|safe\b|autoescape off|mark_safe", text), template
+        assert not re.search(r"\sstyle=|\son\w+=|(?<!help_text)\|safe\b|autoescape off|mark_safe", text), (
+            template
+        )
     for script in Path("static/js").rglob("*.js"):
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", script.read_text()), script
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", script.read_text()
+        ), script
 
 
 @pytest.mark.parametrize("address", ["/runs/nothere/", "/nowhere/"])

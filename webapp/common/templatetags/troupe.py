@@ -70,7 +70,8 @@ def spark_points(values: Sequence[float | None]) -> str:
     span = (high - low) or 1.0
     last = known[-1][0] or 1
     return " ".join(
-        f"{WIDTH * index / last:.1f},{HEIGHT - 2 - (HEIGHT - 4) * (value - low) / span:.1f}" for index, value in known
+        f"{WIDTH * index / last:.1f},{HEIGHT - 2 - (HEIGHT - 4) * (value - low) / span:.1f}"
+        for index, value in known
     )
 
 
