@@ -5,6 +5,7 @@ One environment that raises never hurts its neighbours: its slot carries an erro
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from training_core.config.base import Section
@@ -63,12 +64,12 @@ class EnvironmentHost:
         for slot, (task, split) in tasks.items():
             self._errors.pop(slot, None)
             self._copies.pop(slot, None)
-            views[slot] = self._guarded(slot, lambda slot=slot, task=task, split=split: self._start(slot, task, split))
+            views[slot] = self._guarded(slot, partial(self._start, slot, task, split))
         return views
 
     def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
         """What a role sees in these slots."""
-        return {slot: self._guarded(slot, lambda slot=slot: self._view(slot, role)) for slot in slots}
+        return {slot: self._guarded(slot, partial(self._view, slot, role)) for slot in slots}
 
     def try_answers(self, answers: dict[int, list[str]], role: str) -> dict[int, list[StepResult] | str]:
         """Step copies."""
@@ -87,7 +88,7 @@ class EnvironmentHost:
         views = {}
         for slot, index in chosen.items():
             self._states[slot] = self._copies.pop(slot)[index]
-            views[slot] = self._guarded(slot, lambda slot=slot: self._view(slot, ""))
+            views[slot] = self._guarded(slot, partial(self._view, slot, ""))
         return views
 
     def _start(self, slot: int, task: int, split: Split) -> SlotView:

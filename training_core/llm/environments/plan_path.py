@@ -1,11 +1,14 @@
 """Plan-path for two: the planner sees where the goal lies, the executor sees what blocks it here.
 
 After plan_path of PettingLLMs (arXiv 2510.11062), with the information split between the roles: neither can arrive
-alone. Rows count downwards, columns to the right; a cell is (row, column); distances are shortest walks in cells.
+alone. The planner reads a map and speaks in compass words; the executor walks up, down, left and right. Rows count
+downwards, columns to the right; a cell is (row, column); distances are shortest walks in cells.
 """
 
 import copy
+import zlib
 from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -19,10 +22,14 @@ Cell = tuple[int, int]
 
 MOVES: dict[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
+COMPASS = {"north": "up", "south": "down", "west": "left", "east": "right"}
+"""The planner's words and the moves that they mean. Roles have words of their own, so that neither learns the other's."""
 STUCK = "stuck"
 """Shown beside the last move when the turn since has led nowhere: without it, greedy play repeats itself for ever."""
 _HELD_OUT_SEED = 7_919
 """Held-out tasks do not depend on the run's seed, so that runs can be compared."""
+HELD_OUT_TASKS = 1024
+"""How many held-out tasks there are."""
 
 
 @dataclass(frozen=True)
@@ -54,50 +61,44 @@ def distances(grid: Grid) -> dict[Cell, int]:
     return found
 
 
-def draw_grid(config: PlanPath, random: Random) -> Grid:
-    """A grid whose goal can be reached, start and goal at least two steps apart."""
+def held_out(grid: Grid) -> bool:
+    """Whether an instance is never trained on: a fixed quarter of all instances, whatever the run's seed."""
+    whole = (grid.size, sorted(grid.walls), grid.start, grid.goal)
+    return zlib.crc32(repr(whole).encode()) % 4 == 0
+
+
+def draw_grid(config: PlanPath, random: Random, split: Split) -> Grid:
+    """A grid of a split whose goal can be reached, start and goal at least two steps apart."""
     cells = [(row, column) for row in range(config.size) for column in range(config.size)]
     while True:
         walls = frozenset(random.sample(cells, round(config.wall_share * len(cells))))
         start, goal = random.sample([cell for cell in cells if cell not in walls], 2)
         grid = Grid(config.size, walls, start, goal)
-        if distances(grid).get(start, 0) >= 2:
+        if held_out(grid) == (split == "eval") and distances(grid).get(start, 0) >= 2:
             return grid
 
 
 @lru_cache(maxsize=4)
-def held_out_grids(config: PlanPath, count: int) -> tuple[Grid, ...]:
-    """The first `count` held-out tasks, all different."""
+def held_out_grids(config: PlanPath) -> tuple[Grid, ...]:
+    """The held-out tasks, all different; fewer than HELD_OUT_TASKS where the grid is too small to hold so many."""
     grids: dict[Grid, None] = {}
-    number = 0
-    while len(grids) < count:
-        grids.setdefault(draw_grid(config, Random(keyed_seed(_HELD_OUT_SEED, 1, number))))
-        number += 1
+    for number in range(4 * HELD_OUT_TASKS):
+        grids.setdefault(draw_grid(config, Random(keyed_seed(_HELD_OUT_SEED, 1, number)), "eval"))
+        if len(grids) == HELD_OUT_TASKS:
+            break
     return tuple(grids)
 
 
-@lru_cache(maxsize=4)
-def _held_out_set(config: PlanPath) -> frozenset[Grid]:
-    return frozenset(held_out_grids(config, HELD_OUT_TASKS))
-
-
-HELD_OUT_TASKS = 1024
-"""How many held-out tasks there are; higher numbers wrap round."""
-
-
 def task_grid(config: PlanPath, seed: int, task: int, split: Split) -> Grid:
-    """The instance of a task number. Training draws again when it meets a held-out instance."""
-    if split == "eval":
-        return held_out_grids(config, HELD_OUT_TASKS)[task % HELD_OUT_TASKS]
-    random = Random(keyed_seed(seed, 0, task))
-    while True:
-        grid = draw_grid(config, random)
-        if grid not in _held_out_set(config):
-            return grid
+    """The instance of a task number; held-out numbers wrap round."""
+    if split == "train":
+        return draw_grid(config, Random(keyed_seed(seed, 0, task)), split)
+    grids = held_out_grids(config)
+    return grids[task % len(grids)]
 
 
 class PlanPathEnvironment:
-    """One walk. The planner speaks (a plan: up to `moves_per_turn` directions), then the executor walks."""
+    """One walk. The planner speaks (a plan: up to `moves_per_turn` compass words), then the executor walks."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
 
@@ -144,7 +145,7 @@ class PlanPathEnvironment:
         Scored on the real grid, the best of K plans would already step round the walls: the executor would never meet
         a blocked plan in training, and be lost when it does.
         """
-        if not _all_moves(words) or len(words) > self.config.moves_per_turn:
+        if not self._sayable(words, COMPASS):
             self.plan = ()
             return StepResult(self.config.blocked_reward, 0.0, False, False, "no plan")
         self.plan = tuple(words)
@@ -152,7 +153,7 @@ class PlanPathEnvironment:
         for word in words:
             if cell == self.grid.goal:
                 break
-            target = _beside(cell, word)
+            target = _beside(cell, COMPASS[word])
             local += self._move_reward(-self._steps_in_the_open(cell), -self._steps_in_the_open(target))
             cell = target
         return StepResult(local, 0.0, False, False, f"plans {_words(self.plan)}")
@@ -160,7 +161,7 @@ class PlanPathEnvironment:
     def _walk(self, words: list[str]) -> StepResult:
         self.turns += 1
         local = 0.0
-        if not _all_moves(words) or len(words) > self.config.moves_per_turn:
+        if not self._sayable(words, MOVES):
             local, words = self.config.blocked_reward, []
         taken: list[str] = []
         for word in words:
@@ -208,6 +209,9 @@ class PlanPathEnvironment:
     def _steps_in_the_open(self, cell: Cell) -> int:
         return abs(cell[0] - self.grid.goal[0]) + abs(cell[1] - self.grid.goal[1])
 
+    def _sayable(self, words: list[str], known: Container[str]) -> bool:
+        return 0 < len(words) <= self.config.moves_per_turn and all(word in known for word in words)
+
     @property
     def reachable(self) -> list[Cell]:
         """Cells from which the goal can be reached, nearest first."""
@@ -221,9 +225,9 @@ class PlanPathEnvironment:
         down, right = self.grid.goal[0] - self.cell[0], self.grid.goal[1] - self.cell[1]
         words = []
         if right:
-            words += [str(abs(right)), "right" if right > 0 else "left"]
+            words += [str(abs(right)), "east" if right > 0 else "west"]
         if down:
-            words += [str(abs(down)), "down" if down > 0 else "up"]
+            words += [str(abs(down)), "south" if down > 0 else "north"]
         return " ".join(words) or "here"
 
     def board(self) -> dict[str, Any]:
@@ -256,10 +260,6 @@ def _beside(cell: Cell, word: str) -> Cell:
     return (cell[0] + MOVES[word][0], cell[1] + MOVES[word][1])
 
 
-def _all_moves(words: list[str]) -> bool:
-    return bool(words) and all(word in MOVES for word in words)
-
-
 def _words(words: list[str] | tuple[str, ...]) -> str:
     return " ".join(words) or "none"
 
@@ -267,4 +267,4 @@ def _words(words: list[str] | tuple[str, ...]) -> str:
 def plan_path_vocabulary(config: PlanPath) -> tuple[str, ...]:
     """Every word that observations and answers are made of, in a fixed order."""
     numbers = tuple(str(number) for number in range(1, config.size))
-    return (*MOVES, *numbers, "goal", "here", "free", "wall", "last", "plan", "none", STUCK, ";")
+    return (*MOVES, *COMPASS, *numbers, "goal", "here", "free", "wall", "last", "plan", "none", STUCK, ";")

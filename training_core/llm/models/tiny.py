@@ -1,12 +1,12 @@
 """The tiny base model: a small Llama, warm-started for an environment in seconds, saved as a normal Hugging Face folder.
 
 It is made once per environment setting and cached under <home>/models/; from there on it is loaded like any other.
+Beside the model, troupe.json says how it was made and how well it plays the held-out tasks.
 """
 
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -19,19 +19,23 @@ from pydantic import BaseModel
 
 from training_core.config.environments import Environment
 from training_core.errors import ModelError
+from training_core.llm.environments.registry import WARM_STARTS
 from training_core.llm.models.progress import Progress, silent
 
 FACTS = "troupe.json"
+_WARM_START_SHARE = 0.9
+"""Of the progress that is told; the rest is the evaluation."""
 
 
 class TinyRecipe(BaseModel):
     """How the tiny model is made; a change makes a new folder."""
 
-    revision: int = 5
-    hidden_size: int = 64
-    layers: int = 3
+    revision: int = 7
+    """Raised when the demonstrations change."""
+    hidden_size: int = 96
+    layers: int = 2
     heads: int = 4
-    steps: int = 800
+    steps: int = 450
     batch: int = 48
     learning_rate: float = 3e-3
     seed: int = 0
@@ -45,14 +49,26 @@ def tiny_folder(environment: Environment, home: Path, recipe: TinyRecipe | None 
 
 
 def ensure_tiny(environment: Environment, home: Path, progress: Progress = silent) -> Path:
-    """The tiny model's folder, made first where it is missing. Safe against several processes at once."""
+    """The tiny model's folder, made first where it is missing. Safe against several processes at once.
+
+    Raises ModelError where the environment has no demonstrations, or where the folder cannot be written.
+    """
+    if environment.type not in WARM_STARTS:
+        known = ", ".join(sorted(WARM_STARTS))
+        raise ModelError(
+            f'there is no "tiny" model for {environment.type!r} (there is for {known}); give policies.*.model a '
+            "Hugging Face folder or hub id"
+        )
     folder = tiny_folder(environment, home)
     if (folder / FACTS).is_file():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock")):
-        if not (folder / FACTS).is_file():
-            _make(environment, folder, progress)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(folder.with_suffix(".lock")):
+            if not (folder / FACTS).is_file():
+                _make(environment, folder, progress)
+    except OSError as error:
+        raise ModelError(f"cannot write the tiny model to {folder}: {error}") from error
     return folder
 
 
@@ -64,20 +80,24 @@ def read_facts(folder: Path | str) -> dict[str, Any]:
 
 
 def _make(environment: Environment, folder: Path, progress: Progress) -> None:
-    """Make the folder beside its place, then rename it into place."""
-    from training_core.llm.models.warm_start import make_tiny  # torch: seconds, and only needed here
+    """Make the folder beside its place, then rename it into place. The lock is held: other drafts are leftovers."""
+    from training_core.llm.models.warm_start import make_tiny, measure  # torch: seconds, and only needed here
 
+    for leftover in folder.parent.glob(f".{folder.name}-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         started = time.time()
-        facts = make_tiny(environment, TinyRecipe(), draft, progress)
+        facts = make_tiny(
+            environment, TinyRecipe(), draft, lambda done, text: progress(done * _WARM_START_SHARE, text)
+        )
+        progress(_WARM_START_SHARE, "base model plays the held-out tasks")
+        facts["evaluation"] = measure(environment, draft)
         facts["seconds"] = round(time.time() - started, 1)
         (draft / FACTS).write_text(json.dumps(facts, indent=1))
-        os.chmod(draft, 0o755)
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(draft, folder)
-    except OSError as error:
-        raise ModelError(f"cannot write the tiny model to {folder}: {error}") from error
+        draft.chmod(0o755)
+        shutil.rmtree(folder, ignore_errors=True)  # a folder without facts is no model
+        draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     progress(1.0, "base model ready")

@@ -3,6 +3,7 @@
 N pairs, S padded length. Only answer tokens count in the loss.
 """
 
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from training_core.config.environments import Environment
 from training_core.llm.environments.registry import WARM_STARTS
+from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.models.base_evaluation import play_base
+from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.models.progress import Progress
 from training_core.llm.models.tiny import TinyRecipe
 from training_core.llm.models.word_tokenizer import word_tokenizer
@@ -45,6 +49,21 @@ def make_tiny(environment: Environment, recipe: TinyRecipe, folder: Path, progre
     }
 
 
+def measure(environment: Environment, folder: Path) -> dict[str, Any]:
+    """How well the model in `folder` plays the held-out tasks, in all roles; see base_evaluation.play_base."""
+    tokenizer = load_tokenizer(folder)
+    engine = TorchEngine(load_model(folder), tokenizer)
+
+    @cache
+    def ids(seen: str) -> list[int]:
+        encoded: Any = tokenizer.apply_chat_template(
+            [{"role": "user", "content": seen}], add_generation_prompt=True, tokenize=True
+        )
+        return list(encoded["input_ids"])
+
+    return play_base(environment, engine.generate, lambda messages: ids(messages[-1]["content"]))
+
+
 def new_model(recipe: TinyRecipe, tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     """A Llama with random weights (seeded, without touching the global generator)."""
     config = LlamaConfig(
@@ -66,11 +85,10 @@ def new_model(recipe: TinyRecipe, tokenizer: PreTrainedTokenizerFast) -> LlamaFo
 
 def encode_pairs(pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
     """Token ids (N, S), right-padded, and labels (N, S) with -100 outside the answers."""
-    texts = tokenizer.apply_chat_template(
-        [[{"role": "user", "content": seen}] for seen, _ in pairs], add_generation_prompt=True, tokenize=False
-    )
-    prompts = tokenizer(texts, add_special_tokens=False)["input_ids"]
-    answers = tokenizer([said for _, said in pairs], add_special_tokens=False)["input_ids"]
+    seen, said = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    texts = {text: _prompt_text(text, tokenizer) for text in set(seen)}
+    known = _token_ids([*texts.values(), *said], tokenizer)
+    prompts, answers = [known[texts[text]] for text in seen], [known[text] for text in said]
     eos, pad = int(tokenizer.eos_token_id), int(tokenizer.pad_token_id)
     width = max(len(prompt) + len(answer) + 1 for prompt, answer in zip(prompts, answers, strict=True))
     ids = [[*prompt, *answer, eos] for prompt, answer in zip(prompts, answers, strict=True)]
@@ -81,9 +99,22 @@ def encode_pairs(pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerFas
     )
 
 
+def _prompt_text(seen: str, tokenizer: PreTrainedTokenizerFast) -> str:
+    messages = [{"role": "user", "content": seen}]
+    return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
+
+
+def _token_ids(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> dict[str, list[int]]:
+    """By text; many are equal and encoded once."""
+    different = list(dict.fromkeys(texts))
+    return dict(zip(different, tokenizer(different, add_special_tokens=False)["input_ids"], strict=True))
+
+
 def _train(model: LlamaForCausalLM, ids: Tensor, labels: Tensor, recipe: TinyRecipe, progress: Progress) -> float:
     """AdamW under a cosine schedule, one pass; returns the mean loss of the last tenth in nats per token."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
+    )
     least = recipe.learning_rate / 20
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.steps, eta_min=least)
     model.train()

@@ -9,6 +9,8 @@ from training_core.llm.workflows.table import Table
 from training_core.types import Episode, NoiseKey
 
 EVALUATION_STREAM = 1
+EVALUATION_SEED = 0
+"""Evaluations do not depend on the run's seed: same tasks, same noise, so that runs can be compared."""
 
 
 def play_independent(tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]) -> list[Episode]:
@@ -24,6 +26,6 @@ def play_independent(tasks: Sequence[int], table: Table, kind: Literal["eval", "
         return SamplingSettings(temperature, sampling.top_k, sampling.top_p, sampling.max_tokens, kind == "eval")
 
     def key(task: int, turn: int, seat: int) -> NoiseKey:
-        return NoiseKey(config.run.seed, EVALUATION_STREAM, 0, task, turn, seat)
+        return NoiseKey(EVALUATION_SEED, EVALUATION_STREAM, 0, task, turn, seat)
 
     return play(tasks, table, Manner(kind, "eval", 1, settings, key, lambda candidates, key: 0))

@@ -1,0 +1,53 @@
+"""The host: slots that do not touch each other, copies that are tried, errors that stay where they happened."""
+
+from training_core.config.environments import PlanPath
+from training_core.llm.environments.base import StepResult
+from training_core.llm.environments.host import EnvironmentHost
+from training_core.llm.environments.plan_path import PlanPathEnvironment
+
+CONFIG = PlanPath()
+
+
+def test_views_are_those_of_the_environment_itself() -> None:
+    host = EnvironmentHost(CONFIG, seed=3)
+    views = host.reset({0: (4, "train"), 5: (4, "eval")})
+    alone = PlanPathEnvironment(CONFIG, 3)
+    for slot, split in ((0, "train"), (5, "eval")):
+        alone.reset(4, split)  # type: ignore[arg-type]
+        assert (views[slot].title, views[slot].board, views[slot].task_id) == (alone.title, alone.board(), f"{split}-4")
+        assert host.observe([slot], "planner")[slot].observation == alone.observe("planner")
+
+
+def test_trying_changes_nothing_and_committing_takes_one_copy() -> None:
+    host = EnvironmentHost(CONFIG, seed=0)
+    host.reset({0: (0, "train"), 1: (1, "train")})
+    before = host.observe([0, 1], "executor")
+    moves = ["up", "down", "left", "right"]
+    results = host.try_answers({0: moves}, "executor")[0]
+    assert host.observe([0, 1], "executor") == before
+    assert not isinstance(results, str)
+    index = next(place for place, result in enumerate(results) if result.info == f"walks {moves[place]}")
+    host.commit({0: index})
+    after = host.observe([0, 1], "executor")
+    assert f"last {moves[index]}" in after[0].observation
+    assert after[1] == before[1]
+
+
+def test_scores_are_those_of_one_answer_each() -> None:
+    host = EnvironmentHost(CONFIG, seed=0)
+    host.reset({0: (0, "train")})
+    answers = ["north", "east south", "hello", "west west west"]
+    alone = PlanPathEnvironment(CONFIG, 0)
+    alone.reset(0, "train")
+    expected: list[StepResult] = [alone.copy().act("planner", answer) for answer in answers]
+    assert host.try_answers({0: answers}, "planner")[0] == expected
+
+
+def test_a_slot_can_be_used_again() -> None:
+    host = EnvironmentHost(CONFIG, seed=0)
+    host.reset({0: (0, "train")})
+    host.try_answers({0: ["east"]}, "planner")
+    host.commit({0: 0})
+    again = host.reset({0: (0, "train")})[0]
+    assert (again.done, again.error) == (False, "")
+    assert host.observe([0], "executor")[0].observation.endswith("plan none")
