@@ -196,5 +196,8 @@ LOGGING = {
         "django": {"handlers": [], "level": "INFO", "propagate": True},
         "httpx": {"level": "WARNING"},
         "httpcore": {"level": "WARNING"},
+        "celery.worker.strategy": {"level": "WARNING"},  # a line per task received,
+        "celery.app.trace": {"level": "WARNING"},  # done
+        "celery.beat": {"level": "WARNING"},  # and sent, every few seconds
     },
 }

@@ -75,6 +75,8 @@ class RayHead:
             | {
                 "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the one switch that keeps all on loopback
                 "RAY_USAGE_STATS_ENABLED": "0",
+                "RAY_health_check_failure_threshold": "20",  # a busy machine is no dead one
+                "RAY_agent_register_timeout_ms": "120000",
                 "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # else SIGTERM waits 30 s for runs to end
             }
         )

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ POLL = 0.05
 WATCH = 5.0
 """Seconds between probes of a child that is up."""
 LOG_LIMIT = 20_000_000
-"""Bytes after which a log is moved aside when its child starts."""
+"""Bytes after which a log is moved aside."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,7 @@ class Supervisor:
             try:
                 code = await asyncio.wait_for(life.process.wait(), WATCH)
             except TimeoutError:
+                await asyncio.to_thread(_shorten, self.logs / f"{service.name}.log")
                 if await asyncio.to_thread(service.answers):
                     answered = time.monotonic()
                 elif time.monotonic() - answered > service.patience:
@@ -232,13 +234,19 @@ class Supervisor:
 
     def _log(self, name: str) -> int:
         path = self.logs / f"{name}.log"
-        if path.exists() and path.stat().st_size > LOG_LIMIT:
-            path.replace(path.with_suffix(".log.1"))
+        _shorten(path)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _last_lines(self, name: str, count: int = 5) -> str:
         lines = (self.logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
         return "\n".join(lines[-count:]) or "it said nothing"
+
+
+def _shorten(log: Path) -> None:
+    """Move a log that grew too long aside. It is emptied in place: its child appends to the file it has open."""
+    if log.exists() and log.stat().st_size > LOG_LIMIT:
+        shutil.copyfile(log, log.with_suffix(".log.1"))
+        os.truncate(log, 0)
 
 
 def _note_family(life: _Life) -> None:

@@ -134,7 +134,6 @@ async def _open_doors(plan: Plan, supervisor: Supervisor, terminal: Terminal) ->
     """Prepare the database, then tell where to log in."""
     login = json.loads(await supervisor.run(plan.prepare()))["login"]
     await supervisor.wait_ready(*CORE)
-    terminal.close()
     terminal.say(f"\nTroupe is up after {terminal.since_start():.1f} s: {plan.url}", style="bold")
     terminal.say(f"Log in once with:  {login}", style="bold cyan", soft_wrap=True)
     terminal.say("Ctrl-C ends everything.\n")

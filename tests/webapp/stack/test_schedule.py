@@ -1,5 +1,8 @@
 """What beat sends exists."""
 
+import subprocess
+import sys
+
 from django.conf import settings
 
 from webapp.config.celery import app
@@ -10,3 +13,14 @@ def test_every_scheduled_task_is_registered_and_expires() -> None:
     for name, entry in settings.CELERY_BEAT_SCHEDULE.items():
         assert entry["task"] in app.tasks, name
         assert entry["options"]["expires"] <= entry["schedule"], "what is late must not pile up"
+
+
+def test_tasks_are_sent_to_our_broker_from_every_django_process() -> None:
+    code = """
+import django
+django.setup()
+from webapp.common.tasks import alive
+print(alive.app.main, alive.app.conf.broker_url)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["troupe", settings.REDIS_URL.replace("unix://", "redis+socket://")]

@@ -166,6 +166,11 @@ asyncio.run(main())
 def test_a_log_that_grew_is_moved_aside(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webapp.stack.supervisor.LOG_LIMIT", 10)
     (stage.logs / "a.log").write_text("x" * 11)
-    os.close(stage.supervisor._log("a"))
-    assert (stage.logs / "a.log").read_text() == ""
+    descriptor = stage.supervisor._log("a")
     assert (stage.logs / "a.log.1").read_text() == "x" * 11
+    os.write(descriptor, b"y" * 12)
+    os.close(stage.supervisor._log("a"))
+    assert (stage.logs / "a.log.1").read_text() == "y" * 12
+    os.write(descriptor, b"z")
+    os.close(descriptor)
+    assert (stage.logs / "a.log").read_text() == "z", "whoever has it open goes on at its beginning"
