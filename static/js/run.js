@@ -30,8 +30,16 @@ if (page.charts) {
 }
 if (page.series) store.put(page.series);
 
+/* What the server alone can say anew: after a change of state or attempt, and when the base model has been evaluated. */
+function outdated({ run: now, points }) {
+  const before = run.summary;
+  const evaluated = document.querySelector("[data-not-evaluated]") && ("eval/success" in points || "eval_sampled/success" in points);
+  return now.state !== before.state || now.attempts.length !== before.attempts.length || evaluated;
+}
+
 const feed = new RunFeed(run.id, page.cursor);
 feed.addEventListener("delta", ({ detail }) => {
+  if (outdated(detail)) readAgain();
   run.summary = detail.run;
   const unknown = store.add(detail.points);
   for (const part of parts) part?.delta?.(detail, unknown);

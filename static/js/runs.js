@@ -13,7 +13,9 @@ function update(run) {
   const state = row.querySelector(".state");
   state.dataset.state = run.state;
   state.textContent = run.state;
-  state.title = run.reason;
+  const why = row.querySelector("[data-why]");
+  why.textContent = run.reason;
+  why.classList.toggle("bad", run.state === "failed");
   const bar = row.querySelector("progress");
   bar.max = run.iterations;
   bar.value = run.iteration;

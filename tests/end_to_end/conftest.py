@@ -87,6 +87,8 @@ def playwright() -> Iterator[Playwright]:
 @pytest.fixture(scope="session")
 def browser(playwright: Playwright) -> Iterator[Browser]:
     """Debian's Chromium."""
+    if not Path(CHROMIUM).exists():
+        pytest.skip(f"there is no {CHROMIUM}; apt-get install chromium")
     with playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS) as running:
         yield running
 
