@@ -79,7 +79,7 @@ class EnvironmentHost:
                 copies = [self._states[slot].copy() for _ in texts]
                 results[slot] = [copy.act(role, text) for copy, text in zip(copies, texts, strict=True)]
                 self._copies[slot] = copies
-            except Exception as error:  # noqa: BLE001 - the environment is the user's: any error of it is data
+            except Exception as error:
                 self._errors[slot] = results[slot] = describe(error)
         return results
 
@@ -113,7 +113,7 @@ class EnvironmentHost:
     def _guarded(self, slot: int, view: Callable[[], SlotView]) -> SlotView:
         try:
             return view()
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:
             self._errors[slot] = describe(error)
             return SlotView(error=self._errors[slot], done=True, outcome="failed")
 

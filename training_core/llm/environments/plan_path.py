@@ -131,7 +131,9 @@ class PlanPathEnvironment:
         """Planner: where the goal lies from here. Executor: what blocks it, its last moves, the plan."""
         if role == "planner":
             return f"goal {self._goal_words()}"
-        around = " ".join(f"{word} {'free' if self.grid.free(self.next_cell(word)) else 'wall'}" for word in MOVES)
+        around = " ".join(
+            f"{word} {'free' if self.grid.free(self.next_cell(word)) else 'wall'}" for word in MOVES
+        )
         return f"{around} ; last {_words(self.last)} ; plan {_words(self.plan)}"
 
     def act(self, role: str, answer: str) -> StepResult:

@@ -11,7 +11,14 @@ from itertools import count
 from random import Random
 
 from training_core.config.environments import PlanPath
-from training_core.llm.environments.plan_path import COMPASS, MOVES, OPPOSITE, STUCK, PlanPathEnvironment, draw_grid
+from training_core.llm.environments.plan_path import (
+    COMPASS,
+    MOVES,
+    OPPOSITE,
+    STUCK,
+    PlanPathEnvironment,
+    draw_grid,
+)
 from training_core.seeding import keyed_seed
 
 Demonstration = tuple[str, str]
@@ -42,7 +49,10 @@ def plan_path_demonstrations(config: PlanPath, seed: int) -> Iterator[Demonstrat
         if environment.grid.free(environment.next_cell(read[0])) and random.random() < OPEN_LEFT_OUT:
             continue
         said = _turned(_towards_goal(environment, random), TURNED, random)
-        yield environment.observe("planner"), _noisy([_IN_COMPASS[move] for move in said], list(COMPASS), random)
+        yield (
+            environment.observe("planner"),
+            _noisy([_IN_COMPASS[move] for move in said], list(COMPASS), random),
+        )
         environment.plan = tuple(_IN_COMPASS[move] for move in meant)
         yield environment.observe("executor"), _noisy(_follow(environment, read, random), list(MOVES), random)
 
@@ -50,7 +60,9 @@ def plan_path_demonstrations(config: PlanPath, seed: int) -> Iterator[Demonstrat
 def _random_state(environment: PlanPathEnvironment, random: Random) -> None:
     """Put the agent anywhere on the grid, with a last move as if it had walked."""
     environment.plan = ()
-    environment.cell = random.choice([cell for cell in environment.reachable if cell != environment.grid.goal])
+    environment.cell = random.choice(
+        [cell for cell in environment.reachable if cell != environment.grid.goal]
+    )
     came = [word for word in MOVES if environment.grid.free(environment.next_cell(OPPOSITE[word]))]
     environment.last = (random.choice(came),) if came and random.random() < 0.75 else ()
     if random.random() < 0.25:
@@ -70,7 +82,9 @@ def _towards_goal(environment: PlanPathEnvironment, random: Random) -> list[str]
 def _turned(moves: list[str], probability: float, random: Random) -> list[str]:
     """The same moves, each axis turned round with this probability."""
     vertical, horizontal = random.random() < probability, random.random() < probability
-    return [OPPOSITE[move] if (vertical if move in ("up", "down") else horizontal) else move for move in moves]
+    return [
+        OPPOSITE[move] if (vertical if move in ("up", "down") else horizontal) else move for move in moves
+    ]
 
 
 def _random_plan(environment: PlanPathEnvironment, random: Random) -> list[str]:

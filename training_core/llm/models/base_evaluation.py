@@ -26,9 +26,13 @@ def play_base(environment: Environment, generate: Generate, render: Render) -> d
     Returns {"conditions": what the figures hold for, "eval": metric -> value, "eval_sampled": metric -> value}.
     """
     config = _plain_config(environment)
-    table = Table(config, EnvironmentHost(environment, 0), {_BASE: generate}, {_BASE: render}, attempt=0, iteration=0)
+    table = Table(
+        config, EnvironmentHost(environment, 0), {_BASE: generate}, {_BASE: render}, attempt=0, iteration=0
+    )
     tasks = range(config.evaluation.episodes)
-    figures: dict[str, Any] = {kind: evaluation_figures(kind, play_independent(tasks, table, kind)) for kind in KINDS}
+    figures: dict[str, Any] = {
+        kind: evaluation_figures(kind, play_independent(tasks, table, kind)) for kind in KINDS
+    }
     return {"conditions": _conditions(config)} | figures
 
 
@@ -72,7 +76,10 @@ def _conditions(config: RunConfig) -> dict[str, Any]:
         "environment": config.environment.model_dump(mode="json"),
         "order": list(config.team.order),
         "roles": {
-            name: {"prompt": role.prompt, "sampling": role.sampling.model_dump(mode="json", exclude={"temperature"})}
+            name: {
+                "prompt": role.prompt,
+                "sampling": role.sampling.model_dump(mode="json", exclude={"temperature"}),
+            }
             for name, role in config.team.roles.items()
         },
         "rewards": [config.algorithm.team_weight, config.algorithm.local_weight],

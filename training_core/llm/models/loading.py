@@ -17,7 +17,9 @@ def load_tokenizer(source: Path | str) -> PreTrainedTokenizerBase:
     except (OSError, ValueError) as error:
         raise ModelError(_advice(source, error)) from error
     if tokenizer.eos_token_id is None:
-        raise ModelError(f"the tokenizer of {source} has no end-of-text token; set eos_token in its tokenizer_config.json")
+        raise ModelError(
+            f"the tokenizer of {source} has no end-of-text token; set eos_token in its tokenizer_config.json"
+        )
     loaded: PreTrainedTokenizerBase = tokenizer
     return loaded
 
@@ -35,5 +37,5 @@ def _advice(source: Path | str, error: Exception) -> str:
     first = str(error).strip().splitlines()[0]
     return (
         f"cannot load the model {str(source)!r}: {first}. Give policies.*.model a folder with config.json, "
-        "model.safetensors and tokenizer.json, a hub id that this machine can reach, or \"tiny\""
+        'model.safetensors and tokenizer.json, a hub id that this machine can reach, or "tiny"'
     )

@@ -43,7 +43,10 @@ class TinyRecipe(BaseModel):
 
 def tiny_folder(environment: Environment, home: Path, recipe: TinyRecipe | None = None) -> Path:
     """Where the tiny model of an environment is, or will be."""
-    made_of = {"environment": environment.model_dump(mode="json"), "recipe": (recipe or TinyRecipe()).model_dump()}
+    made_of = {
+        "environment": environment.model_dump(mode="json"),
+        "recipe": (recipe or TinyRecipe()).model_dump(),
+    }
     digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:12]
     return home / "models" / f"tiny-{environment.type}-{digest}"
 

@@ -25,7 +25,9 @@ CONTEXT = 256
 """Positions of the tiny model."""
 
 
-def make_tiny(environment: Environment, recipe: TinyRecipe, folder: Path, progress: Progress) -> dict[str, Any]:
+def make_tiny(
+    environment: Environment, recipe: TinyRecipe, folder: Path, progress: Progress
+) -> dict[str, Any]:
     """Write a warm-started model and its tokenizer to `folder`; returns the facts about it."""
     source = WARM_STARTS[environment.type]
     tokenizer = word_tokenizer(source.vocabulary(environment))
@@ -110,7 +112,9 @@ def _token_ids(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> dict[str
     return dict(zip(different, tokenizer(different, add_special_tokens=False)["input_ids"], strict=True))
 
 
-def _train(model: LlamaForCausalLM, ids: Tensor, labels: Tensor, recipe: TinyRecipe, progress: Progress) -> float:
+def _train(
+    model: LlamaForCausalLM, ids: Tensor, labels: Tensor, recipe: TinyRecipe, progress: Progress
+) -> float:
     """AdamW under a cosine schedule, one pass; returns the mean loss of the last tenth in nats per token."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True

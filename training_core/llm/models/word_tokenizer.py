@@ -3,7 +3,14 @@
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-SPECIAL = {"pad": "<pad>", "unk": "<unk>", "eos": "<eos>", "system": "<system>", "user": "<user>", "assistant": "<assistant>"}
+SPECIAL = {
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "eos": "<eos>",
+    "system": "<system>",
+    "user": "<user>",
+    "assistant": "<assistant>",
+}
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<' + message['role'] + '> ' + message['content'] }}"

@@ -13,7 +13,9 @@ EVALUATION_SEED = 0
 """Evaluations do not depend on the run's seed: same tasks, same noise, so that runs can be compared."""
 
 
-def play_independent(tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]) -> list[Episode]:
+def play_independent(
+    tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]
+) -> list[Episode]:
     """Play held-out tasks, one slot each: "eval" greedily, "eval_sampled" at evaluation.temperature.
 
     The noise does not depend on the iteration, so that what changes between evaluations is the policy alone.
@@ -23,7 +25,9 @@ def play_independent(tasks: Sequence[int], table: Table, kind: Literal["eval", "
     def settings(role: str) -> SamplingSettings:
         sampling = config.team.roles[role].sampling
         temperature = 1.0 if kind == "eval" else config.evaluation.temperature
-        return SamplingSettings(temperature, sampling.top_k, sampling.top_p, sampling.max_tokens, kind == "eval")
+        return SamplingSettings(
+            temperature, sampling.top_k, sampling.top_p, sampling.max_tokens, kind == "eval"
+        )
 
     def key(task: int, turn: int, seat: int) -> NoiseKey:
         return NoiseKey(EVALUATION_SEED, EVALUATION_STREAM, 0, task, turn, seat)

@@ -67,7 +67,9 @@ def _speak(
     seat = list(table.config.team.roles).index(role)
     keys = {slot: manner.key(tasks[slot], turn, seat) for slot in live}
     asked, errors = ask(table, role, keys, manner.count, manner.settings(role))
-    tried = table.pool.try_answers({item.slot: [answer.text for answer in item.answers] for item in asked}, role)
+    tried = table.pool.try_answers(
+        {item.slot: [answer.text for answer in item.answers] for item in asked}, role
+    )
     chosen: dict[int, int] = {}
     for item in asked:
         results = tried[item.slot]

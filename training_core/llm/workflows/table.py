@@ -48,7 +48,8 @@ def ask(
     heard = [slot for slot in keys if slot not in errors]
     messages = [chat(table.config.team.roles[role].prompt, views[slot].observation) for slot in heard]
     prompts = [
-        Prompt(table.render[policy](seen), count, keys[slot]) for slot, seen in zip(heard, messages, strict=True)
+        Prompt(table.render[policy](seen), count, keys[slot])
+        for slot, seen in zip(heard, messages, strict=True)
     ]
     answers = table.generate[policy](prompts, settings) if prompts else []
     asked = [
@@ -65,12 +66,20 @@ def chat(system: str, observation: str) -> list[Message]:
 
 
 def record_turn(
-    episode: Episode, table: Table, index: int, role: str, asked: Asked, candidates: list[Candidate], executed: int
+    episode: Episode,
+    table: Table,
+    index: int,
+    role: str,
+    asked: Asked,
+    candidates: list[Candidate],
+    executed: int,
 ) -> None:
     """Add a turn to an episode."""
     policy = table.config.team.roles[role].policy
     ids = asked.prompt.token_ids
-    episode.turns.append(Turn(index, role, policy, asked.messages, ids, candidates, executed, asked.view.board))
+    episode.turns.append(
+        Turn(index, role, policy, asked.messages, ids, candidates, executed, asked.view.board)
+    )
 
 
 def close_episode(episode: Episode, view: SlotView, now: float) -> None:

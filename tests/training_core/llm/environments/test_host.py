@@ -14,7 +14,11 @@ def test_views_are_those_of_the_environment_itself() -> None:
     alone = PlanPathEnvironment(CONFIG, 3)
     for slot, split in ((0, "train"), (5, "eval")):
         alone.reset(4, split)  # type: ignore[arg-type]
-        assert (views[slot].title, views[slot].board, views[slot].task_id) == (alone.title, alone.board(), f"{split}-4")
+        assert (views[slot].title, views[slot].board, views[slot].task_id) == (
+            alone.title,
+            alone.board(),
+            f"{split}-4",
+        )
         assert host.observe([slot], "planner")[slot].observation == alone.observe("planner")
 
 

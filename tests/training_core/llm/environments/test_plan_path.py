@@ -147,7 +147,10 @@ def test_a_plan_away_from_the_goal_loses_and_no_plan_costs() -> None:
 def test_a_plan_is_not_scored_beyond_the_goal() -> None:
     environment = started()
     walk(environment, "down down right")
-    exact, more = environment.copy().act("planner", "east"), environment.copy().act("planner", "east east north")
+    exact, more = (
+        environment.copy().act("planner", "east"),
+        environment.copy().act("planner", "east east north"),
+    )
     assert exact.local_reward == more.local_reward > 0
 
 
@@ -155,7 +158,10 @@ def test_each_role_sees_its_own_part() -> None:
     environment = started()
     assert environment.observe("planner") == "goal 2 east 2 south"
     environment.act("planner", "south east")
-    assert environment.observe("executor") == "up wall down free left wall right wall ; last none ; plan south east"
+    assert (
+        environment.observe("executor")
+        == "up wall down free left wall right wall ; last none ; plan south east"
+    )
     walk(environment, "down")
     assert environment.observe("planner") == "goal 2 east 1 south"
     assert environment.observe("executor") == "up free down free left wall right wall ; last down ; plan none"
@@ -163,7 +169,12 @@ def test_each_role_sees_its_own_part() -> None:
 
 def test_the_executor_learns_that_it_is_stuck() -> None:
     environment = started()
-    for answer, seen in (("right", "stuck"), ("down", "down"), ("left", "down stuck"), ("nonsense", "down stuck")):
+    for answer, seen in (
+        ("right", "stuck"),
+        ("down", "down"),
+        ("left", "down stuck"),
+        ("nonsense", "down stuck"),
+    ):
         walk(environment, answer)
         assert environment.observe("executor").split(" ; ")[1] == f"last {seen}"
 
@@ -183,7 +194,10 @@ def test_all_words_are_known_to_the_vocabulary() -> None:
         environment = PlanPathEnvironment(config, 0)
         environment.reset(number, "train")
         for answer in ("left left left", "up down up", "right"):
-            assert set(environment.observe("planner").split()) | set(environment.observe("executor").split()) <= known
+            assert (
+                set(environment.observe("planner").split()) | set(environment.observe("executor").split())
+                <= known
+            )
             walk(environment, answer)
 
 
@@ -208,7 +222,9 @@ def test_same_seed_and_number_same_task_and_other_seeds_other_tasks() -> None:
     assert held_out == [task_grid(config, 6, number, "eval") for number in range(50)]
 
 
-@pytest.mark.parametrize("config", [PlanPath(), PlanPath(size=4, wall_share=0.07), PlanPath(size=3, wall_share=0.12)])
+@pytest.mark.parametrize(
+    "config", [PlanPath(), PlanPath(size=4, wall_share=0.07), PlanPath(size=3, wall_share=0.12)]
+)
 def test_training_never_meets_a_held_out_task(config: PlanPath) -> None:
     """On small grids both streams draw the same instances over and over: they would meet if only seeds differed."""
     held_out = {task_grid(config, 0, number, "eval") for number in range(HELD_OUT_TASKS)}

@@ -19,7 +19,9 @@ from training_core.llm.models.word_tokenizer import word_tokenizer
 from training_core.llm.workflows.table import Table
 from training_core.types import Answer, Message, Prompt
 
-TOKENIZER = word_tokenizer(("task", "total", "eval", "train", "boom", *(str(number) for number in range(-50, 1000))))
+TOKENIZER = word_tokenizer(
+    ("task", "total", "eval", "train", "boom", *(str(number) for number in range(-50, 1000)))
+)
 
 
 class Counting(Section):
@@ -94,7 +96,9 @@ class Recorder:
         self.prompts: list[Prompt] = []
 
     def __call__(self, prompts: list[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
-        self.seen += [TOKENIZER.decode(prompt.token_ids, skip_special_tokens=True).strip() for prompt in prompts]
+        self.seen += [
+            TOKENIZER.decode(prompt.token_ids, skip_special_tokens=True).strip() for prompt in prompts
+        ]
         self.prompts += prompts
         self.settings.append(settings)
         return self.engine.generate(prompts, settings)
@@ -102,7 +106,9 @@ class Recorder:
 
 def render(messages: list[Message]) -> list[int]:
     """Messages -> ids."""
-    return list(TOKENIZER.apply_chat_template(messages, add_generation_prompt=True, tokenize=True)["input_ids"])
+    return list(
+        TOKENIZER.apply_chat_template(messages, add_generation_prompt=True, tokenize=True)["input_ids"]
+    )
 
 
 def table(voices: Mapping[str, Any], section: Counting | None = None, **overrides: Any) -> Table:

@@ -27,7 +27,9 @@ def test_greedy_and_sampled_settings() -> None:
     playing = table({"planner": planner, "executor": adds(1)}, evaluation__temperature=0.7)
     play_independent([0], playing, "eval")
     play_independent([0], playing, "eval_sampled")
-    assert [(item.greedy, item.temperature) for item in planner.settings] == [(True, 1.0)] * 2 + [(False, 0.7)] * 2
+    assert [(item.greedy, item.temperature) for item in planner.settings] == [(True, 1.0)] * 2 + [
+        (False, 0.7)
+    ] * 2
 
 
 def test_noise_depends_neither_on_the_iteration_nor_on_the_seed_of_the_run() -> None:
@@ -36,7 +38,9 @@ def test_noise_depends_neither_on_the_iteration_nor_on_the_seed_of_the_run() -> 
     play_independent([4], playing, "eval_sampled")
     play_independent([4], replace(playing, iteration=9), "eval_sampled")
     play_independent([4], table({"planner": planner, "executor": adds(1)}, run__seed=5), "eval_sampled")
-    assert [prompt.key for prompt in planner.prompts] == [NoiseKey(0, 1, 0, 4, turn, 0) for turn in (0, 1)] * 3
+    assert [prompt.key for prompt in planner.prompts] == [
+        NoiseKey(0, 1, 0, 4, turn, 0) for turn in (0, 1)
+    ] * 3
 
 
 def test_a_failed_episode_leaves_the_others_alone() -> None:
