@@ -18,8 +18,8 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.learning.batch import make_groups
 from training_core.llm.models.base_evaluation import base_evaluation
 from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.registry import WORKFLOWS
 from training_core.llm.workflows.table import Generate, Render, Table
-from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Episode, Message, Prompt
 from workers.actors.spec import PolicyPort, Ready
 from workers.loops.metrics import episode_facts
@@ -27,8 +27,6 @@ from workers.loops.records import Collected, EpisodeKind, Span, Started, Updated
 from workers.loops.transcripts import annotation_document, choose_transcripts, episode_document
 
 Answered = TypeVar("Answered")
-WORKFLOWS: dict[str, Callable[[Sequence[int], Table], list[Episode]]] = {"turn_tree": play_turn_tree}
-"""Training play by the workflow's `type`."""
 
 
 class Router:

@@ -1,8 +1,8 @@
 """Noisy demonstrations of plan_path for both roles: what the tiny base model is warm-started on.
 
 They teach the language and half of the idea. The planner's: name the axes on which the goal lies and how far, but not
-which way: each axis is turned round by a coin. The executor's: walk along the axes of the plan, also turned round by a
-coin, and step round a wall. Many words are replaced at random besides. Sampled play seldom arrives; which way is north,
+which way: each axis is turned round by a coin. The executor's: walk along the axes of the plan, turned round more seldom,
+and step round a wall. Many words are replaced at random besides. Sampled play seldom arrives; which way is north,
 and how to agree, is left to the run.
 """
 
@@ -31,7 +31,7 @@ OPEN_LEFT_OUT = 0.8
 STATES_PER_GRID = 8
 TURNED = 0.5
 """Probability that the planner turns an axis round."""
-MISREAD = 0.5
+MISREAD = 0.35
 """Probability that the executor does."""
 _IN_COMPASS = {move: word for word, move in COMPASS.items()}
 

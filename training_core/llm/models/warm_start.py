@@ -71,7 +71,7 @@ def new_model(recipe: TinyRecipe, tokenizer: PreTrainedTokenizerFast) -> LlamaFo
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=recipe.hidden_size,
-        intermediate_size=3 * recipe.hidden_size,
+        intermediate_size=4 * recipe.hidden_size,
         num_hidden_layers=recipe.layers,
         num_attention_heads=recipe.heads,
         num_key_value_heads=recipe.heads,

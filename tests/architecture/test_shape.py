@@ -1,0 +1,95 @@
+"""Files, functions, registries: the house rules that can be counted."""
+
+import re
+from pathlib import Path
+from statistics import median, quantiles
+
+import pytest
+
+from tests.architecture.source import PACKAGES, ROOT, functions, modules
+from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.config.environments import ENVIRONMENT_CONFIGS
+from training_core.config.files import parse_config, preset_names, read_preset
+from training_core.config.rollout import WORKFLOW_CONFIGS
+from training_core.config.run import RunConfig
+
+LINES = 400
+
+
+def sources() -> list[Path]:
+    folders = [*PACKAGES, "tests", "static"]
+    found = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".js", ".css")
+    ]
+    return [path for path in found if "migrations" not in path.parts]
+
+
+def test_no_file_is_long() -> None:
+    long = {
+        str(path.relative_to(ROOT)): count
+        for path in sources()
+        if (count := path.read_text().count("\n")) > LINES
+    }
+    assert not long
+
+
+def test_package_markers_are_empty() -> None:
+    full = [
+        path
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("__init__.py")
+        if path.read_text().strip()
+    ]
+    assert not full
+
+
+def test_functions_are_short() -> None:
+    lengths = [
+        length
+        for path in modules().values()
+        if "migrations" not in path.parts
+        for _, length in functions(path)
+    ]
+    assert median(lengths) <= 12
+    assert quantiles(lengths, n=10)[-1] <= 40
+    assert max(lengths) <= 80
+
+
+def test_no_unfinished_work() -> None:
+    marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+    found = [str(path) for path in modules().values() if marks.search(path.read_text())]
+    assert not found
+
+
+def test_every_registry_tag_has_a_config_class_and_is_named_by_a_test() -> None:
+    from training_core.llm.workflows.registry import WORKFLOWS
+
+    from training_core.llm.environments.registry import ENVIRONMENTS, WARM_STARTS
+
+    assert set(ENVIRONMENTS) == set(ENVIRONMENT_CONFIGS)
+    assert set(WARM_STARTS) <= set(ENVIRONMENTS)
+    assert set(WORKFLOWS) == set(WORKFLOW_CONFIGS)
+    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    for tags in (ENVIRONMENT_CONFIGS, WORKFLOW_CONFIGS, ALGORITHM_CONFIGS):
+        for tag, section in tags.items():
+            assert section.model_fields["type"].default == tag
+            assert tag in tests, f"no test names {tag}"
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_parses_and_says_what_it_is_for(name: str) -> None:
+    config = parse_config(read_preset(name))
+    assert config.run.description
+
+
+def test_every_field_is_described() -> None:
+    bare = []
+    schema = RunConfig.model_json_schema()
+    for part in (schema, *schema["$defs"].values()):
+        for field, facts in part.get("properties", {}).items():
+            if not facts.get("description"):
+                bare.append(f"{part['title']}.{field}")
+    assert not bare

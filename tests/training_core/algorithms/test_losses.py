@@ -1,0 +1,69 @@
+"""Losses against numbers by hand."""
+
+import math
+
+import pytest
+import torch
+from torch import tensor
+
+from training_core.algorithms.losses import clipped_policy_loss, kl_penalty, token_entropies, token_weights
+
+OLD = torch.zeros(6)
+RATIOS = tensor([1.0, 1.5, 0.5, 1.5, 0.5, 5.0])
+SIGNS = tensor([2.0, 1.0, 1.0, -1.0, -1.0, -1.0])
+
+
+def test_the_clipped_loss_by_hand() -> None:
+    loss, clipped = clipped_policy_loss(RATIOS.log(), OLD, SIGNS, 0.2, 0.3)
+    # r A is kept where that loses more: gains are capped at 1.3, losses never below what was earned
+    assert loss.tolist() == pytest.approx([-2.0, -1.3, -0.5, 1.5, 0.8, 5.0], abs=1e-6)
+    assert clipped.tolist() == [False, True, False, False, True, False]
+
+
+def test_dual_clip_bounds_the_loss_of_bad_tokens() -> None:
+    loss, clipped = clipped_policy_loss(RATIOS.log(), OLD, SIGNS, 0.2, 0.3, dual_clip=3.0)
+    assert loss[5].item() == pytest.approx(3.0)
+    assert clipped[5]
+    assert loss[:5].tolist() == pytest.approx([-2.0, -1.3, -0.5, 1.5, 0.8], abs=1e-6)
+
+
+def test_clipped_tokens_have_no_gradient() -> None:
+    logprobs = RATIOS.log().requires_grad_()
+    loss, clipped = clipped_policy_loss(logprobs, OLD, SIGNS, 0.2, 0.3, dual_clip=3.0)
+    loss.sum().backward()
+    assert logprobs.grad is not None
+    assert ((logprobs.grad == 0) == clipped).all()
+
+
+def test_kl_estimators_by_hand_and_in_the_mean() -> None:
+    ours, base = tensor([0.5, 0.3, 0.2]), tensor([0.2, 0.3, 0.5])
+    exact = (ours * (ours / base).log()).sum().item()
+    for name in ("k1", "k3"):
+        mean = (ours * kl_penalty(ours.log(), base.log(), name)).sum().item()
+        assert mean == pytest.approx(exact, abs=1e-6)
+    assert kl_penalty(tensor([0.5]), tensor([0.0]), "k2").item() == pytest.approx(0.125)
+    assert kl_penalty(tensor([0.5]), tensor([0.0]), "k3").item() == pytest.approx(
+        math.exp(-0.5) - 1 + 0.5, abs=1e-6
+    )
+    assert (kl_penalty(ours.log(), base.log(), "k3") >= 0).all()
+
+
+def test_k2_has_the_gradient_of_the_kl_in_the_mean() -> None:
+    logits = tensor([0.3, -0.2, 0.5], dtype=torch.float64, requires_grad=True)
+    base = tensor([0.2, 0.3, 0.5], dtype=torch.float64).log()
+    exact = torch.autograd.grad((logits.softmax(0) * (logits.log_softmax(0) - base)).sum(), logits)[0]
+    estimate = torch.autograd.grad(
+        (logits.softmax(0).detach() * kl_penalty(logits.log_softmax(0), base, "k2")).sum(), logits
+    )[0]
+    assert estimate.tolist() == pytest.approx(exact.tolist(), abs=1e-12)
+
+
+def test_entropy_by_hand_with_a_cut_token() -> None:
+    log_probs = tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]).log()
+    assert token_entropies(log_probs).tolist() == pytest.approx([math.log(2), 0.0], abs=1e-6)
+
+
+def test_weights_by_hand() -> None:
+    lengths = tensor([1, 3])
+    assert token_weights(lengths, "token").tolist() == pytest.approx([0.25] * 4)
+    assert token_weights(lengths, "sequence").tolist() == pytest.approx([0.5, 1 / 6, 1 / 6, 1 / 6])

@@ -1,0 +1,103 @@
+"""Presets, TOML, overrides, and what the user is told when a config is wrong."""
+
+import pytest
+
+from training_core.config.files import (
+    apply_overrides,
+    load_config,
+    parse_config,
+    parse_overrides,
+    parse_value,
+    read_preset,
+    read_toml,
+    to_toml,
+)
+from training_core.errors import ConfigError
+
+WRONG = [
+    ({"run.sed": 1}, "run.sed", "there is no such field"),
+    ({"run.seed": "many"}, "run.seed", "valid integer"),
+    ({"run.seed": -1}, "run.seed", "greater than or equal to 0"),
+    ({"run.seed.x": 1}, "run.seed", "valid integer"),
+    ({"team.roles.executor.policy": "nobody"}, "team.roles.executor.policy", "there is no policy 'nobody'"),
+    ({"team.turn_order": ["planner", "judge"]}, "team", "turn_order names judge"),
+    ({"team.roles.planner.trained": False, "team.roles.executor.trained": False}, "team.roles", "no role is trained"),
+    ({"rollout.group_size": 1}, "rollout.group_size", "a group of one has no advantage"),
+    ({"rollout.group_size": 1, "algorithm.mean_level": "batch", "algorithm.leave_one_out": True},
+     "algorithm.leave_one_out", "needs rollout.group_size of 2"),
+    ({"resources.environments_per_worker": 20}, "resources.environments_per_worker", "raise it to 24"),
+    ({"policies.planner.learner.minibatches": 49}, "policies.planner.learner.minibatches", "more minibatches"),
+    ({"policies.planner.devices.rollout_workers": 2}, "policies.planner.devices", 'placement = "apart"'),
+    ({"evaluation.probes": 300}, "evaluation.probes", "at most evaluation.episodes = 256"),
+    ({"environment.size": 3, "environment.wall_share": 0.5, "environment.type": "maze"}, "environment.type", "plan_path"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("overrides", "path", "text"), WRONG)
+def test_a_wrong_config_is_told_at_its_field(overrides: dict[str, object], path: str, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config("plan_path_duo", overrides)
+    assert path in caught.value.fields
+    assert text in caught.value.fields[path]
+
+
+def test_an_unknown_preset_names_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="no preset 'plan_pth_duo'; presets are .*plan_path_duo"):
+        load_config("plan_pth_duo")
+
+
+def test_broken_toml_is_told_with_its_line() -> None:
+    with pytest.raises(ConfigError, match="not valid TOML.*line 2"):
+        read_toml("[run]\nseed = = 1\n")
+
+
+def test_toml_carries_a_config_there_and_back() -> None:
+    config = load_config("plan_path_duo", {"run.seed": 7, "run.tags": ["a", "b"], "algorithm.clip_low": 0.1})
+    assert parse_config(read_toml(to_toml(config))) == config
+    short = to_toml(config, only_set=True)
+    assert parse_config(read_toml(short)) == config
+    assert "betas" not in short
+
+
+def test_overrides_are_read_as_toml_where_they_are() -> None:
+    words = [
+        "run.seed=3",
+        "--run.name=first try",
+        "team.turn_order=['executor', 'planner']",
+        "algorithm.leave_one_out=true",
+    ]
+    assert parse_overrides(words) == {
+        "run.seed": 3,
+        "run.name": "first try",
+        "team.turn_order": ["executor", "planner"],
+        "algorithm.leave_one_out": True,
+    }
+    assert parse_value("1e-3") == 0.001
+
+
+@pytest.mark.parametrize("word", ["run.seed", "=3"])
+def test_a_word_that_is_no_override_is_refused(word: str) -> None:
+    with pytest.raises(ConfigError, match="not of the form key=value"):
+        parse_overrides([word])
+
+
+def test_an_override_below_a_value_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'seed' is a value, not a section"):
+        apply_overrides({"run": {"seed": 1}}, {"run.seed.deep": 2})
+
+
+def test_overrides_leave_the_tree_they_were_given_alone() -> None:
+    tree = read_preset("plan_path_duo")
+    apply_overrides(tree, {"run.seed": 99})
+    assert "seed" not in tree["run"]
+
+
+def test_one_line_makes_the_roles_share_a_policy() -> None:
+    config = load_config("plan_path_duo", {"team.roles.executor.policy": "planner"})
+    assert config.used_policies == config.trained_policies == ("planner",)
+
+
+def test_a_frozen_role_is_played_and_not_trained() -> None:
+    config = load_config("plan_path_duo", {"team.roles.planner.trained": False})
+    assert config.used_policies == ("planner", "executor")
+    assert config.trained_policies == ("executor",)
