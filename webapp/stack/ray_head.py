@@ -68,7 +68,9 @@ class RayHead:
 
     def environment(self) -> dict[str, str]:
         """What the head and every job in it is started with."""
-        kept = {name: value for name, value in os.environ.items() if name not in STRIPPED}
+        kept = {"OMP_NUM_THREADS": "1"} | {
+            name: value for name, value in os.environ.items() if name not in STRIPPED
+        }
         return (
             kept
             | self.access()

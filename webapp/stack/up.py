@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -81,7 +82,7 @@ def _clean_up_after_killed(home: Home, terminal: Terminal) -> None:
     count = end_processes(tagged("TROUPE_STACK_ID", facts.id), grace=5.0)
     if count:
         terminal.say(f"Ended {count} processes that an earlier start had left.")
-    if os.path.basename(facts.scratch).startswith("troupe-"):
+    if Path(facts.scratch).name.startswith("troupe-"):
         shutil.rmtree(facts.scratch, ignore_errors=True)
     home.forget_facts()
 
