@@ -27,9 +27,14 @@ def run_stage(name: str) -> bool:
     print(f"\n=== {name}: {' '.join(STAGES[name])}", flush=True)
     start = time.monotonic()
     tool, *words = STAGES[name]
-    status = subprocess.run([os.path.join(os.path.dirname(sys.executable), tool), *words], check=False).returncode
+    status = subprocess.run(
+        [os.path.join(os.path.dirname(sys.executable), tool), *words], check=False
+    ).returncode
     good = status == 0 or (tool == "pytest" and status == NO_TESTS)
-    print(f"=== {name}: {'passed' if good else f'FAILED ({status})'} in {time.monotonic() - start:.0f} s", flush=True)
+    print(
+        f"=== {name}: {'passed' if good else f'FAILED ({status})'} in {time.monotonic() - start:.0f} s",
+        flush=True,
+    )
     return good
 
 

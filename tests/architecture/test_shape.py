@@ -65,9 +65,8 @@ def test_no_unfinished_work() -> None:
 
 
 def test_every_registry_tag_has_a_config_class_and_is_named_by_a_test() -> None:
-    from training_core.llm.workflows.registry import WORKFLOWS
-
     from training_core.llm.environments.registry import ENVIRONMENTS, WARM_STARTS
+    from training_core.llm.workflows.registry import WORKFLOWS
 
     assert set(ENVIRONMENTS) == set(ENVIRONMENT_CONFIGS)
     assert set(WARM_STARTS) <= set(ENVIRONMENTS)
