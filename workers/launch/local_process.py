@@ -107,7 +107,7 @@ class LocalProcessLauncher:
         variables |= driver_variables(launch) | {"PYTHONPATH": own_path(), "PYTHONUNBUFFERED": "1", "JOB": str(folder)}
         with log.open("ab") as output:
             child = subprocess.Popen(
-                ["/bin/sh", "-c", _SCRIPT, "driver", *driver_command(launch, sys.executable)],
+                ["/bin/sh", "-c", _SCRIPT, "driver", *driver_command(launch, sys.executable), "--local"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
