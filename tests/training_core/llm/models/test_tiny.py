@@ -1,6 +1,7 @@
 """The tiny base model: a real Hugging Face folder, made once, whatever happens while it is made."""
 
 import json
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,11 +12,18 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM, 
 from training_core.config.environments import PlanPath
 from training_core.config.files import load_config
 from training_core.errors import ModelError
+from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.registry import WARM_STARTS
+from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models import tiny, warm_start
-from training_core.llm.models.base_evaluation import base_evaluation
+from training_core.llm.models.base_evaluation import KINDS, base_evaluation
+from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.models.registry import resolve_model
 from training_core.llm.models.tiny import FACTS, TinyRecipe, ensure_tiny, read_facts, tiny_folder
+from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.table import Table
+from training_core.types import Message
+from workers.loops.metrics import episode_facts, eval_metrics
 
 SMALL = PlanPath(size=3, max_turns=2, moves_per_turn=1)
 
@@ -117,7 +125,9 @@ def test_names_that_are_not_made_here_are_folders_or_hub_ids(tmp_path: Path) -> 
 
 def test_only_the_words_of_the_answer_are_learnt() -> None:
     tokenizer = warm_start.word_tokenizer(WARM_STARTS["plan_path"].vocabulary(SMALL))
-    ids, labels = warm_start.encode_pairs([("goal 2 east", "east east"), ("goal 1 north", "north")], tokenizer)
+    ids, labels = warm_start.encode_pairs(
+        [("goal 2 east", "east east"), ("goal 1 north", "north")], tokenizer
+    )
     words = [tokenizer.convert_ids_to_tokens(row) for row in ids.tolist()]
     assert words[0] == ["<user>", "goal", "2", "east", "<assistant>", "east", "east", "<eos>"]
     assert words[1] == ["<user>", "goal", "1", "north", "<assistant>", "north", "<eos>", "<pad>"]
@@ -139,18 +149,31 @@ def test_making_a_model_leaves_the_global_generator_alone() -> None:
 
 
 @pytest.mark.usefixtures("_quick")
-def test_the_base_figures_are_those_that_the_run_would_have_measured(tmp_path: Path) -> None:
-    from workers.loops.local import LocalCrew  # the real thing, without Ray
-    from workers.loops.metrics import eval_metrics
-    from workers.loops.records import Attempt
+def test_the_base_figures_are_those_that_a_run_would_have_measured(tmp_path: Path) -> None:
+    """Two policies of their own, another run seed, half of the tasks at a time: the same figures."""
+    given = {
+        "environment.size": 3,
+        "environment.max_turns": 2,
+        "environment.moves_per_turn": 1,
+        "run.seed": 9,
+    }
+    config = load_config("plan_path_duo", given)
+    folder = ensure_tiny(config.environment, tmp_path)
+    engines = {name: TorchEngine(load_model(folder), load_tokenizer(folder)) for name in config.used_policies}
 
-    sizes = {"size": 3, "max_turns": 2, "moves_per_turn": 1}
-    config = load_config("plan_path_duo", {f"environment.{name}": value for name, value in sizes.items()})
-    crew = LocalCrew(Attempt(config, "test", 1, tmp_path / "run", tmp_path), lambda: None, lambda done, text: None)
-    started = crew.start(None)
-    figures = base_evaluation(config, started.base_models.values())
-    for kind in ("eval", "eval_sampled"):
-        measured = eval_metrics(kind, crew.evaluate(0, kind, 256).facts)  # type: ignore[arg-type]
+    def render(messages: Sequence[Message]) -> list[int]:
+        tokenizer = engines["planner"].tokenizer
+        return list(tokenizer.apply_chat_template(list(messages), add_generation_prompt=True)["input_ids"])  # type: ignore[index, arg-type]
+
+    voices = {name: engine.generate for name, engine in engines.items()}
+    table = Table(config, EnvironmentHost(config.environment, 9), voices, dict.fromkeys(voices, render), 1, 0)
+    figures = base_evaluation(config, [read_facts(folder)] * 2)
+    for kind in KINDS:
+        episodes = [
+            *play_independent(range(128), table, kind),
+            *play_independent(range(128, 256), table, kind),
+        ]
+        measured = eval_metrics(kind, [episode_facts(episode) for episode in episodes])
         assert figures[kind] == pytest.approx(measured)
 
 
@@ -176,7 +199,12 @@ def test_figures_of_other_conditions_are_not_used(override: str, value: object) 
 def test_figures_of_two_different_models_are_not_mixed() -> None:
     plain = load_config("plan_path_duo", {})
     other = {"evaluation": tiny_evaluation() | {"eval": {"eval/success": 0.6}}}
-    for facts in ([{"evaluation": tiny_evaluation()}, other], [{"evaluation": tiny_evaluation()}, {}], [{}], []):
+    for facts in (
+        [{"evaluation": tiny_evaluation()}, other],
+        [{"evaluation": tiny_evaluation()}, {}],
+        [{}],
+        [],
+    ):
         assert base_evaluation(plain, facts) == {}
 
 
