@@ -85,8 +85,7 @@ export class Chart {
     const traces = this.#spec.lines.flatMap((line) => this.#traces(line));
     if (!traces.some((trace) => trace.x.length)) {
       if (this.#drawn) return;
-      const waiting = this.keys.some((key) => this.#store.get(key) === null) && this.#options.alive();
-      this.#plot.replaceChildren(el("p", { class: waiting ? "wait" : "nothing" }, waiting ? "no points yet" : "no points"));
+      this.#plot.replaceChildren(el("p", { class: "nothing" }, this.#options.alive() ? "no points yet" : "no points"));
       return;
     }
     if (!this.#drawn) this.#plot.replaceChildren();
@@ -100,7 +99,7 @@ export class Chart {
     if (!columns?.steps.length) return [];
     const tone = toneColour(line.tone), weight = this.#options.smoothing();
     const { current, superseded } = split(columns);
-    const base = { type: "scatter", mode: "lines", showlegend: false, connectgaps: false, hoverinfo: "skip" };
+    const base = { type: "scatter", mode: "lines", cliponaxis: false, showlegend: false, connectgaps: false, hoverinfo: "skip" };
     const traces = [];
     if (superseded.x.length) {
       traces.push({ ...base, ...superseded, line: { color: faint(tone, 0.4), width: 1, dash: "dot" } });
@@ -125,7 +124,7 @@ export class Chart {
     return {
       margin: { l: 34, r: 8, t: 8, b: 22 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: ink },
-      xaxis: { ...axis, showgrid: false, nticks: 6, rangemode: "tozero" }, yaxis: y,
+      xaxis: { ...axis, showgrid: false, nticks: 6, tickformat: ",d", rangemode: "tozero", autorangeoptions: { include: 10 } }, yaxis: y,
       hovermode: "x unified", hoverdistance: 30, dragmode: this.#options.zoom ? "zoom" : false,
       hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("border"), font: { size: 11, color: colour("ink") } },
       shapes: this.#marks().map(({ step, kind }) => ({

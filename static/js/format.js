@@ -17,6 +17,11 @@ function finite(value) {
   return size >= 0.001 ? value.toFixed(4) : value.toExponential(1);
 }
 
+/* Always so many decimals, for columns of numbers that belong together. */
+export function fixed(value, digits) {
+  return Number.isFinite(value) ? value.toFixed(digits).replaceAll("-", "−") : number(value);
+}
+
 export function count(value) {
   return value === null || value === undefined ? "–" : value.toLocaleString("en-US");
 }

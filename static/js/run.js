@@ -43,6 +43,9 @@ feed.addEventListener("delta", ({ detail }) => {
   run.summary = detail.run;
   const unknown = store.add(detail.points);
   for (const part of parts) part?.delta?.(detail, unknown);
+  for (const notice of document.querySelectorAll("[data-annotated]")) {
+    if (detail.annotated.includes(Number(notice.dataset.annotated))) notice.hidden = false;
+  }
 });
 feed.addEventListener("resync", async () => {
   const [{ value: fresh }] = await Promise.allSettled([readAgain(), store.loadAgain()]);

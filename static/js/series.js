@@ -18,10 +18,11 @@ export class SeriesStore extends EventTarget {
     return this.#columns.get(key) ?? null;
   }
 
-  /* First and last finite value of a key. */
+  /* Last value of a key, and how far it is from the first finite one; null while there is nothing to compare. */
   ends(key) {
-    const values = (this.get(key)?.values ?? []).filter(Number.isFinite);
-    return values.length ? { first: values[0], last: values.at(-1) } : null;
+    const values = this.get(key)?.values ?? [], known = values.filter(Number.isFinite);
+    if (!values.length) return null;
+    return { last: values.at(-1), moved: known.length > 1 ? known.at(-1) - known[0] : null };
   }
 
   /* Columns as the server gives them: {key: {steps, values, times, attempts}}. */

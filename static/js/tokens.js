@@ -1,7 +1,7 @@
 /* The tokens of one answer, coloured by what is known of them; hover or focus joins strip and table. */
 
 import { el } from "./dom.js";
-import { number } from "./format.js";
+import { fixed } from "./format.js";
 
 const MEASURES = {
   logprobs: { label: "log-probability", head: "logprob", heat: (value) => -Math.min(1, -value / 3) },
@@ -41,7 +41,7 @@ export class TokenView {
     const columns = known.filter((name) => name !== "advantage");
     this.#root.querySelector("[data-token-head]").replaceChildren(el("tr", {}, el("th", { scope: "col" }, "token"), ...columns.map((name) => el("th", { scope: "col", class: "num" }, MEASURES[name].head))));
     this.#root.querySelector("[data-token-rows]").replaceChildren(...said.tokens.map((token, index) =>
-      el("tr", { "data-token": index }, el("td", {}, visible(token)), ...columns.map((name) => el("td", { class: "num" }, number(values(name, index)))))));
+      el("tr", { "data-token": index }, el("td", {}, visible(token)), ...columns.map((name) => el("td", { class: "num" }, fixed(values(name, index), 3))))));
   }
 
   #join(target) {
@@ -53,7 +53,7 @@ export class TokenView {
 
 function strip(token, index, heat, value) {
   const strength = Math.min(4, Math.ceil(Math.abs(heat) * 4));
-  return el("span", { class: `token ${heat >= 0 ? "up" : "down"}`, "data-heat": strength, "data-token": index, tabindex: 0, title: value === null ? null : number(value) }, visible(token));
+  return el("span", { class: `token ${heat >= 0 ? "up" : "down"}`, "data-heat": strength, "data-token": index, tabindex: 0, title: value === null ? null : fixed(value, 3) }, visible(token));
 }
 
 /* Spaces and line ends are shown, so that every token can be seen. */

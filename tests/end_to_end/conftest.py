@@ -41,27 +41,49 @@ def static_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+class Server:
+    """The web server as a process of its own on the test database; may be ended and started again."""
+
+    def __init__(self, static_root: Path) -> None:
+        url = os.environ["DATABASE_URL"].replace("/troupe?", f"/{settings.DATABASES['default']['NAME']}?")
+        self._environment = {**os.environ, "DATABASE_URL": url, "TROUPE_STATIC_ROOT": str(static_root)}
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Until it answers."""
+        descriptor = self._listener.fileno()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "webapp.stack.serve", str(descriptor)],
+            pass_fds=[descriptor],
+            env=self._environment,
+            preexec_fn=dies_with_parent(),
+        )
+        _answers(f"{self.url}/healthz", self._process)
+
+    def kill(self) -> None:
+        """At once, with every socket."""
+        if self._process:
+            self._process.kill()
+            self._process.wait(10)
+            self._process = None
+
+    def close(self) -> None:
+        """For good."""
+        self.kill()
+        self._listener.close()
+
+
 @pytest.fixture
-def server(transactional_db: None, static_root: Path) -> Iterator[str]:
-    """Address of a server process that works on the test database; ends with the test."""
-    database = settings.DATABASES["default"]
-    url = os.environ["DATABASE_URL"].replace("/troupe?", f"/{database['NAME']}?")
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    environment = {**os.environ, "DATABASE_URL": url, "TROUPE_STATIC_ROOT": str(static_root)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "webapp.stack.serve", str(listener.fileno())],
-        pass_fds=[listener.fileno()],
-        env=environment,
-        preexec_fn=dies_with_parent(),
-    )
+def server(transactional_db: None, static_root: Path) -> Iterator[Server]:
+    """A server that answers; ends with the test."""
+    running = Server(static_root)
     try:
-        _answers(f"http://127.0.0.1:{port}/healthz", process)
-        yield f"http://127.0.0.1:{port}"
+        running.start()
+        yield running
     finally:
-        process.terminate()
-        process.wait(10)
-        listener.close()
+        running.close()
 
 
 def _answers(address: str, process: "subprocess.Popen[bytes]") -> None:
@@ -103,15 +125,15 @@ def ada(transactional_db: None) -> User:
 
 
 @pytest.fixture
-def context(browser: Browser, server: str, ada: User) -> Iterator[BrowserContext]:
+def context(browser: Browser, server: Server, ada: User) -> Iterator[BrowserContext]:
     """A browser that is logged in as ada, 1280 pixels wide."""
     client = Client()
     client.force_login(ada)
     session = client.cookies[settings.SESSION_COOKIE_NAME].value
     opened = browser.new_context(
-        base_url=server, viewport={"width": 1280, "height": 900}, color_scheme="light"
+        base_url=server.url, viewport={"width": 1280, "height": 900}, color_scheme="light"
     )
-    opened.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": server}])
+    opened.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": server.url}])
     opened.set_default_timeout(10_000)
     yield opened
     opened.close()

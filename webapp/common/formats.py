@@ -37,6 +37,19 @@ def signed(value: float | str | None) -> str:
     return f"+{text}" if isinstance(value, int | float) and value > 0 else text
 
 
+def fixed(value: float | str | None) -> str:
+    """Always two decimals, for columns of numbers that belong together."""
+    if not isinstance(value, int | float) or not isfinite(value):
+        return number(value)
+    return f"{value:.2f}".replace("-", MINUS)
+
+
+def reward(value: float | str | None) -> str:
+    """As `fixed`, with a plus where it is positive."""
+    text = fixed(value)
+    return f"+{text}" if isinstance(value, int | float) and value > 0 else text
+
+
 def duration(seconds: float | None) -> str:
     """The two largest units: 27 s, 1 min 24 s, 3 h 5 min, 2 d 4 h."""
     if seconds is None:

@@ -1,7 +1,7 @@
 /* Tables of transcripts: new ones come in at the top, if they fit the filters of the page. */
 
 import { el } from "../dom.js";
-import { count, number } from "../format.js";
+import { count, fixed } from "../format.js";
 
 export function episodes(run) {
   return {
@@ -62,7 +62,7 @@ function row(runId, episode) {
     el("td", { class: `break ${tone}`, "data-label": "outcome" }, said, episode.truncated ? el("span", { class: "badge warn" }, "cut") : null),
     el("td", { class: "num", "data-label": "turns" }, count(episode.turn_count)),
     el("td", { class: "num tokens", "data-label": "tokens" }, count(episode.tokens)),
-    el("td", { class: "num", "data-label": "return" }, number(Number(episode.episode_return))),
+    el("td", { class: "num", "data-label": "return" }, fixed(Number(episode.episode_return), 2)),
   );
 }
 

@@ -34,7 +34,7 @@ function times(summary) {
 }
 
 function said(summary) {
-  if (!summary.started_at) return summary.state === "queued" ? `waiting since ${since(summary.created_at)}` : "";
+  if (!summary.started_at) return summary.state === "queued" ? `waiting for ${since(summary.created_at)}` : "";
   const end = summary.ended_at ? new Date(summary.ended_at) : new Date();
   const gone = duration((end - new Date(summary.started_at)) / 1000);
   if (summary.ended_at) return `took ${gone}`;

@@ -13,8 +13,8 @@ function show(figure, store) {
   if (!ends) return;
   figure.querySelector(".value").textContent = number(ends.last);
   const change = figure.querySelector("[data-change]");
-  if (!change) return;
-  const moved = ends.last - ends.first;
+  const { moved } = ends;
+  if (!change || moved === null) return;
   change.textContent = `${signed(moved)} since ${change.dataset.change}`;
   change.classList.toggle("good", moved > 0 && "up" in change.dataset);
   change.classList.toggle("bad", moved < 0 && "up" in change.dataset);

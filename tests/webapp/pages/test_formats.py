@@ -7,7 +7,7 @@ from shutil import which
 
 import pytest
 
-from webapp.common.formats import duration, number, signed, size
+from webapp.common.formats import duration, fixed, number, reward, signed, size
 from webapp.common.templatetags.troupe import episode_name, spark_points
 from webapp.common.tones import policy_tones, role_tones
 
@@ -24,6 +24,7 @@ def test_formats() -> None:
     assert [duration(value) for value in TIMES] == list(TIMES.values())
     assert [size(value) for value in SIZES] == list(SIZES.values())
     assert number(None) == "–" and number(9300) == "9,300"
+    assert [fixed(12.345), fixed("NaN"), reward(0.0025), reward(-0.2)] == ["12.35", "NaN", "+0.00", "−0.20"]
     assert signed(0.5) == "+0.50" and signed(-0.5) == "−0.50" and signed(0.0) == "0.00"
 
 

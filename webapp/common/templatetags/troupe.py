@@ -18,6 +18,8 @@ from webapp.common import formats
 register = template.Library()
 register.filter("number", formats.number)
 register.filter("signed", formats.signed)
+register.filter("fixed", formats.fixed)
+register.filter("reward", formats.reward)
 register.filter("duration", formats.duration)
 register.filter("size", formats.size)
 
