@@ -1,11 +1,14 @@
 """The torch engine: batched sampling with a transformers model in this process.
 
-P prompts, R rows (candidates), S padded prompt length, V vocabulary. A group's prompt is prefilled once and its cache
-expanded to the group's rows; rows that have ended leave the batch.
+N nodes, C candidates, S padded prompt length, V vocabulary. A node is a prompt and what was said after it: candidates
+that have said the same after the same prompt share one node, so a prompt is prefilled once (however many candidates
+and prompts of the call share it) and candidates part company only where their tokens differ. Each step expands the
+cache along the new nodes' parents; candidates that have ended leave.
 """
 
+import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,35 +18,53 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.jobs import Candidates, Ints, Job, by_length, split_jobs
 from training_core.llm.generation.sampling import draw, tempered_log_probs
-from training_core.seeding import Words, fold, key_states, uniforms
-from training_core.types import Answer, Prompt
+from training_core.types import Answer, Prompt, StopReason
+
+_PADDABLE = {"full_attention", "sliding_attention", "chunked_attention"}
+_WASTE = 0.25
+"""Share of dead nodes that is computed along before the cache is compacted, which copies all of it."""
 
 
 @dataclass
-class _Rows:
-    """Rows still being generated, and what the finished ones said."""
+class _Nodes:
+    """The distinct texts so far, and the model's view of them."""
 
-    states: Words
-    """Hash state of each live row's noise key."""
-    place: list[int]
-    """Where each live row goes in the output."""
-    tokens: list[list[int]] = field(default_factory=list)
-    logprobs: list[list[float]] = field(default_factory=list)
+    cache: DynamicCache
+    logits: Tensor
+    """(N, V) that predict each node's next token."""
+    positions: Tensor
+    """(N,) of each node's next token."""
+    mask: Tensor | None
+    """(N, S + steps) 1 for tokens, 0 for padding; None where there is no padding."""
 
 
 class TorchEngine:
-    """Generates with a causal language model. Greedy or sampled, with noise keyed by what is sampled."""
+    """Generates with a causal language model. Greedy or sampled, with noise keyed by what is sampled.
+
+    With `share_prefix` off every candidate has a row of its own from the first token of its prompt on: slower, for
+    comparison.
+    """
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, max_batch: int = 512, version: int = 0
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        max_batch: int = 512,
+        version: int = 0,
+        share_prefix: bool = True,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.max_batch = max_batch
         self.version = version
-        self.eos = int(tokenizer.eos_token_id)
-        self.pad = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.eos)
+        self.share_prefix = share_prefix
+        self.stops = _stop_tokens(model, tokenizer)
+        self.pad = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id)
+        self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+        self._paddable = self._takes_positions and set(getattr(model.config, "layer_types", None) or ()) <= _PADDABLE
 
     def load_weights(self, state: Mapping[str, Tensor], version: int) -> None:
         """Copy weights into the model. Raises EngineFailure where names or shapes differ."""
@@ -55,13 +76,18 @@ class TorchEngine:
 
     @torch.no_grad()
     def generate(self, prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
-        """`count` answers per prompt, in the order given. Raises EngineFailure."""
+        """`count` answers per prompt, in the order given.
+
+        An answer ends with a stop token (the tokenizer's end-of-text token, or one of the model's generation config),
+        which is part of it, or after max_tokens. Raises EngineFailure.
+        """
         self._check(prompts, settings)
         was_training = self.model.training
         self.model.eval()
-        answers: list[list[Answer]] = []
-        for batch in self._batches(prompts):
-            answers.extend(self._generate_batch(batch, settings))
+        answers: list[list[Answer]] = [[] for _ in prompts]
+        for jobs in split_jobs(prompts, self.max_batch):
+            for batch in [jobs] if self._paddable else by_length(jobs):
+                self._collect(batch, self._speak(batch, settings), answers)
         self.model.train(was_training)
         return answers
 
@@ -76,126 +102,113 @@ class TorchEngine:
                 "shorten the prompt or lower sampling.max_tokens"
             )
 
-    def _batches(self, prompts: Sequence[Prompt]) -> list[list[Prompt]]:
-        """Consecutive prompts whose rows fit max_batch; one prompt with more rows makes a batch of its own."""
-        batches: list[list[Prompt]] = []
-        rows = self.max_batch + 1
-        for prompt in prompts:
-            if rows + prompt.count > self.max_batch:
-                batches.append([])
-                rows = 0
-            batches[-1].append(prompt)
-            rows += prompt.count
-        return batches
-
-    def _generate_batch(self, prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
-        logits, cache, mask = self._prefill(prompts)
-        counts = torch.tensor([prompt.count for prompt in prompts], device=logits.device)
-        expand = torch.arange(len(prompts), device=logits.device).repeat_interleave(counts)
-        if len(expand) > len(prompts):
-            cache.batch_select_indices(expand)
-            logits, mask = logits[expand], mask[expand]
-        rows = _start_rows(prompts)
-        texts = self._decode_loop(rows, logits, cache, mask, settings)
-        return self._answers(prompts, texts)
-
-    def _prefill(self, prompts: Sequence[Prompt]) -> tuple[Tensor, DynamicCache, Tensor]:
-        """Last logits (P, V), the cache, the attention mask (P, S); prompts are padded on the left."""
-        device = self.model.device
-        width = max(len(prompt.token_ids) for prompt in prompts)
-        ids = np.full((len(prompts), width), self.pad, dtype=np.int64)
-        mask = np.zeros((len(prompts), width), dtype=np.int64)
-        for row, prompt in enumerate(prompts):
-            ids[row, width - len(prompt.token_ids) :] = prompt.token_ids
-            mask[row, width - len(prompt.token_ids) :] = 1
-        mask_tensor = torch.from_numpy(mask).to(device)
-        cache = DynamicCache(config=self.model.config)
-        output = self.model(
-            input_ids=torch.from_numpy(ids).to(device),
-            attention_mask=mask_tensor,
-            position_ids=(mask_tensor.cumsum(dim=1) - 1).clamp_min(0),
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        return output.logits[:, -1], cache, mask_tensor
-
-    def _decode_loop(
-        self, rows: _Rows, logits: Tensor, cache: DynamicCache, mask: Tensor, settings: SamplingSettings
-    ) -> _Rows:
-        positions = mask.sum(dim=1)
+    def _speak(self, jobs: Sequence[Job], settings: SamplingSettings) -> Candidates:
+        """All candidates of these jobs, from the first token to the last."""
+        candidates = Candidates(jobs, settings.max_tokens)
+        texts, place = self._distinct(jobs)
+        nodes = self._prefill(texts)
         for step in range(settings.max_tokens):
-            tokens, logprobs = _choose(logits, rows.states, step, settings)
-            token_list = tokens.tolist()
-            for place, token, logprob in zip(rows.place, token_list, logprobs.tolist(), strict=True):
-                rows.tokens[place].append(token)
-                rows.logprobs[place].append(logprob)
-            if step + 1 == settings.max_tokens:
+            tokens, logprobs = self._choose(nodes.logits, place, candidates, step, settings)
+            on = candidates.say(step, tokens, logprobs, self.stops)
+            if step + 1 == settings.max_tokens or not on.any():
                 break
-            alive = tokens != self.eos
-            if not bool(alive.any()):
-                break
-            if not bool(alive.all()):
-                keep = alive.nonzero().squeeze(-1)
-                cache.batch_select_indices(keep)
-                tokens, mask, positions = tokens[keep], mask[keep], positions[keep]
-                kept = keep.tolist()
-                rows.states = rows.states[kept]
-                rows.place = [rows.place[index] for index in kept]
-            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
-            logits = self._step(tokens, mask, positions, cache)
-            positions = positions + 1
-        return rows
+            place = self._advance(nodes, place[on], tokens[on])
+        return candidates
 
-    def _step(self, tokens: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache) -> Tensor:
-        output: Any = self.model(
-            input_ids=tokens.unsqueeze(1),
-            attention_mask=mask,
-            position_ids=positions.unsqueeze(1),
-            past_key_values=cache,
-            use_cache=True,
+    def _distinct(self, jobs: Sequence[Job]) -> tuple[list[list[int]], Ints]:
+        """The prompts to prefill, and each candidate's place (C,) among them."""
+        counts = [job.count for job in jobs]
+        if not self.share_prefix:
+            return [job.prompt.token_ids for job in jobs for _ in range(job.count)], np.arange(sum(counts))
+        known: dict[tuple[int, ...], int] = {}
+        places = [known.setdefault(tuple(job.prompt.token_ids), len(known)) for job in jobs]
+        return [list(text) for text in known], np.repeat(np.asarray(places, dtype=np.int64), counts)
+
+    def _prefill(self, texts: Sequence[list[int]]) -> _Nodes:
+        """One node per prompt, padded on the left."""
+        device = self.model.device
+        lengths = [len(text) for text in texts]
+        width = max(lengths)
+        ids = np.full((len(texts), width), self.pad, dtype=np.int64)
+        mask = np.zeros((len(texts), width), dtype=np.int64)
+        for row, text in enumerate(texts):
+            ids[row, width - len(text) :] = text
+            mask[row, width - len(text) :] = 1
+        seen = torch.from_numpy(mask).to(device) if min(lengths) < width else None
+        nodes = _Nodes(
+            DynamicCache(config=self.model.config), torch.empty(0), torch.tensor(lengths, device=device), seen
         )
-        logits: Tensor = output.logits[:, -1]
-        return logits
+        spots = torch.from_numpy((mask.cumsum(axis=1) - 1).clip(min=0)).to(device)
+        nodes.logits = self._forward(torch.from_numpy(ids).to(device), spots, nodes)
+        return nodes
 
-    def _answers(self, prompts: Sequence[Prompt], rows: _Rows) -> list[list[Answer]]:
-        texts = self.tokenizer.batch_decode(rows.tokens, skip_special_tokens=True)
-        answers: list[list[Answer]] = []
-        row = 0
-        for prompt in prompts:
-            group = []
-            for _ in range(prompt.count):
-                tokens = rows.tokens[row]
-                group.append(
-                    Answer(
-                        token_ids=tokens,
-                        logprobs=rows.logprobs[row],
-                        versions=[self.version] * len(tokens),
-                        stop_reason="stop" if tokens[-1] == self.eos else "length",
-                        text=texts[row],
-                    )
-                )
-                row += 1
-            answers.append(group)
-        return answers
+    def _advance(self, nodes: _Nodes, place: Ints, tokens: Ints) -> Ints:
+        """Every distinct (node, token) becomes a node of its own; returns the candidates' new places (C,)."""
+        device = self.model.device
+        total, vocabulary = nodes.logits.shape
+        if self.share_prefix:
+            pairs, place = np.unique(place * vocabulary + tokens, return_inverse=True)
+            parents, said = np.divmod(pairs, vocabulary)
+        else:
+            parents, said, place = place, tokens, np.arange(len(place))
+        if len(parents) >= (1 - _WASTE) * total and len(np.unique(parents)) == len(parents):
+            everyone = np.full(total, self.pad, dtype=np.int64)
+            everyone[parents] = said
+            place, said = parents[place], everyone
+        else:
+            chosen = torch.from_numpy(parents).to(device)
+            nodes.cache.reorder_cache(chosen)  # type: ignore[arg-type]  # any integer tensor does
+            nodes.positions = nodes.positions[chosen]
+            nodes.mask = nodes.mask[chosen] if nodes.mask is not None else None
+        if nodes.mask is not None:
+            nodes.mask = torch.cat([nodes.mask, nodes.mask.new_ones(len(said), 1)], dim=1)
+        nodes.logits = self._forward(
+            torch.from_numpy(said).to(device).unsqueeze(1), nodes.positions.unsqueeze(1), nodes
+        )
+        nodes.positions = nodes.positions + 1
+        return place
+
+    def _forward(self, ids: Tensor, positions: Tensor, nodes: _Nodes) -> Tensor:
+        inputs: dict[str, Any] = {"input_ids": ids, "past_key_values": nodes.cache, "use_cache": True}
+        if self._takes_positions:
+            inputs["position_ids"] = positions
+        logits: Tensor = self.model(**inputs, attention_mask=nodes.mask, logits_to_keep=1).logits
+        return logits[:, -1]
+
+    def _choose(
+        self, logits: Tensor, place: Ints, candidates: Candidates, step: int, settings: SamplingSettings
+    ) -> tuple[Ints, np.ndarray[Any, np.dtype[np.float64]]]:
+        """The live candidates' next tokens and their log-probabilities under the tempered, truncated distribution."""
+        log_probs = tempered_log_probs(logits, settings.temperature, settings.top_k, settings.top_p)
+        rows = torch.from_numpy(place).to(logits.device)
+        if settings.greedy:
+            tokens = log_probs.argmax(dim=-1)[rows]
+        else:
+            tokens = draw(log_probs, rows, torch.from_numpy(candidates.uniforms(step)).to(logits.device))
+        chosen = log_probs[rows, tokens].double().cpu().numpy()
+        if not np.isfinite(chosen).all():
+            raise EngineFailure(
+                f"the model's weights (version {self.version}) give probabilities that are no numbers; "
+                "resume from an earlier checkpoint with a lower learning rate"
+            )
+        return tokens.cpu().numpy(), chosen
+
+    def _collect(self, jobs: Sequence[Job], candidates: Candidates, answers: list[list[Answer]]) -> None:
+        """Candidates as answers, each text decoded once."""
+        said = list(candidates.said())
+        distinct = list({tuple(tokens): None for tokens, _ in said})
+        decoded = self.tokenizer.batch_decode([list(tokens) for tokens in distinct], skip_special_tokens=True)
+        texts = dict(zip(distinct, decoded, strict=True))
+        stops = set(self.stops.tolist())
+        places = [job.place for job in jobs for _ in range(job.count)]
+        for place, (tokens, logprobs) in zip(places, said, strict=True):
+            reason: StopReason = "stop" if tokens[-1] in stops else "length"
+            answers[place].append(
+                Answer(tokens, logprobs, [self.version] * len(tokens), reason, texts[tuple(tokens)])
+            )
 
 
-def _start_rows(prompts: Sequence[Prompt]) -> _Rows:
-    """One row per candidate; its noise key is the prompt's key and the candidate's index."""
-    keys = key_states(np.asarray([prompt.key for prompt in prompts], dtype=np.int64))
-    counts = [prompt.count for prompt in prompts]
-    candidates = np.concatenate([np.arange(count) for count in counts])
-    states = fold(np.repeat(keys, counts), candidates)
-    total = len(candidates)
-    return _Rows(states, list(range(total)), [[] for _ in range(total)], [[] for _ in range(total)])
-
-
-def _choose(logits: Tensor, states: Words, step: int, settings: SamplingSettings) -> tuple[Tensor, Tensor]:
-    """Tokens (R,) and their log-probabilities (R,) under the tempered, truncated distribution."""
-    log_probs = tempered_log_probs(logits, settings.temperature, settings.top_k, settings.top_p)
-    if settings.greedy:
-        tokens = log_probs.argmax(dim=-1)
-    else:
-        numbers = torch.from_numpy(uniforms(fold(states, step))).to(logits.device)
-        tokens = draw(log_probs, numbers)
-    return tokens, log_probs.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+def _stop_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Ints:
+    named: Any = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    more = named if isinstance(named, list) else [named] if named is not None else []
+    return np.asarray(sorted({int(tokenizer.eos_token_id), *map(int, more)}), dtype=np.int64)

@@ -125,5 +125,5 @@ def test_truncation_by_hand() -> None:
 def test_draws_invert_the_cumulative_distribution_and_never_take_what_is_cut() -> None:
     log_probs = torch.tensor([[0.0, 0.2, 0.0, 0.8]]).log().expand(5, 4)
     assert draw(
-        log_probs, torch.tensor([0.0, 0.1999, 0.2001, 0.5, 0.9999999], dtype=torch.float64)
+        log_probs, torch.arange(5), torch.tensor([0.0, 0.1999, 0.2001, 0.5, 0.9999999], dtype=torch.float64)
     ).tolist() == [1, 1, 3, 3, 3]
