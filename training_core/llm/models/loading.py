@@ -30,7 +30,9 @@ def load_model(source: Path | str, precision: str = "fp32", device: str = "cpu")
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(str(source), dtype=DTYPES[precision])
     except (OSError, ValueError) as error:
         raise ModelError(_advice(source, error)) from error
-    return model.to(torch.device(device))
+    module: torch.nn.Module = model  # whose `to` is typed; it moves the model in place
+    module.to(torch.device(device))
+    return model
 
 
 def _advice(source: Path | str, error: Exception) -> str:
