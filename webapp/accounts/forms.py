@@ -45,7 +45,7 @@ class TokenForm(forms.Form):
         label="May",
         choices=[("read", "read everything that I can see"), ("launch", "also launch, stop and resume runs")],
     )
-    days = forms.ChoiceField(label="Works", required=False, choices=list(LIFETIMES.items()))
+    days = forms.ChoiceField(label="Works", required=False, choices=list(LIFETIMES.items()), initial="365")
 
     def scopes(self) -> list[str]:
         """Launching includes reading."""

@@ -222,7 +222,7 @@ def ray_service(head: RayHead) -> Service:
         head.command(),
         head.environment(),
         head.answers,
-        grace=10.0,
+        grace=4.0,  # nothing in it needs longer: what matters is in run folders and in the database
         patience=120.0,
         owns_tree=True,
         folder=env.ROOT,
