@@ -76,7 +76,8 @@ def run_pause(user: Person, run: Run) -> Run:
 def run_resume(user: Person, run: Run) -> Run:
     """Queue a new attempt from the last checkpoint. Raises PermissionDenied, TransitionRefused."""
     run = _locked(user, run)
-    states.check(run.state, RunState.QUEUED, "resumed")
+    if run.state not in states.RESUMABLE:  # a run that is at work also goes back to queued, but by itself
+        raise states.TransitionRefused(f"a run that is {run.state} cannot be resumed")
     run.state, run.reason, run.stop_requested, run.ended_at = RunState.QUEUED, "", "", None
     run.save()
     _tell(run)

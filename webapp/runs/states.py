@@ -19,6 +19,10 @@ TRANSITIONS: dict[RunState, frozenset[RunState]] = {
 """queued after starting or running: the attempt was lost and another one will be made."""
 
 
+RESUMABLE = frozenset({S.PAUSED, S.STOPPED, S.FAILED})
+"""From where a person may have it go on."""
+
+
 class TransitionRefused(TroupeError):
     """A run cannot go from where it is to where it was told to go."""
 

@@ -98,6 +98,8 @@ def test_stop_leads_back_and_shows_that_it_stops(ada: Client, told: Run) -> None
 
 
 def test_refused_acts_say_why(ada: Client, told: Run) -> None:
+    answer = ada.post(reverse("runs:act", args=[told.pk, "resume"]), follow=True)
+    assert "a run that is running cannot be resumed" in answer.content.decode()
     Run.objects.filter(pk=told.pk).update(state="finished")
     answer = ada.post(reverse("runs:act", args=[told.pk, "pause"]), follow=True)
     assert "a run that is finished cannot be paused" in answer.content.decode()
