@@ -1,8 +1,8 @@
 """What `troupe doctor` looks at."""
 
 import os
+import platform
 import shutil
-import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -55,8 +55,8 @@ def examine() -> list[Finding]:
 
 
 def _python() -> Finding:
-    found = ".".join(str(part) for part in sys.version_info[:3])
-    if sys.version_info[:2] == (3, 11):
+    found = platform.python_version()
+    if found.startswith("3.11."):
         return Finding("ok", "Python", found)
     return Finding("bad", "Python", f"{found}; Troupe is pinned to 3.11: make PYTHON=/path/to/python3.11")
 

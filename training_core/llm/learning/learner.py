@@ -122,7 +122,7 @@ class Learner:
     def _step(self, part: list[int], groups: Sequence[Group], sums: _Sums, *, annotate: bool) -> None:
         for piece in self._pieces(part, groups):
             loss = self._loss(piece, groups, sums, annotate=annotate)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
         limit = self.settings.max_grad_norm or float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
         if norm == norm and norm != float("inf"):
