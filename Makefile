@@ -59,7 +59,9 @@ docs: .venv/.dev
 
 constraints: .venv/.dev
 	@$(BIN)/python -m pip freeze --exclude-editable | sed -e 's/^torch==.*/torch==2.13.0/' > constraints.new
-	@{ sed -n 1p constraints.txt; cat constraints.new; echo "vllm==0.32.0"; } > constraints.txt; rm constraints.new
+	@{ sed -n 1p constraints.txt; grep -v '^async-timeout==' constraints.new; \
+	  echo "async-timeout==5.0.1  # redis needs it before Python 3.11.3 (Debian 12 has 3.11.2)"; echo "vllm==0.32.0"; } > constraints.both; \
+	  mv constraints.both constraints.txt; rm constraints.new
 
 clean:
 	rm -rf .venv build dist *.egg-info
