@@ -14,7 +14,7 @@ from workers.launch.run_folder import RunFolder
 from workers.loops.checkpointing import CheckpointKeeper
 from workers.loops.display import Bar, Lines, Shown
 from workers.loops.journal import Journal, ReportedLog
-from workers.loops.records import Attempt, Crew, Spots, Superseded, Unstarted
+from workers.loops.records import Attempt, Crew, Spots, Superseded, Unstarted, WorkerLost
 from workers.loops.synchronous import ENDS, Run, train
 from workers.reporting.reporter import Reporter
 
@@ -99,7 +99,7 @@ def _guarded(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool)
     except Exception as error:
         log.error("%s", traceback.format_exc())
         text = str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}"
-        journal.ended("failed", journal.completed_iterations, text)
+        journal.ended("failed", journal.completed_iterations, text, retry=isinstance(error, WorkerLost))
         journal.note(f"failed: {text}")
         return FAILED
     journal.ended(state, iteration)

@@ -129,9 +129,9 @@ class Journal:
         """A stop was asked for; what is under way is finished."""
         self._reporter.status("stopping", iteration)
 
-    def ended(self, state: str, iteration: int, message: str = "") -> None:
-        """The attempt's last word."""
-        self._reporter.status(state, iteration, message)
+    def ended(self, state: str, iteration: int, message: str = "", *, retry: bool = False) -> None:
+        """The attempt's last word. `retry`: another attempt would help, from the last checkpoint."""
+        self._reporter.status(state, iteration, message, facts={"retry": True} if retry else None)
 
     def note(self, text: str) -> None:
         """A line for whoever watches, and for the run's log."""
