@@ -1,0 +1,72 @@
+"""What Troupe reads from the process environment, for docs/configuration.md.
+
+A test compares this list with the names in the source.
+"""
+
+Row = tuple[str, str, str]
+"""Name, default as the page shows it, meaning."""
+
+GROUPS: list[tuple[str, str, list[Row]]] = [
+    (
+        "One machine",
+        "Read by `make run`, `troupe up` and `manage.py up`.",
+        [
+            ("TROUPE_HOME", "`var/` in the checkout", "Data folder: database, runs, base models, logs, secrets."),
+            ("TROUPE_HOST", "`127.0.0.1`", "Address the web server listens on. Anything else lets other machines in."),
+            ("TROUPE_PORT", "`8000`", "Its port; the next free one where it is taken."),
+            ("TROUPE_DEMO", "`1`", "0 does not launch the demonstration at the first start."),
+            ("TROUPE_LAUNCHER", "`ray`", "ray, or local: runs are child processes of the worker, without Ray."),
+            ("TROUPE_LOG_LEVEL", "`INFO`", "Least severe line in the logs of web server and worker."),
+        ],
+    ),
+    (
+        "Servers of your own",
+        "Each address that is given replaces the bundled server.",
+        [
+            ("DATABASE_URL", "bundled Postgres", "`postgres://user:password@host:port/name`."),
+            ("REDIS_URL", "bundled Redis", "`redis://:password@host:6379/0` or `unix:///path/to/socket`."),
+            ("RAY_ADDRESS", "local Ray head", "Job API of a Ray cluster: `http://<head node>:8265`."),
+            ("RAY_AUTH_TOKEN", "", "Token of that cluster, where it asks for one."),
+            (
+                "TROUPE_RAY_REMOTE",
+                "found out",
+                "1: the cluster does not see this checkout, so the code is sent along with every run.",
+            ),
+        ],
+    ),
+    (
+        "Web server",
+        "For a server that others reach.",
+        [
+            ("TROUPE_SERVER_URL", "host and port above", "Where jobs and login links reach the server."),
+            ("TROUPE_SECRET_KEY", "made and kept in TROUPE_HOME", "Signs sessions. The same on every web process."),
+            ("TROUPE_ALLOWED_HOSTS", "this machine", "Host names under which pages are served, with commas."),
+            ("TROUPE_TRUSTED_ORIGINS", "", "Origins whose forms are accepted: `https://lab.example.org`."),
+            ("TROUPE_SECURE_COOKIES", "1 for an https: address", "1 sends cookies over https only."),
+            ("TROUPE_BEHIND_PROXY", "`0`", "1 trusts X-Forwarded-Proto; only behind a proxy that sets it."),
+            ("TROUPE_STATIC_ROOT", "`static/` in TROUPE_HOME", "Where static files are collected."),
+            ("TROUPE_DEBUG", "`0`", "1 shows tracebacks in the browser. Never where others can reach it."),
+        ],
+    ),
+    (
+        "Command line and clients",
+        "Without them `troupe` uses what the stack on this machine wrote to `$TROUPE_HOME/local.json`.",
+        [
+            ("TROUPE_URL", "from local.json", "Address of the server."),
+            ("TROUPE_TOKEN", "from local.json", "An API token, from the page API tokens."),
+        ],
+    ),
+]
+
+INTERNAL = {
+    "TROUPE_INGEST_TOKEN",
+    "TROUPE_PG_BINARIES",
+    "TROUPE_STACK_ID",
+    "TROUPE_STACK_PART",
+    "RAY_AUTH_MODE",
+    "RAY_AUTH_TOKEN_PATH",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER",
+    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S",
+    "RAY_USAGE_STATS_ENABLED",
+}
+"""Set by Troupe for its own processes; nobody else sets them."""
