@@ -6,7 +6,7 @@ not know it any more and nothing has been heard of it for DEATH_SECONDS.
 
 import logging
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from django.conf import settings
 from django.db import transaction
@@ -28,6 +28,8 @@ SILENCE_SECONDS = 30
 """A heartbeat older than this is told to the owner."""
 GRACE_SECONDS = 30
 """How long a run that was asked to stop may take before its job is stopped from outside."""
+TOKEN_REST = timedelta(hours=1)
+"""How long after a run's end its drivers' tokens still work."""
 OVER = (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
 
 
@@ -50,6 +52,16 @@ def runs_reconcile_now() -> None:
                 _look_after(run_id)
         except Exception:
             log.exception("run %s could not be reconciled", run_id)
+    _tokens_end()
+
+
+def _tokens_end() -> None:
+    """A driver's token outlives its run for a while: one that was cut off is told to exit, and says its last words."""
+    over = Run.objects.filter(
+        state__in=(*ENDED_STATES, RunState.PAUSED), ended_at__lt=timezone.now() - TOKEN_REST
+    )
+    for run in over.filter(ingest_tokens__revoked_at=None, ingest_tokens__isnull=False).distinct():
+        tokens_withdraw(run)
 
 
 def _look_after(run_id: str) -> None:
@@ -87,6 +99,7 @@ def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) ->
         except LauncherFailure as error:
             _say(run.pk, str(error))
         return
+    Attempt.objects.filter(pk=attempt.pk).exclude(unreachable_since=None).update(unreachable_since=None)
     quiet = _age(attempt)
     if status.state is JobState.PENDING:
         _say(run.pk, "submitted; Ray has not started it yet" if quiet > 10 else run.reason)
@@ -95,7 +108,7 @@ def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) ->
             run.pk,
             f"its job is {status.state}, but its driver has not been heard for {round(quiet, -1):.0f} s",
         )
-    elif run.state == RunState.RUNNING:
+    elif run.state in (RunState.STARTING, RunState.RUNNING):
         _say(run.pk, "")
 
 
@@ -118,9 +131,7 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
         else:
             attempt_lost(run, attempt, _how(status), again=True)
         run.save()
-        if run.state in ENDED_STATES:
-            tokens_withdraw(run)
-        transaction.on_commit(lambda: hint(run.pk, run.event_count))
+        transaction.on_commit(partial(hint, run.pk, run.event_count))
     if run.state == RunState.QUEUED:
         run_submit_now(run.pk)
 
@@ -151,4 +162,4 @@ def _say(run_id: str, reason: str) -> None:
     if run.reason != reason and run.state in ACTIVE_STATES:
         run.reason = reason
         run.save(update_fields=["reason"])
-        transaction.on_commit(lambda: hint(run.pk, run.event_count))
+        transaction.on_commit(partial(hint, run.pk, run.event_count))

@@ -3,6 +3,7 @@
 Every change of state happens under the run's row lock.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +21,7 @@ from webapp.accounts.permissions import Person, can_edit
 from webapp.live.services import hint
 from webapp.runs import states
 from webapp.runs.attempts import attempt_end, attempt_lost
-from webapp.runs.models import ENDED_STATES, Attempt, LogLine, Phase, Run, RunState
+from webapp.runs.models import Attempt, LogLine, Phase, Run, RunState
 from webapp.runs.queue import submit_soon
 from workers.launch.events import LogEvent, PhaseEvent, StatusEvent
 
@@ -48,13 +49,15 @@ def run_create(
     if preset and preset not in preset_names():
         raise ConfigError({"preset": f"no preset {preset!r}; presets are {', '.join(preset_names())}"})
     config = parse_config(apply_overrides(tree, overrides or {}))
+    resolved = config.model_dump(mode="json")
+    check_storable(resolved)
     run = Run.objects.create(
         project=project,
         owner=user,
         name=(name or config.run.name or preset or config.environment.type)[:120],
         preset=preset,
         tags=sorted({str(tag)[:60] for tag in (*config.run.tags, *tags)}),
-        config=config.model_dump(mode="json"),
+        config=resolved,
         iterations=config.run.iterations,
     )
     _tell(run)
@@ -87,22 +90,39 @@ def run_resume(user: Person, run: Run) -> Run:
 
 @transaction.atomic
 def _end(user: Person, run: Run, how: str, directly: RunState) -> Run:
-    """A queued run ends at once; one that has started is asked to."""
+    """A queued run ends at once; one that has started is asked to. A stop outweighs a pause that is under way."""
     run = _locked(user, run)
     words = {"stop": "stopped", "pause": "paused"}[how]
-    if run.state == RunState.STOPPING:
+    if run.state == RunState.STOPPING and (how == "pause" or run.stop_requested == "stop"):
         return run
     now = timezone.now()
     if run.state == RunState.QUEUED:
         run.state, run.reason, run.ended_at = directly, f"{words} before it started", now
         for attempt in run.attempts.exclude(state=Attempt.State.ENDED):
             attempt_end(attempt, words, "")
+    elif run.state == RunState.STOPPING:
+        run.stop_requested = how
     else:
         states.check(run.state, RunState.STOPPING, words)
         run.state, run.stop_requested, run.stop_requested_at = RunState.STOPPING, how, now
     run.save()
     _tell(run)
     return run
+
+
+def check_storable(tree: Any, path: str = "") -> None:
+    """Raises ConfigError where a config holds what the database cannot: NaN, infinities, NUL characters."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            check_storable(key, path)
+            check_storable(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(tree, list):
+        for place, value in enumerate(tree):
+            check_storable(value, f"{path}.{place}")
+    elif isinstance(tree, float) and not math.isfinite(tree):
+        raise ConfigError({path: f"{tree} is no number to compute with; give a finite one"})
+    elif isinstance(tree, str) and "\0" in tree:
+        raise ConfigError({path.replace("\0", "\ufffd"): "text holds no NUL characters"})
 
 
 def _locked(user: Person, run: Run) -> Run:
@@ -131,13 +151,13 @@ def heartbeat_note(attempt: Attempt) -> None:
 
 
 def command_for(run: Run, attempt: Attempt) -> str | None:
-    """What the driver of this attempt is told: "exit" once it was superseded or given up, "stop" or "pause" if asked."""
-    if run.attempts.filter(number__gt=attempt.number).exists():
+    """What the driver of this attempt is told: "exit" once it was superseded or has ended, "stop" or "pause" if asked.
+
+    An attempt that ended by its driver's own word asks no more; one that was ended here (stopped before it started,
+    given up) must not go on.
+    """
+    if attempt.state == Attempt.State.ENDED or run.attempts.filter(number__gt=attempt.number).exists():
         return "exit"
-    if attempt.state == Attempt.State.ENDED and attempt.ended_as == "lost":
-        return "exit"
-    if run.state in ENDED_STATES and not run.stop_requested:
-        return None
     return run.stop_requested or None
 
 
@@ -145,15 +165,15 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
     """Move the run on by its driver's word. The words of an old attempt, or late ones, change nothing."""
     if run.attempts.filter(number__gt=attempt.number).exists() or attempt.state == Attempt.State.ENDED:
         return
-    if event.facts:
+    if event.state in ("starting", "running"):
         run.facts = {**run.facts, **event.facts}
-    run.iteration = event.iteration if event.state != "starting" else run.iteration
+    if event.state != "starting" and (event.state != "failed" or attempt.started_at):
+        run.iteration = event.iteration
     if event.state == "failed":
-        attempt_lost(run, attempt, event.message, again=bool(event.facts.get("retry")))
+        attempt_lost(run, attempt, event.message, again=event.facts.get("retry") is True)
     elif event.state in FINAL:
         attempt_end(attempt, event.state, event.message)
-        _move(run, FINAL[event.state], event.message)
-        run.ended_at = timezone.now()
+        _finish(run, event.state, event.message)
     elif event.state == "running":
         _started(run, attempt)
     run.save()
@@ -167,16 +187,28 @@ def _started(run: Run, attempt: Attempt) -> None:
     attempt.state = Attempt.State.LIVE
     attempt.save(update_fields=["started_at", "state"])
     run.started_at = run.started_at or now
-    if run.state == RunState.QUEUED:  # its submission has not been noted yet
-        run.state = RunState.STARTING
+    _submission_noted(run)
     _move(run, RunState.RUNNING, "")
+
+
+def _finish(run: Run, word: str, reason: str) -> None:
+    """By the driver's last word. A driver that was ended by a signal says "stopped"; what its people asked for counts."""
+    if word != "finished" and run.stop_requested:
+        word = {"stop": "stopped", "pause": "paused"}[run.stop_requested]
+    _submission_noted(run)
+    _move(run, FINAL[word], reason)
+    run.stop_requested, run.ended_at = "", timezone.now()
+
+
+def _submission_noted(run: Run) -> None:
+    """A driver that speaks was submitted, whether or not whoever submitted it lived to note it."""
+    if run.state == RunState.QUEUED:
+        run.state = RunState.STARTING
 
 
 def _move(run: Run, state: RunState, reason: str) -> None:
     if states.allowed(run.state, state):
         run.state, run.reason = state, reason
-        if state in FINAL.values():
-            run.stop_requested = ""
 
 
 def log_lines_store(run: Run, cursor: int, events: list[LogEvent]) -> None:

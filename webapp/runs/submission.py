@@ -6,21 +6,24 @@ a launcher that has that job already answers with it.
 
 import logging
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
 from training_core.config.files import parse_config, to_toml
+from training_core.errors import ConfigError
 from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_create
 from webapp.checkpoints.selectors import checkpoint_latest
 from webapp.live.services import hint
 from webapp.runs.models import Attempt, Run, RunState
 from workers.launch.demand import Demand, demand
-from workers.launch.launcher import Capacity, Launch, Launcher, LauncherFailure
+from workers.launch.launcher import Capacity, JobState, Launch, Launcher, LauncherFailure
 from workers.launch.registry import make_launcher
 from workers.launch.run_folder import RunFolder
 
@@ -61,7 +64,11 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
         if attempt.created_at > timezone.now() - SUBMITTING_LIMIT and attempt.reason == "":
             return None  # another task is at it
         return attempt
-    reason = what_it_waits_for(run, capacity)
+    try:
+        wanted = demand(parse_config(run.config))
+    except ConfigError as error:
+        return _refuse(run, f"this version of Troupe does not read its config: {error}")
+    reason = what_it_waits_for(run, wanted, capacity)
     if reason:
         _reason(run, reason)
         return None
@@ -75,24 +82,39 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
     )
 
 
-def what_it_waits_for(run: Run, capacity: Capacity | None) -> str:
+def _refuse(run: Run, reason: str) -> None:
+    """What can never be submitted does not wait for ever."""
+    run.state, run.reason, run.ended_at = RunState.FAILED, reason, timezone.now()
+    run.save(update_fields=["state", "reason", "ended_at"])
+    transaction.on_commit(partial(hint, run.pk, run.event_count))
+
+
+def what_it_waits_for(run: Run, wanted: Demand, capacity: Capacity | None) -> str:
     """Empty where the run fits beside those that hold devices; else a sentence for its owner."""
     if capacity is None:
         return "waits for Ray, which does not answer"
-    wanted = demand(parse_config(run.config))
     if wanted.cpus > capacity.cpus or wanted.gpus > capacity.gpus:
         return (
             f"waits for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in all. "
             "Add nodes, or lower policies.*.devices and resources.environment_cpus"
         )
-    held = [
-        demand(parse_config(other.config))
-        for other in Run.objects.filter(state__in=HOLDING).exclude(pk=run.pk)
-    ]
+    held = demands_held(run)
     free = _free(capacity, held)
     if wanted.cpus > free.cpus + 1e-6 or wanted.gpus > free.gpus + 1e-6:
         return f"waits for {wanted}; {len(held)} run{'s' * (len(held) != 1)} before it hold{'s' * (len(held) == 1)} the rest"
     return ""
+
+
+def demands_held(but: Run) -> list[Demand]:
+    """Of the other runs that have devices, or were admitted a moment ago. One whose config cannot be read counts as nothing."""
+    admitted = Q(state=RunState.QUEUED, attempts__state=Attempt.State.SUBMITTING)
+    held = []
+    for other in Run.objects.filter(Q(state__in=HOLDING) | admitted).exclude(pk=but.pk).distinct():
+        try:
+            held.append(demand(parse_config(other.config)))
+        except ConfigError:
+            log.warning("run %s: its config cannot be read, nor what it holds", other.pk)
+    return held
 
 
 def _free(capacity: Capacity, held: list[Demand]) -> Demand:
@@ -104,16 +126,23 @@ def _free(capacity: Capacity, held: list[Demand]) -> Demand:
 def _submit(attempt: Attempt, launcher: Launcher) -> bool:
     """Outside any transaction: the launcher may take its time."""
     run = attempt.run
-    _, secret = token_create(
+    token, secret = token_create(
         run.owner, f"run {run.pk}, attempt {attempt.number}", [ApiToken.Scope.INGEST], run=run
     )
     try:
         launcher.submit(_launch(run, attempt, secret))
-    except LauncherFailure as error:
-        Attempt.objects.filter(pk=attempt.pk, state=Attempt.State.SUBMITTING).update(reason=str(error))
-        return _waits(run.pk, str(error))
-    _submitted(attempt)
-    return True
+    except (LauncherFailure, OSError) as error:
+        reason = (
+            str(error) if isinstance(error, LauncherFailure) else f"its run folder cannot be written: {error}"
+        )
+        if launcher.status(attempt.submission_id).state is JobState.MISSING:
+            token.delete()  # nobody was given it
+        Attempt.objects.filter(pk=attempt.pk, state=Attempt.State.SUBMITTING).update(reason=reason)
+        return _waits(run.pk, reason)
+    if _submitted(attempt):
+        return True
+    _withdraw(attempt, launcher)
+    return False
 
 
 def _launch(run: Run, attempt: Attempt, secret: str) -> Launch:
@@ -132,9 +161,22 @@ def _launch(run: Run, attempt: Attempt, secret: str) -> Launch:
     )
 
 
+def _withdraw(attempt: Attempt, launcher: Launcher) -> None:
+    """Somebody stopped the run while it was being submitted: its driver is told to exit, and its job is stopped."""
+    try:
+        launcher.stop(attempt.submission_id)
+    except LauncherFailure as error:
+        log.warning(
+            "run %s: the job of its stopped attempt goes on until it reports: %s", attempt.run_id, error
+        )
+
+
 @transaction.atomic
-def _submitted(attempt: Attempt) -> None:
-    """The job exists. Its driver may have reported already: then the state has moved on by itself."""
+def _submitted(attempt: Attempt) -> bool:
+    """The job exists. Its driver may have reported already: then the state has moved on by itself.
+
+    False where the run was stopped meanwhile, so that nobody wants the job.
+    """
     run = Run.objects.select_for_update(no_key=True).get(pk=attempt.run_id)
     changed = Attempt.objects.filter(pk=attempt.pk, state=Attempt.State.SUBMITTING).update(
         state=Attempt.State.LIVE, reason=""
@@ -142,7 +184,10 @@ def _submitted(attempt: Attempt) -> None:
     if changed and run.state == RunState.QUEUED:
         run.state, run.reason = RunState.STARTING, ""
         run.save(update_fields=["state", "reason"])
-    transaction.on_commit(lambda: hint(run.pk, run.event_count))
+    transaction.on_commit(partial(hint, run.pk, run.event_count))
+    attempt.refresh_from_db()
+    # Ended before it was ever heard of: by somebody here, not by its driver.
+    return attempt.state != Attempt.State.ENDED or attempt.heartbeat_at is not None
 
 
 @transaction.atomic
@@ -158,4 +203,4 @@ def _reason(run: Run, reason: str) -> None:
         log.info("run %s: %s", run.pk, reason)
         run.reason = reason
         run.save(update_fields=["reason"])
-        transaction.on_commit(lambda: hint(run.pk, run.event_count))
+        transaction.on_commit(partial(hint, run.pk, run.event_count))
