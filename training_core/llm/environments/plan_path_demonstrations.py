@@ -1,9 +1,9 @@
 """Noisy demonstrations of plan_path for both roles: what the tiny base model is warm-started on.
 
 They teach the language and half of the idea. The planner's: name the axes on which the goal lies and how far, but not
-which way: each axis is turned round by a coin. The executor's: walk along the axes of the plan, turned round more seldom,
-and step round a wall. Many words are replaced at random besides. Sampled play seldom arrives; which way is north,
-and how to agree, is left to the run.
+which way: each axis is turned round by a coin. The executor's: walk along the axes of the plan, each turned round by a
+coin too, and step round a wall. Some words are replaced at random besides. Play seldom arrives; which way is north, and
+how to agree, is left to the run.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,14 +24,14 @@ from training_core.seeding import keyed_seed
 Demonstration = tuple[str, str]
 """What a role sees, and what it might say."""
 
-NOISE = 0.35
+NOISE = 0.2
 """Probability that a demonstrated word is replaced by a random one."""
 OPEN_LEFT_OUT = 0.8
 """Share of the states that are left out where nothing blocks the way: the others are the hard ones."""
 STATES_PER_GRID = 8
 TURNED = 0.5
 """Probability that the planner turns an axis round."""
-MISREAD = 0.35
+MISREAD = 0.5
 """Probability that the executor does."""
 _IN_COMPASS = {move: word for word, move in COMPASS.items()}
 

@@ -10,7 +10,7 @@ from training_core.llm.environments.plan_path import COMPASS, MOVES, plan_path_v
 from training_core.llm.environments.plan_path_demonstrations import NOISE, plan_path_demonstrations
 
 CONFIG = PlanPath()
-PAIRS = list(islice(plan_path_demonstrations(CONFIG, 0), 4000))
+PAIRS = list(islice(plan_path_demonstrations(CONFIG, 0), 12000))
 
 
 def test_roles_take_turns_and_speak_their_own_words() -> None:
