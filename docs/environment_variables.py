@@ -11,11 +11,23 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
         "One machine",
         "Read by `make run`, `troupe up` and `manage.py up`.",
         [
-            ("TROUPE_HOME", "`var/` in the checkout", "Data folder: database, runs, base models, logs, secrets."),
-            ("TROUPE_HOST", "`127.0.0.1`", "Address the web server listens on. Anything else lets other machines in."),
+            (
+                "TROUPE_HOME",
+                "`var/` in the checkout",
+                "Data folder: database, runs, base models, logs, secrets.",
+            ),
+            (
+                "TROUPE_HOST",
+                "`127.0.0.1`",
+                "Address the web server listens on. Anything else lets other machines in.",
+            ),
             ("TROUPE_PORT", "`8000`", "Its port; the next free one where it is taken."),
             ("TROUPE_DEMO", "`1`", "0 does not launch the demonstration at the first start."),
-            ("TROUPE_LAUNCHER", "`ray`", "ray, or local: runs are child processes of the worker, without Ray."),
+            (
+                "TROUPE_LAUNCHER",
+                "`ray`",
+                "ray, or local: runs are child processes of the worker, without Ray.",
+            ),
             ("TROUPE_LOG_LEVEL", "`INFO`", "Least severe line in the logs of web server and worker."),
         ],
     ),
@@ -39,7 +51,11 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
         "For a server that others reach.",
         [
             ("TROUPE_SERVER_URL", "host and port above", "Where jobs and login links reach the server."),
-            ("TROUPE_SECRET_KEY", "made and kept in TROUPE_HOME", "Signs sessions. The same on every web process."),
+            (
+                "TROUPE_SECRET_KEY",
+                "made and kept in TROUPE_HOME",
+                "Signs sessions. The same on every web process.",
+            ),
             ("TROUPE_ALLOWED_HOSTS", "this machine", "Host names under which pages are served, with commas."),
             ("TROUPE_TRUSTED_ORIGINS", "", "Origins whose forms are accepted: `https://lab.example.org`."),
             ("TROUPE_SECURE_COOKIES", "1 for an https: address", "1 sends cookies over https only."),

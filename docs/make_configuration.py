@@ -81,7 +81,13 @@ def _type(facts: dict[str, Any]) -> str:
 
 
 def _bounds(facts: dict[str, Any]) -> str:
-    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<", "maxLength": "length ≤"}
+    signs = {
+        "minimum": "≥",
+        "exclusiveMinimum": ">",
+        "maximum": "≤",
+        "exclusiveMaximum": "<",
+        "maxLength": "length ≤",
+    }
     found = [f"{sign} {facts[key]:.12g}" for key, sign in signs.items() if key in facts]
     return f" ({', '.join(found)})" if found else ""
 

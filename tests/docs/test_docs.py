@@ -45,7 +45,9 @@ def test_files_that_pages_name_exist(path: Path) -> None:
 
 
 def test_commands_on_the_pages_exist() -> None:
-    known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    known = {
+        command.name or command.callback.__name__ for command in app.registered_commands if command.callback
+    }
     used = set(re.findall(r"^(?:\$ )?(?:\.venv/bin/)?troupe ([a-z]+)", TEXT, re.MULTILINE))
     used |= set(re.findall(r"`troupe ([a-z]+)", TEXT))
     assert used
