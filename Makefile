@@ -3,13 +3,15 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := run
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# The first that really is Python 3.11: a version manager's python3.11 may be a mere signpost.
+PYTHON ?= $(shell for python in python3.11 /usr/bin/python3.11 /usr/local/bin/python3.11 python3; do \
+  "$$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && command -v "$$python" && break; done)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run test lint types unit ray browser stack slow install dev docs constraints chromium clean
+.PHONY: run install dev test lint types unit ray browser stack slow format docs constraints chromium clean
 
 run: .venv/.base
 	@exec $(BIN)/python manage.py up
@@ -18,10 +20,10 @@ install: .venv/.base
 dev: .venv/.dev
 
 .venv/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || \
-	  { echo "Troupe needs Python 3.11 (found: $$($(PYTHON) --version 2>&1)). Install it (Debian: python3.11 and python3.11-venv), or name it: make PYTHON=/path/to/python3.11"; exit 1; }
-	@$(PYTHON) -m venv .venv || \
-	  { rm -rf .venv; echo "This Python cannot make virtual environments. On Debian install python3.11-venv."; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null || \
+	  { echo "Troupe needs Python 3.11, and none was found. Install it (Debian 12: apt-get install python3.11 python3.11-venv), or name it: make run PYTHON=/path/to/python3.11"; exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null && "$(PYTHON)" -m venv .venv || \
+	  { rm -rf .venv; echo "$(PYTHON) cannot make virtual environments. Install venv (Debian 12: apt-get install python3.11-venv), then run make again."; exit 1; }
 
 .venv/.base: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing Troupe into .venv (about 2 GB; a few minutes the first time) ..."
@@ -35,7 +37,8 @@ dev: .venv/.dev
 
 chromium:
 	@test -x /usr/bin/chromium || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } || \
+	  echo "Installing Debian's chromium for the browser tests ..." && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
 	  echo "No /usr/bin/chromium, and this user may not install it: browser tests will be skipped (apt-get install chromium)."
 
 test: .venv/.dev chromium
@@ -54,11 +57,15 @@ unit: .venv/.dev
 ray browser stack slow: .venv/.dev
 	$(BIN)/pytest -q -m $@
 
+format: .venv/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
 docs: .venv/.dev
-	$(BIN)/python -m tests.docs.make_configuration
+	$(BIN)/python -m docs.make_configuration
 
 constraints: .venv/.dev
-	@$(BIN)/python -m pip freeze --exclude-editable | sed -e 's/^torch==.*/torch==2.13.0/' > constraints.new
+	@$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed -e 's/^torch==.*/torch==2.13.0/' > constraints.new
 	@{ sed -n 1p constraints.txt; grep -v '^async-timeout==' constraints.new; \
 	  echo "async-timeout==5.0.1  # redis needs it before Python 3.11.3 (Debian 12 has 3.11.2)"; echo "vllm==0.32.0"; } > constraints.both; \
 	  mv constraints.both constraints.txt; rm constraints.new

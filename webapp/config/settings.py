@@ -67,7 +67,7 @@ ASGI_APPLICATION = "webapp.config.asgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [ROOT / "templates"],
+        "DIRS": [ROOT / "webapp" / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -153,7 +153,7 @@ USE_I18N = False
 
 STATIC_URL = "/static/"
 STATIC_ROOT = env.text("TROUPE_STATIC_ROOT", str(TROUPE_HOME / "static"))
-STATICFILES_DIRS = [ROOT / "static"]
+STATICFILES_DIRS = [ROOT / "webapp" / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
