@@ -1,0 +1,313 @@
+"""What the database believes against what the launcher says: unknown is never failed, dead is never running."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from tests.webapp.runs.conftest import Say, silent_for
+from webapp.accounts.tokens import token_find
+from webapp.checkpoints.models import Checkpoint
+from webapp.metrics.selectors import keys
+from webapp.runs import reconciliation
+from webapp.runs.models import Attempt, LogLine, Run
+from webapp.runs.reconciliation import runs_reconcile_now
+from webapp.runs.services import run_pause, run_resume, run_stop
+from webapp.runs.submission import run_submit_now
+from workers.launch.fake import FakeLauncher
+from workers.launch.launcher import JobState, LauncherFailure
+from workers.launch.run_folder import RunFolder
+
+pytestmark = pytest.mark.usefixtures("long_up")
+
+
+@pytest.fixture
+def running(run: Run, launcher: FakeLauncher, say: Say) -> Run:
+    """A run whose first attempt is at work."""
+    run_submit_now(run.pk)
+    launcher.set(job(run), JobState.RUNNING)
+    say("starting")
+    say("running")
+    return Run.objects.get(pk=run.pk)
+
+
+def job(run: Run, number: int = 1) -> str:
+    return f"troupe-{run.pk}-{number}"
+
+
+def now(run: Run) -> Run:
+    return Run.objects.select_related("project", "owner").get(pk=run.pk)
+
+
+def attempts(run: Run) -> list[tuple[int, str, str]]:
+    return list(run.attempts.order_by("number").values_list("number", "state", "ended_as"))
+
+
+def spool(run: Run, home: Path, *events: dict[str, Any], attempt: int = 1) -> None:
+    folder = RunFolder(home / "runs" / run.pk).spool(attempt)
+    folder.mkdir(parents=True, exist_ok=True)
+    head = {"run": run.pk, "attempt": attempt, "producer": "left", "time": 1000.0}
+    lines = [json.dumps(head | {"seq": seq} | event) for seq, event in enumerate(events, 1)]
+    (folder / "left.jsonl").write_text("\n".join(lines) + "\n" + '{"torn')
+
+
+def test_a_queued_run_that_nobody_was_woken_for_is_submitted(run: Run, launcher: FakeLauncher) -> None:
+    runs_reconcile_now()
+    assert now(run).state == "starting"
+
+
+@pytest.mark.parametrize("silence", [1, 40, 100_000])
+def test_no_answer_is_never_a_failure(running: Run, launcher: FakeLauncher, silence: float) -> None:
+    launcher.reachable = False
+    silent_for(running.attempts.get(), silence)
+    for _ in range(3):
+        runs_reconcile_now()
+    assert now(running).state == "running"
+    assert attempts(running) == [(1, "live", "")]
+    assert now(running).reason == ("" if silence < 30 else "state unknown: the fake is out of reach")
+
+
+def test_an_answer_after_an_outage_clears_what_was_said(running: Run, launcher: FakeLauncher) -> None:
+    launcher.reachable = False
+    silent_for(running.attempts.get(), 40)
+    runs_reconcile_now()
+    launcher.reachable = True
+    silent_for(running.attempts.get(), 1)
+    runs_reconcile_now()
+    assert now(running).reason == ""
+    assert running.attempts.get().unreachable_since is None
+
+
+def test_a_missing_job_is_dead_after_90_seconds_of_silence(running: Run, launcher: FakeLauncher) -> None:
+    launcher.set(job(running), JobState.MISSING)
+    silent_for(running.attempts.get(), 85)
+    runs_reconcile_now()
+    assert now(running).state == "running"
+    assert "has not been heard" in now(running).reason
+    silent_for(running.attempts.get(), 91)
+    runs_reconcile_now()
+    assert attempts(running) == [(1, "ended", "lost"), (2, "live", "")]
+    assert now(running).state == "starting"
+
+
+def test_silence_counts_from_this_process_start(
+    running: Run, launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher.set(job(running), JobState.MISSING)
+    silent_for(running.attempts.get(), 5000)
+    for age, state in ((80, "running"), (95, "starting")):
+        started = timezone.now() - timedelta(seconds=age)
+        monkeypatch.setattr(reconciliation, "process_start", lambda started=started: started)
+        runs_reconcile_now()
+        assert now(running).state == state
+
+
+def test_a_driver_that_speaks_is_not_dead_though_its_job_is_missing(
+    running: Run, launcher: FakeLauncher
+) -> None:
+    launcher.set(job(running), JobState.MISSING)
+    silent_for(running.attempts.get(), 2)
+    runs_reconcile_now()
+    assert (now(running).state, now(running).reason) == ("running", "")
+
+
+@pytest.mark.parametrize("how", [JobState.FAILED, JobState.SUCCEEDED, JobState.STOPPED])
+def test_a_job_that_ended_without_a_word_is_followed_by_another_attempt(
+    running: Run, launcher: FakeLauncher, how: JobState
+) -> None:
+    Checkpoint.objects.create(
+        run=running,
+        attempt=1,
+        cursor=1,
+        iteration=40,
+        path="checkpoints/iteration-000040",
+        size=1,
+        time=timezone.now(),
+    )
+    launcher.log = "Traceback: out of memory\x00"
+    launcher.set(job(running), how, "signal 9")
+    runs_reconcile_now()
+    assert attempts(running) == [(1, "ended", "lost"), (2, "live", "")]
+    assert launcher.launches[1].resume_from == launcher.launches[1].folder / "checkpoints/iteration-000040"
+    line = LogLine.objects.get(run=running)
+    assert (line.message, line.attempt, line.level) == ("Traceback: out of memory", 1, "error")
+    assert line.cursor == now(running).event_count, "watchers see it come"
+
+
+def test_what_was_spooled_is_stored_first_and_may_tell_the_end(
+    running: Run, launcher: FakeLauncher, settings: Any
+) -> None:
+    spool(
+        running,
+        settings.TROUPE_HOME,
+        {"type": "metrics", "step": 120, "values": {"train/return": 1.5}},
+        {"type": "status", "state": "finished", "iteration": 120},
+    )
+    launcher.set(job(running), JobState.SUCCEEDED)
+    runs_reconcile_now()
+    runs_reconcile_now()
+    assert (now(running).state, now(running).iteration) == ("finished", 120)
+    assert attempts(running) == [(1, "ended", "finished")]
+    assert [(facts.key, facts.count) for facts in keys(running)] == [("train/return", 1)]
+
+
+def test_attempts_are_made_up_to_the_limit_then_it_has_failed(running: Run, launcher: FakeLauncher) -> None:
+    assert running.config["run"]["max_attempts"] == 3
+    for number in (1, 2, 3):
+        assert now(running).state in ("running", "starting")
+        launcher.set(job(running, number), JobState.FAILED)
+        runs_reconcile_now()
+    run = now(running)
+    assert attempts(run) == [(1, "ended", "lost"), (2, "ended", "lost"), (3, "ended", "lost")]
+    assert run.state == "failed"
+    assert "after 3 attempts" in run.reason
+    assert run.ended_at
+    runs_reconcile_now()
+    assert len(launcher.launches) == 3
+
+
+def test_a_failed_run_that_is_resumed_gets_a_new_attempt(
+    running: Run, launcher: FakeLauncher, say: Say
+) -> None:
+    say("failed", 7, message="a bug")
+    assert (now(running).state, now(running).reason) == ("failed", "a bug")
+    run_resume(running.owner, now(running))
+    runs_reconcile_now()
+    assert attempts(running) == [(1, "ended", "failed"), (2, "live", "")]
+
+
+def test_a_last_word_may_ask_for_another_attempt(running: Run, launcher: FakeLauncher, say: Say) -> None:
+    say("failed", 7, message="update-executor died", facts={"retry": True})
+    run = now(running)
+    assert (run.state, run.iteration) == ("queued", 7)
+    assert "update-executor died" in run.reason
+    assert "retry" not in run.facts
+    runs_reconcile_now()
+    assert attempts(run) == [(1, "ended", "lost"), (2, "live", "")]
+
+
+def test_the_words_of_an_old_attempt_change_nothing_and_are_answered_exit(
+    running: Run, launcher: FakeLauncher, say: Say
+) -> None:
+    launcher.set(job(running), JobState.FAILED)
+    runs_reconcile_now()
+    before = now(running)
+    for state in ("running", "finished", "failed", "stopped"):
+        assert say(state, 99).command == "exit"
+    after = now(running)
+    assert (after.state, after.iteration, after.reason) == (before.state, before.iteration, before.reason)
+    assert attempts(running) == [(1, "ended", "lost"), (2, "live", "")]
+    assert say("running", 0, attempt=2).command is None
+
+
+def test_a_stop_is_asked_for_first_and_done_from_outside_after_30_seconds(
+    running: Run, launcher: FakeLauncher, say: Say
+) -> None:
+    run_stop(running.owner, running)
+    assert say("stopping", 3).command == "stop"
+    runs_reconcile_now()
+    assert launcher.stopped == []
+    Run.objects.update(stop_requested_at=timezone.now() - timedelta(seconds=31))
+    runs_reconcile_now()
+    assert launcher.stopped == [job(running)]
+    runs_reconcile_now()
+    assert (now(running).state, now(running).stop_requested) == ("stopped", "")
+    assert attempts(running) == [(1, "ended", "stopped")]
+
+
+@pytest.mark.parametrize(("act", "state"), [(run_stop, "stopped"), (run_pause, "paused")])
+@pytest.mark.parametrize("word", ["stopped", "paused"])
+def test_a_last_word_ends_as_its_people_asked(
+    running: Run, say: Say, act: Any, state: str, word: str
+) -> None:
+    """A driver that got a signal says "stopped", whatever was asked."""
+    act(running.owner, running)
+    say(word, 3)
+    assert (now(running).state, now(running).stop_requested) == (state, "")
+    assert now(running).ended_at
+
+
+def test_a_run_that_finishes_while_it_is_asked_to_stop_has_finished(running: Run, say: Say) -> None:
+    run_stop(running.owner, running)
+    say("finished", 120)
+    assert (now(running).state, now(running).stop_requested) == ("finished", "")
+
+
+@pytest.mark.parametrize(("act", "state"), [(run_stop, "stopped"), (run_pause, "paused")])
+def test_one_that_dies_while_it_is_asked_to_end_is_not_started_again(
+    running: Run, launcher: FakeLauncher, act: Any, state: str
+) -> None:
+    act(running.owner, running)
+    launcher.set(job(running), JobState.MISSING)
+    silent_for(running.attempts.get(), 91)
+    runs_reconcile_now()
+    assert now(running).state == state
+    assert len(launcher.launches) == 1
+
+
+def test_a_launcher_that_cannot_stop_is_told_to_the_owner(
+    running: Run, launcher: FakeLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(submission_id: str) -> None:
+        raise LauncherFailure("Ray does not stop it")
+
+    monkeypatch.setattr(launcher, "stop", refuse)
+    run_stop(running.owner, running)
+    Run.objects.update(stop_requested_at=timezone.now() - timedelta(seconds=31))
+    runs_reconcile_now()
+    assert (now(running).state, now(running).reason) == ("stopping", "Ray does not stop it")
+
+
+def test_waiting_for_ray_to_start_the_job_is_said_and_forgotten(run: Run, launcher: FakeLauncher) -> None:
+    run_submit_now(run.pk)
+    silent_for(run.attempts.get(), 20)
+    runs_reconcile_now()
+    assert now(run).reason == "submitted; Ray has not started it yet"
+    launcher.set(job(run), JobState.RUNNING)
+    runs_reconcile_now()
+    assert now(run).reason == ""
+
+
+def test_one_run_that_cannot_be_looked_after_does_not_hold_up_the_others(
+    run: Run,
+    running: Run,
+    launcher: FakeLauncher,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(submission_id: str) -> str:
+        raise RuntimeError("the launcher has a bug")
+
+    other = Run.objects.create(
+        project=run.project, owner=run.owner, name="later", config=run.config, iterations=1, state="queued"
+    )
+    launcher.devices = launcher.devices.__class__(64.0, 0.0, 64.0, 0.0)
+    monkeypatch.setattr(launcher, "status", fail)
+    runs_reconcile_now()
+    assert "could not be reconciled" in caplog.text
+    assert now(other).state == "starting"
+
+
+def test_tokens_of_a_run_end_an_hour_after_it(running: Run, launcher: FakeLauncher, say: Say) -> None:
+    secret = launcher.launches[0].ingest_token
+    say("finished", 120)
+    runs_reconcile_now()
+    assert token_find(secret), "its driver may still deliver"
+    Run.objects.update(ended_at=timezone.now() - timedelta(minutes=61))
+    runs_reconcile_now()
+    assert token_find(secret) is None
+
+
+def test_an_attempt_that_fails_before_it_was_running_does_not_set_progress_back(
+    running: Run, launcher: FakeLauncher, say: Say
+) -> None:
+    say("running", 60)
+    launcher.set(job(running), JobState.FAILED)
+    runs_reconcile_now()
+    assert Attempt.objects.count() == 2
+    say("starting", 0, attempt=2)
+    say("failed", 0, attempt=2, message="no such model")
+    assert (now(running).state, now(running).iteration) == ("failed", 60)
