@@ -20,6 +20,7 @@ function nextTheme() {
     document.documentElement.dataset.theme = next;
   }
   showTheme();
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 setInterval(() => {
   for (const time of document.querySelectorAll("time[data-ago]")) time.textContent = ago(time.dateTime);
 }, 15000);
@@ -100,6 +101,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 showTheme();
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 setInterval(() => {
   for (const time of document.querySelectorAll("time[data-ago]")) time.textContent = ago(time.dateTime);
 }, 15000);

@@ -124,7 +124,7 @@ export class Chart {
     return {
       margin: { l: 34, r: 8, t: 8, b: 22 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: ink },
-      xaxis: { ...axis, showgrid: false, nticks: 6, tickformat: ",d", rangemode: "tozero", autorangeoptions: { include: 10 } }, yaxis: y,
+      xaxis: { ...axis, showgrid: false, nticks: 6, tickformat: ",d", rangemode: "tozero", autorangeoptions: { include: 10 }, spikecolor: colour("border-strong"), spikethickness: 1, spikedash: "solid" }, yaxis: y,
       hovermode: "x unified", hoverdistance: 30, dragmode: this.#options.zoom ? "zoom" : false,
       hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("border"), font: { size: 11, color: colour("ink") } },
       shapes: this.#marks().map(({ step, kind }) => ({

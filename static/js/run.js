@@ -30,11 +30,13 @@ if (page.charts) {
 }
 if (page.series) store.put(page.series);
 
-/* What the server alone can say anew: after a change of state or attempt, and when the base model has been evaluated. */
+/* What the server alone can say anew: after a change of state or attempt, when the base model has been evaluated, when the first
+   update has brought its metrics. */
 function outdated({ run: now, points }) {
   const before = run.summary;
   const evaluated = document.querySelector("[data-not-evaluated]") && ("eval/success" in points || "eval_sampled/success" in points);
-  return now.state !== before.state || now.attempts.length !== before.attempts.length || evaluated;
+  const trained = !document.querySelector("[data-curve-count]") && Object.keys(points).some((key) => key.startsWith("policy/"));
+  return now.state !== before.state || now.attempts.length !== before.attempts.length || evaluated || trained;
 }
 
 const feed = new RunFeed(run.id, page.cursor);

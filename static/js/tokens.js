@@ -8,7 +8,7 @@ const MEASURES = {
   advantage: { label: "advantage", head: "advantage", heat: (value) => Math.max(-1, Math.min(1, value / 2)) },
   ratios: { label: "probability ratio", head: "ratio", heat: (value) => Math.max(-1, Math.min(1, (value - 1) / 0.2)) },
   entropies: { label: "entropy", head: "entropy", heat: (value) => -Math.min(1, value / 1.5) },
-  training_logprobs: { label: "learner's log-probability", head: "learner", heat: (value) => -Math.min(1, -value / 3) },
+  training_logprobs: { label: "learner's logprob", head: "learner", heat: (value) => -Math.min(1, -value / 3) },
 };
 
 export class TokenView {

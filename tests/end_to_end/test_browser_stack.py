@@ -64,6 +64,9 @@ def test_a_person_launches_watches_reads_and_stops(stack: RunningStack, browser:
     before = page.evaluate(line)
     page.wait_for_function(f"before => {line} !== before", arg=before, timeout=PATIENCE)
     expect(page.locator("[data-not-evaluated]")).to_have_count(0, timeout=PATIENCE)
+    page.wait_for_function(
+        "() => document.querySelector('.run-progress progress').value >= 12", timeout=PATIENCE
+    )
     keep(page, "running")
 
     page.locator(".episodes a.row-link").first.click()
