@@ -5,6 +5,7 @@ import math
 import orjson
 import zstandard
 from django.db.models import Sum
+from django.db.models.functions import Length
 
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
@@ -79,24 +80,43 @@ def annotations_store(run: Run, cursor: int, events: list[EpisodeAnnotationEvent
 
 
 def bodies_thin(run: Run, budget: int = BODY_BUDGET) -> int:
-    """Drop the oldest training bodies (probes stay) until the run's bodies fit the budget; returns how many went."""
+    """Drop the oldest training bodies (probes stay), and what updates learnt of them, until the run's bodies and
+    annotations fit the budget. Facts stay. Returns how many went.
+    """
     bodies = EpisodeBody.objects.filter(episode__run=run)
-    excess = (bodies.aggregate(total=Sum("size"))["total"] or 0) - budget
+    excess = _stored(run) - budget
     dropped = 0
     while excess > 0:
         oldest = list(
-            bodies.filter(episode__kind="train")
+            bodies.filter(episode__kind="train", episode__probe=False)
             .order_by("episode_id")
-            .values_list("episode_id", "size")[:THIN_AT_ONCE]
+            .values_list("episode_id", "episode__name", "size")[:THIN_AT_ONCE]
         )
         if not oldest:
             break
-        gone = []
-        for pk, size in oldest:
+        notes = _annotation_sizes(run, [name for _, name, _ in oldest])
+        gone: dict[int, str] = {}
+        for pk, name, size in oldest:
             if excess <= 0:
                 break
-            gone.append(pk)
-            excess -= size
+            gone[pk] = name
+            excess -= size + notes.get(name, 0)
         EpisodeBody.objects.filter(episode_id__in=gone).delete()
+        EpisodeAnnotation.objects.filter(run=run, episode_name__in=gone.values()).delete()
         dropped += len(gone)
     return dropped
+
+
+def _stored(run: Run) -> int:
+    """Bytes of bodies and annotations."""
+    bodies = EpisodeBody.objects.filter(episode__run=run).aggregate(total=Sum("size"))["total"] or 0
+    notes = EpisodeAnnotation.objects.filter(run=run).aggregate(total=Sum(Length("data")))["total"] or 0
+    return int(bodies + notes)
+
+
+def _annotation_sizes(run: Run, names: list[str]) -> dict[str, int]:
+    """Bytes by episode name."""
+    notes = EpisodeAnnotation.objects.filter(run=run, episode_name__in=names)
+    return dict(
+        notes.values("episode_name").annotate(size=Sum(Length("data"))).values_list("episode_name", "size")
+    )

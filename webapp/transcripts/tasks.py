@@ -1,6 +1,10 @@
 """Celery tasks of transcripts."""
 
+from datetime import timedelta
+
 from celery import shared_task
+from django.db.models import Q
+from django.utils import timezone
 
 from webapp.runs.models import ACTIVE_STATES, Run
 from webapp.transcripts.services import bodies_thin
@@ -8,6 +12,7 @@ from webapp.transcripts.services import bodies_thin
 
 @shared_task(name="transcripts.thin", soft_time_limit=60, time_limit=90)
 def thin() -> None:
-    """Keep the bodies of live runs within their budget."""
-    for run in Run.objects.filter(state__in=ACTIVE_STATES):
+    """Keep the bodies of runs that live, or did until lately, within their budget."""
+    lately = Q(ended_at__gt=timezone.now() - timedelta(hours=1))
+    for run in Run.objects.filter(Q(state__in=ACTIVE_STATES) | lately):
         bodies_thin(run)

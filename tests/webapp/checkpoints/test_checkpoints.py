@@ -1,0 +1,89 @@
+"""Checkpoints as drivers tell of them."""
+
+from typing import Any
+
+import pytest
+
+from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.selectors import checkpoint_latest, checkpoints_list
+from webapp.checkpoints.services import checkpoints_store
+from webapp.runs.models import Run
+from workers.launch.events import CheckpointEvent
+
+
+def written(iteration: int, **fields: Any) -> CheckpointEvent:
+    base = {
+        "type": "checkpoint", "run": "r", "attempt": 1, "producer": "p", "seq": iteration, "time": 1000.0 + iteration,
+        "iteration": iteration, "path": f"checkpoints/iteration-{iteration:06d}", "bytes": 100 * iteration,
+    }  # fmt: skip
+    return CheckpointEvent.model_validate(base | fields)
+
+
+def rows(run: Run, *columns: str) -> list[Any]:
+    found = Checkpoint.objects.filter(run=run).order_by("iteration")
+    return list(found.values_list(*columns, flat=len(columns) == 1))
+
+
+def test_facts_are_kept_and_numbers_that_json_lacks_are_words(run: Run) -> None:
+    checkpoints_store(run, 7, [written(10, metrics={"eval/success": 0.5, "loss": "NaN", "kl": "-Infinity"})])
+    row = Checkpoint.objects.get(run=run)
+    assert (row.iteration, row.size, row.cursor, row.path) == (10, 1000, 7, "checkpoints/iteration-000010")
+    assert row.metrics == {"eval/success": 0.5, "loss": "NaN", "kl": "-Infinity"}
+    assert row.time.timestamp() == 1010.0
+
+
+def test_one_is_the_best(run: Run) -> None:
+    checkpoints_store(run, 1, [written(10, best=True), written(20)])
+    assert rows(run, "best") == [True, False]
+    checkpoints_store(run, 2, [written(30, best=True)])
+    assert rows(run, "best") == [False, False, True]
+    assert rows(run, "cursor") == [2, 1, 2], "who watches is told of the one that is best no more"
+
+
+def test_a_removed_one_stays_in_the_list_with_its_facts(run: Run) -> None:
+    checkpoints_store(run, 1, [written(10, metrics={"eval/success": 0.5}), written(20)])
+    checkpoints_store(run, 2, [written(10, removed=True, bytes=0)])
+    assert rows(run, "iteration", "removed", "size", "metrics") == [
+        (10, True, 1000, {"eval/success": 0.5}),
+        (20, False, 2000, {}),
+    ]
+    assert [row.iteration for row in checkpoints_list(run)] == [20, 10]
+
+
+def test_the_latest_that_is_still_there_is_resumed_from(run: Run) -> None:
+    assert checkpoint_latest(run) is None
+    checkpoints_store(run, 1, [written(10), written(20), written(20, removed=True)])
+    latest = checkpoint_latest(run)
+    assert latest is not None
+    assert latest.iteration == 10
+
+
+def test_an_iteration_that_is_replayed_is_there_again(run: Run) -> None:
+    checkpoints_store(run, 1, [written(10), written(10, removed=True)])
+    checkpoints_store(run, 2, [written(10, attempt=2)])
+    assert rows(run, "attempt", "removed", "size") == [(2, False, 1000)]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../x",
+        "/etc",
+        "a/../../b",
+        "a/..",
+        "..",
+        ".",
+        "",
+        "a//b",
+        "a/",
+        "./a",
+        "a\\..\\b",
+        "a\0b",
+        "/",
+        "~/../..",
+    ],
+)
+def test_paths_that_lead_out_are_not_noted(run: Run, path: str, caplog: pytest.LogCaptureFixture) -> None:
+    checkpoints_store(run, 1, [written(10, path=path), written(20)])
+    assert rows(run, "iteration") == [20]
+    assert "not noted" in caplog.text
