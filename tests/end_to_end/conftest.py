@@ -160,7 +160,7 @@ def page(context: BrowserContext) -> Iterator[Page]:
 
 def run_make(user: User, name: str = "", state: str = "queued") -> Run:
     """A run of the demonstration preset with one attempt, in ada's project."""
-    config = load_config("plan_path_duo")
+    config = load_config("plan_path_duo", {"run.iterations": 120})
     run = Run.objects.create(
         project=Project.objects.get(slug="lab"),
         owner=user,
