@@ -24,7 +24,7 @@ class Manner:
     settings: Callable[[str], SamplingSettings]
     """By role."""
     key: Callable[[int, int, int], NoiseKey]
-    """(task, turn, index of the role) -> what the sampling noise depends on."""
+    """(task, turn, place in the turn order) -> what the sampling noise depends on."""
     choose: Callable[[list[Candidate], NoiseKey], int]
     """The candidate that is carried on."""
 
@@ -48,23 +48,23 @@ def play(tasks: Sequence[int], table: Table, manner: Manner) -> list[Episode]:
     live = [slot for slot in range(len(tasks)) if not views[slot].done]
     turn = 0
     while live:
-        for role in table.config.team.order:
-            live = _speak(role, turn, live, tasks, episodes, table, manner)
+        for seat, role in enumerate(table.config.team.order):
+            live = _speak(role, (turn, seat), live, tasks, episodes, table, manner)
         turn += 1
     return episodes
 
 
 def _speak(
     role: str,
-    turn: int,
+    moment: tuple[int, int],
     live: list[int],
     tasks: Sequence[int],
     episodes: list[Episode],
     table: Table,
     manner: Manner,
 ) -> list[int]:
-    """One role's turn in every live slot; returns the slots that go on."""
-    seat = list(table.config.team.roles).index(role)
+    """One role's turn in every live slot, at (turn, place in the turn order); returns the slots that go on."""
+    turn, seat = moment
     keys = {slot: manner.key(tasks[slot], turn, seat) for slot in live}
     asked, errors = ask(table, role, keys, manner.count, manner.settings(role))
     tried = table.pool.try_answers(

@@ -102,6 +102,14 @@ def test_roles_speak_in_turn_order() -> None:
     assert [turn.index for turn in episode.turns] == [0, 0, 1]
 
 
+def test_a_role_that_speaks_twice_in_a_turn_has_noise_of_its_own_each_time() -> None:
+    speaking = planner()
+    voices = {"planner": speaking, "executor": executor()}
+    play_turn_tree([1], table(voices, Counting(turns=1), team__turn_order=("planner", "planner", "executor")))
+    assert [prompt.key.role for prompt in speaking.prompts] == [0, 1]
+    assert speaking.seen == ["train task 1 total 100", "train task 1 total 107"]
+
+
 def test_an_answer_that_breaks_the_environment_fails_its_episode_alone() -> None:
     def script(seen: str, prompt: object, index: int) -> str:
         return "boom" if "task 2 total 205" in seen else ("1", "7", "4")[index]
