@@ -1,24 +1,31 @@
 """The REST API from a script's side: where the server is, one call, clear errors."""
 
+from __future__ import annotations
+
 import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from training_core.errors import TroupeError
+
+if TYPE_CHECKING:
+    import httpx
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class ServerFailure(TroupeError):
-    """The server cannot be reached, or refused; the message says what to do. `fields` has messages per field."""
+    """The server refused; the message says what to do. `fields` has messages per config field."""
 
     def __init__(self, message: str, fields: dict[str, str] | None = None) -> None:
         self.fields = fields or {}
         super().__init__(message)
+
+
+class ServerAway(ServerFailure):
+    """The server cannot be reached now; it may come back."""
 
 
 def home() -> Path:
@@ -33,53 +40,76 @@ class Server:
     url: str
     token: str
 
+    def address(self, path: str) -> str:
+        """A path of the server as a whole address."""
+        return self.url.rstrip("/") + path
+
     def call(self, path: str, body: Any = None, **query: Any) -> Any:
-        """GET, or POST where there is a body. Raises ServerFailure."""
+        """GET, or POST where there is a body. Raises ServerAway, ServerFailure."""
+        import httpx  # a tenth of a second that --help need not wait for
+
         try:
             answer = httpx.request(
                 "GET" if body is None else "POST",
-                self.url.rstrip("/") + path,
+                self.address(path),
                 params={name: value for name, value in query.items() if value not in (None, "")},
                 json=body,
                 headers={"Authorization": f"Bearer {self.token}"},
                 timeout=30.0,
                 trust_env=False,
             )
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise ServerFailure(f"TROUPE_URL={self.url!r} is no address: use http://host:port") from error
         except httpx.HTTPError as error:
-            raise ServerFailure(
+            raise ServerAway(
                 f"{self.url} does not answer ({type(error).__name__}). Start it with `troupe up`, or set TROUPE_URL"
             ) from error
-        if answer.is_success:
-            return answer.json()
-        raise _refusal(answer)
+        return self._document(answer)
+
+    def _document(self, answer: httpx.Response) -> Any:
+        try:
+            body = answer.json()
+        except ValueError:
+            body = None
+        if answer.is_success and body is not None:
+            return body
+        if answer.status_code in (502, 503, 504):
+            raise ServerAway(f"{self.url} is not ready (HTTP {answer.status_code}); try again")
+        if not isinstance(body, dict):
+            raise ServerFailure(
+                f"{self.url} answered HTTP {answer.status_code} and no JSON; is it a Troupe server?"
+            )
+        detail = str(body.get("detail") or f"HTTP {answer.status_code}")
+        if answer.status_code == 401:
+            detail += "; then set TROUPE_TOKEN to it"
+        raise ServerFailure(detail, body.get("errors"))
 
 
 def find_server() -> Server:
-    """TROUPE_URL and TROUPE_TOKEN; else what `troupe up` wrote on this machine. Raises ServerFailure."""
+    """TROUPE_URL and TROUPE_TOKEN; else what `troupe up` wrote on this machine. Raises ServerFailure.
+
+    The local token is never sent to another address than the one it is for.
+    """
     url, token = os.environ.get("TROUPE_URL", "").strip(), os.environ.get("TROUPE_TOKEN", "").strip()
     if url and token:
         return Server(url, token)
-    path = home() / "local.json"
+    local = _read_local(home() / "local.json")
+    if url and url.rstrip("/") != local.url.rstrip("/"):
+        raise ServerFailure(
+            f"TROUPE_TOKEN is not set. Make a token on {url.rstrip('/')}/account/tokens/ and set it"
+        )
+    return Server(local.url, token or local.token)
+
+
+def _read_local(path: Path) -> Server:
     try:
         local = json.loads(path.read_text())
-        return Server(url or local["url"], token or local["token"])
+        return Server(local["url"], local["token"])
     except FileNotFoundError:
         raise ServerFailure(
             f"no Troupe runs here (there is no {path}). Start one with `troupe up`, or set TROUPE_URL and TROUPE_TOKEN"
         ) from None
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ServerFailure(
             f"{path} cannot be read ({error}); start `troupe up` again to write it anew"
         ) from error
-
-
-def _refusal(answer: httpx.Response) -> ServerFailure:
-    try:
-        body = answer.json()
-    except ValueError:
-        body = {}
-    body = body if isinstance(body, dict) else {}
-    detail = str(body.get("detail") or f"HTTP {answer.status_code}")
-    if answer.status_code == 401:
-        detail += ". Set TROUPE_TOKEN to a token from the API tokens page"
-    return ServerFailure(detail, body.get("errors"))

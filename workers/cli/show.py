@@ -50,6 +50,11 @@ def spark(values: list[Any]) -> str:
     )
 
 
+def log_line(line: dict[str, Any]) -> Text:
+    """A log line as plain text, whatever is in it."""
+    return Text(f"{line['time'][:19]} {line['level']:7} {line['source']}: {line['message']}")
+
+
 def state(run: dict[str, Any]) -> Text:
     """The state in its colour."""
     return Text(run["state"], style=TONES.get(run["state"], ""))
@@ -66,7 +71,7 @@ def runs_table(runs: list[dict[str, Any]]) -> Table:
     for run in runs:
         table.add_row(
             run["id"],
-            run["name"],
+            Text(run["name"]),
             state(run),
             f"{run['iteration']}/{run['iterations']}",
             duration(run["eta_seconds"]),
@@ -90,6 +95,6 @@ def run_panel(run: dict[str, Any], series: dict[str, Any], lines: list[dict[str,
         figures.add_column(heading, justify=justify)  # type: ignore[arg-type]
     for key, columns in series.items():
         values = columns["values"]
-        figures.add_row(key, str(columns["steps"][-1]), number(values[-1]), spark(values[-40:]))
+        figures.add_row(Text(key), str(columns["steps"][-1]), number(values[-1]), spark(values[-40:]))
     log = [Text(f"{line['time'][11:19]} {line['source']}: {line['message']}", style="dim") for line in lines]
     return Group(head, progress, "", figures, "", *log)

@@ -1,0 +1,159 @@
+"""Commands that talk to the server, against the real API."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.workers.cli.conftest import Troupe
+from training_core.config.files import load_config, to_toml
+from webapp.accounts.models import User
+from webapp.accounts.tokens import token_create
+from webapp.metrics.selectors import series_read
+from webapp.runs.models import Attempt, LogLine, Run, RunState
+from workers.launch.run_folder import RunFolder
+from workers.reporting.reporter import Reporter
+
+pytestmark = pytest.mark.usefixtures("connected")
+
+
+def test_launch_a_preset_with_overrides(troupe: Troupe, connected: str) -> None:
+    said = troupe("launch", "plan_path_duo", "run.seed=7", "--name", "seven", "--tag", "a", "--tag", "b")
+    run = Run.objects.get()
+    assert said.status == 0
+    assert said.out.split() == [run.pk, "queued", f"{connected}/runs/{run.pk}/"]
+    assert (run.name, run.tags, run.config["run"]["seed"], run.preset) == (
+        "seven",
+        ["a", "b"],
+        7,
+        "plan_path_duo",
+    )
+
+
+def test_launch_a_file_with_overrides(troupe: Troupe, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(to_toml(load_config("plan_path_duo", {"run.seed": 3}), only_set=True))
+    made = json.loads(troupe("launch", str(path), "run.iterations=5", "--json").out)
+    run = Run.objects.get(pk=made["id"])
+    assert (run.config["run"]["seed"], run.iterations, run.preset) == (3, 5, "")
+
+
+def test_mistakes_are_told_at_their_fields(troupe: Troupe) -> None:
+    said = troupe("launch", "plan_path_duo", "rollout.group_size=1", "policies.planner.learner.betas=7")
+    assert said.status == 1
+    assert said.out == ""
+    assert "policies.planner.learner.betas: " in said.err
+    assert "Traceback" not in said.err
+    assert "team.roles.executor.policy: there is no policy 'judge'" in troupe(
+        "launch", "plan_path_duo", "team.roles.executor.policy=judge"
+    ).err.replace("\n", " ")
+    assert not Run.objects.exists()
+
+
+def test_an_unknown_preset_needs_no_server_to_be_refused(troupe: Troupe) -> None:
+    said = troupe("launch", "plan_path_solo")
+    assert (said.status, "presets are plan_path_duo" in said.err) == (1, True)
+
+
+def test_list_shows_names_as_they_are(troupe: Troupe, run: Run) -> None:
+    said = troupe("runs")
+    assert run.pk in said.out
+    assert "first [bold]try[/bold]" in said.out
+    assert json.loads(troupe("runs", "--json").out)[0]["id"] == run.pk
+    assert "No such run" in troupe("runs", "--state", "failed").out
+
+
+def test_an_empty_list_says_how_to_begin(troupe: Troupe) -> None:
+    assert "troupe launch plan_path_duo" in troupe("runs").out
+
+
+def test_watch_shows_figures_and_log(troupe: Troupe, run: Run, connected: str, tmp_path: Path) -> None:
+    run.state = RunState.RUNNING
+    run.save()
+    Attempt.objects.create(run=run, number=1, submission_id="one", state=Attempt.State.LIVE)
+    secret = token_create(run.owner, "ingest", ["ingest"], run=run)[1]
+    folder = RunFolder(tmp_path / "run")
+    reporter = Reporter(folder, run.pk, 1, f"{connected}/api/v1/runs/{run.pk}/events/", secret)
+    for step in range(1, 5):
+        reporter.metrics(step, {"eval/success": step / 4, "train/return": float("nan")})
+    reporter.log("info", "driver", "all is [red]well[/red]")
+    assert reporter.close(timeout=30)
+    said = troupe("watch", run.pk, "--once")
+    assert said.status == 0
+    assert "1.000" in said.out
+    assert "▁" in said.out
+    assert "█" in said.out
+    assert "all is [red]well[/red]" in said.out
+    assert "running" in said.out
+
+
+def test_logs_print_every_line_once(troupe: Troupe, run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(state=RunState.FAILED)
+    for number in range(7):
+        LogLine.objects.create(
+            run=run,
+            attempt=1,
+            cursor=number,
+            time="2026-01-02T03:04:05Z",
+            level="info",
+            source="driver",
+            message=f"line {number}",
+        )
+    lines = [line[-6:] for line in troupe("logs", "-f", run.pk, "--limit", "3").out.splitlines()]
+    assert lines == ["line 4", "line 5", "line 6"]
+
+
+def test_stop_and_resume(troupe: Troupe, run: Run) -> None:
+    assert troupe("stop", run.pk).out.split() == [run.pk, "stopped"]
+    assert json.loads(troupe("resume", run.pk, "--json").out)["state"] == "queued"
+    assert troupe("pause", run.pk).out.split() == [run.pk, "paused"]
+
+
+def test_what_a_state_forbids_is_told(troupe: Troupe, run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED)
+    said = troupe("stop", run.pk)
+    assert (said.status, "finished" in said.err) == (1, True)
+
+
+def test_another_persons_run_is_not_there(troupe: Troupe, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    eve = User.objects.create_user("eve")
+    monkeypatch.setenv("TROUPE_TOKEN", token_create(eve, "cli", ["read", "launch"])[1])
+    for words in (("watch", run.pk), ("logs", run.pk), ("stop", run.pk)):
+        said = troupe(*words)
+        assert said.status == 1
+        assert "Traceback" not in said.err
+        assert "plan_path" not in said.err
+
+
+def test_a_wrong_token_says_where_to_get_one(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TROUPE_TOKEN", "nonsense")
+    said = troupe("runs")
+    assert said.status == 1
+    assert "API tokens" in said.err
+    assert "TROUPE_TOKEN" in said.err
+
+
+def test_a_token_that_only_reads_does_not_launch(
+    troupe: Troupe, ada: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROUPE_TOKEN", token_create(ada, "reads", ["read"])[1])
+    assert troupe("runs").status == 0
+    said = troupe("launch", "plan_path_duo")
+    assert (said.status, "scope" in said.err) == (1, True)
+
+
+def test_sync_delivers_what_is_on_disk_once(troupe: Troupe, run: Run, tmp_path: Path) -> None:
+    Attempt.objects.create(run=run, number=1, submission_id="one", state=Attempt.State.ENDED)
+    reporter = Reporter(RunFolder(tmp_path / "home" / "runs" / run.pk), run.pk, 1)  # never reached a server
+    reporter.metrics(1, {"train/return": 0.5})
+    reporter.close()
+    assert "1 events of 1 spools delivered, 0 refused" in troupe("sync", run.pk).out
+    assert "0 events of 1 spools delivered" in troupe("sync", run.pk).out
+    assert series_read(run, ["train/return"])["train/return"]["values"] == [0.5]
+
+
+@pytest.mark.parametrize("name", ["nothing", "../runs", "."])
+def test_sync_of_no_run_folder_says_where_it_looked(troupe: Troupe, name: str, tmp_path: Path) -> None:
+    (tmp_path / "home" / "runs").mkdir(parents=True)
+    said = troupe("sync", name)
+    assert (said.status, "TROUPE_HOME" in said.err) == (1, True)
