@@ -1,4 +1,4 @@
-"""The documentation against the source: made pages are fresh, names and links exist."""
+"""The documentation against the source: made pages are fresh; names, links, commands and quoted messages exist."""
 
 import re
 from pathlib import Path
@@ -11,9 +11,29 @@ from tests.architecture.source import ROOT, modules
 from training_core.config.files import load_config, parse_overrides, preset_names
 from workers.cli.app import app
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docker").glob("*.md")])
 TEXT = "\n".join(path.read_text() for path in PAGES)
+COMMANDS = TEXT.replace("\\\n", " ")
+"""Pages with continued lines joined."""
 NAME = re.compile(r"\"((?:TROUPE|RAY)_[A-Z_]+|DATABASE_URL|REDIS_URL)\"")
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+def named(path: Path) -> str:
+    """A page's path, for the names of tests."""
+    return str(path.relative_to(ROOT))
+
+
+def anchors(path: Path) -> set[str]:
+    """Where `#...` may lead in a page: its headings, as they are turned into ids on the web."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def sources() -> str:
+    """All code as one text, with strings that go on in the next line joined."""
+    text = "\n".join(path.read_text() for path in [*modules().values(), ROOT / "Makefile"])
+    return re.sub(r"\"\n\s*f?\"", "", text)
 
 
 def test_the_configuration_page_is_fresh() -> None:
@@ -31,35 +51,83 @@ def test_pages_name_no_variable_that_nobody_reads() -> None:
     assert set(re.findall(r"TROUPE_[A-Z_]+[A-Z]", TEXT)) <= told | INTERNAL
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=named)
 def test_links_between_files_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", path.read_text()):
-        assert (path.parent / target).exists(), f"{path.name} links to {target}"
+    for target, anchor in LINK.findall(path.read_text()):
+        there = path.parent / target if target else path
+        assert there.exists(), f"{named(path)} links to {target}"
+        if anchor:
+            assert anchor in anchors(there), f"{named(path)} links to {target}#{anchor}"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_the_index_names_every_page() -> None:
+    index = (ROOT / "docs/README.md").read_text()
+    missing = [
+        path.name
+        for path in (ROOT / "docs").glob("*.md")
+        if path.name != "README.md" and f"]({path.name})" not in index
+    ]
+    assert not missing
+
+
+@pytest.mark.parametrize("path", PAGES, ids=named)
 def test_files_that_pages_name_exist(path: Path) -> None:
     prefix = r"`((?:training_core|workers|webapp|tests|templates|static|docker|docs)/[\w./-]+\w)/?`"
     for name in re.findall(prefix, path.read_text()):
-        assert (ROOT / name).exists(), f"{path.name} names {name}"
+        assert (ROOT / name).exists(), f"{named(path)} names {name}"
 
 
 def test_commands_on_the_pages_exist() -> None:
     known = {
         command.name or command.callback.__name__ for command in app.registered_commands if command.callback
     }
-    used = set(re.findall(r"^(?:\$ )?(?:\.venv/bin/)?troupe ([a-z]+)", TEXT, re.MULTILINE))
-    used |= set(re.findall(r"`troupe ([a-z]+)", TEXT))
-    assert used
-    assert used <= known
+    used = set(re.findall(r"^(?:\$ )?(?:\.venv/bin/)?troupe ([a-z]+)", COMMANDS, re.MULTILINE))
+    used |= set(re.findall(r"`(?:\.venv/bin/)?troupe ([a-z]+)", COMMANDS))
+    assert used == known, "every command is shown somewhere, and none that does not exist"
     targets = set(re.findall(r"^([a-z]+(?: [a-z]+)*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     targets = {name for group in targets for name in group.split()}
     assert set(re.findall(r"`make ([a-z]+)", TEXT)) <= targets
 
 
 def test_overrides_on_the_pages_are_accepted() -> None:
-    lines = re.findall(r"troupe (?:launch|run) (\w+) ([^\n`#]+)", TEXT)
+    lines = re.findall(r"troupe (?:launch|run) (\w+) ([^\n`#]+)", COMMANDS)
     assert lines
     for preset, words in lines:
         assert preset in preset_names()
         load_config(preset, parse_overrides([word for word in words.split() if not word.startswith("-")]))
+
+
+def test_fields_that_pages_name_exist() -> None:
+    """Dotted paths in backticks, `*` standing for any role or policy."""
+    config = load_config("plan_path_duo").model_dump(mode="json")
+    for path in re.findall(r"`([a-z_]+(?:\.(?:\*|[a-z_]+))+)(?: = [^`]*)?`", TEXT):
+        if path.split(".")[0] not in config or path.endswith((".md", ".py")):
+            continue
+        here = config
+        for name in path.split("."):
+            if name == "*" and isinstance(here, dict):
+                here = next(iter(here.values()))
+            elif name != "*":
+                assert isinstance(here, dict) and name in here, f"no field {path}"
+                here = here[name]
+
+
+def test_messages_that_troubleshooting_quotes_are_said() -> None:
+    """Quoted sentences in the first column of its tables; … stands for anything."""
+    text = sources()
+    rows = re.findall(r"^\| (.+?) \|", (ROOT / "docs/troubleshooting.md").read_text(), re.MULTILINE)
+    quoted = [words for row in rows for words in re.findall(r"`([^`]+ [^`]+)`", row)]
+    assert len(quoted) > 10
+    for words in quoted:
+        for part in filter(None, (part.strip() for part in words.split("…"))):
+            assert part in text, f"nothing says {part!r}"
+
+
+def test_the_readme_describes_the_demonstration_as_it_is() -> None:
+    readme = (ROOT / "README.md").read_text()
+    config = load_config("plan_path_duo")
+    assert f"{config.rollout.group_size} candidates from the same state" in readme
+    assert f"{config.run.iterations} iterations of {config.rollout.tasks} tasks" in readme
+    assert f"Every {config.evaluation.every} iterations {config.evaluation.episodes} held-out tasks" in readme
+    longest = config.team.roles["planner"].sampling.max_tokens
+    assert f"| {longest} is enough for `tiny`" in (ROOT / "docs/getting-started.md").read_text()
