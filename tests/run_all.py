@@ -65,7 +65,8 @@ def main() -> int:
         results = {name: run_stage(name, Path(folder)) for name in names}
         found = counts(Path(folder))
     words = [f"{found[kind]} {kind}" for kind in ("failed", "passed", "skipped", "errors") if found[kind]]
-    print(f"\nstages: {', '.join(f'{name} {"ok" if good else "FAILED"}' for name, good in results.items())}")
+    stages = ", ".join(f"{name} {'ok' if good else 'FAILED'}" for name, good in results.items())
+    print(f"\nstages: {stages}")
     print(
         f"{'=' * 10} {', '.join(words) or 'no tests'} in {time.monotonic() - start:.2f}s {'=' * 10}",
         flush=True,
