@@ -1,20 +1,17 @@
 """Every error as JSON: {"detail": ...}, or {"errors": {field path: message}} where fields are at fault."""
 
+import logging
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from rest_framework.exceptions import APIException
+from django.db import InterfaceError, OperationalError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from training_core.errors import ConfigError
 from webapp.runs.states import TransitionRefused
 
-
-class Conflict(APIException):
-    """409: not in this state."""
-
-    status_code = 409
+log = logging.getLogger(__name__)
 
 
 def handle(error: Exception, context: dict[str, Any]) -> Response | None:
@@ -25,4 +22,9 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
         return Response({"detail": str(error)}, status=409)
     if isinstance(error, ValidationError):
         return Response({"detail": "; ".join(error.messages)}, status=400)
+    if isinstance(error, OperationalError | InterfaceError):
+        log.warning("a request was not answered: the database does not answer: %s", error)
+        return Response(
+            {"detail": "the database does not answer; try again"}, status=503, headers={"Retry-After": "2"}
+        )
     return exception_handler(error, context)

@@ -1,8 +1,9 @@
 """REST API v1: what the pages can do, for scripts."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -17,6 +18,7 @@ from training_core.config.files import parse_config, preset_names, read_preset, 
 from training_core.config.run import RunConfig
 from webapp.accounts.models import Project
 from webapp.accounts.selectors import project_default, project_get
+from webapp.api.queries import choice, number, text, truth
 from webapp.api.serializers import (
     CheckpointSerializer,
     EpisodeSerializer,
@@ -28,10 +30,11 @@ from webapp.cluster.selectors import cluster_read
 from webapp.metrics.selectors import keys as series_keys
 from webapp.metrics.selectors import series_read
 from webapp.runs import services
-from webapp.runs.models import Run
+from webapp.runs.models import Run, RunState
 from webapp.runs.selectors import log_lines, run_get, runs_list
 from webapp.transcripts.models import Episode
-from webapp.transcripts.selectors import episode_document, episode_get, episodes_list
+from webapp.transcripts.selectors import OUTCOMES, episode_document, episode_get, episodes_list
+from workers.launch.events import EpisodeKind
 
 JSON = OpenApiTypes.OBJECT
 MOST_POINTS = 10_000
@@ -48,6 +51,17 @@ class NewestFirst(CursorPagination):
     page_size = 50
     page_size_query_param = "limit"
     max_page_size = 500
+
+    def get_page_size(self, request: Request) -> int:
+        """`limit`, at most max_page_size. Raises ParseError where it is no number."""
+        return min(number(request, "limit", self.page_size, 1), self.max_page_size)
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
+        """A page. Raises ParseError for a cursor that was not made here."""
+        try:
+            return super().paginate_queryset(queryset, request, view)
+        except (ValueError, TypeError, ValidationError) as error:
+            raise ParseError("the cursor is not one of ours: take it from `next` or `previous`") from error
 
 
 class RunPages(NewestFirst):
@@ -70,11 +84,18 @@ class RunList(generics.ListAPIView[Run]):
 
     def get_queryset(self) -> QuerySet[Run]:
         """Filtered by q, state, tag, project."""
-        filters = {name: self.request.query_params.get(name, "") for name in ("q", "state", "tag", "project")}
+        filters = {name: text(self.request, name) for name in ("q", "tag", "project")}
+        filters["state"] = choice(self.request, "state", RunState.values)
         return runs_list(self.request.user, filters)
 
     @extend_schema(
-        parameters=[parameter(name, str, f"filter by {name}") for name in ("q", "state", "tag", "project")],
+        operation_id="v1_runs_list",
+        parameters=[
+            parameter("q", str, "words in name, id, preset or tags"),
+            parameter("state", str, f"one of {', '.join(RunState.values)}"),
+            parameter("tag", str, "a whole tag"),
+            parameter("project", str, "slug of a project"),
+        ],
         responses=JSON,
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -146,30 +167,41 @@ class RunSeries(APIView):
     def get(self, request: Request, run_id: str) -> Response:
         """{"cursor", "series": {key: {steps, values, times, attempts}}}, or {"cursor", "keys": [...]}."""
         run = run_get(request.user, run_id)
-        wanted = [key for key in request.query_params.get("keys", "").split(",") if key]
+        wanted = [key for key in text(request, "keys").split(",") if key]
         if not wanted:
             return Response(
                 {"cursor": run.event_count, "keys": [asdict(facts) for facts in series_keys(run)]}
             )
-        points = min(number(request, "points", 1500), MOST_POINTS)
+        points = min(number(request, "points", 1500, 1), MOST_POINTS)
         series = series_read(run, wanted, points, number(request, "since", 0), until=run.event_count)
         return Response({"cursor": run.event_count, "series": series})
 
 
+@extend_schema(
+    parameters=[
+        parameter("kind", str, f"one of {', '.join(get_args(EpisodeKind))}"),
+        parameter("outcome", str, f"one of {', '.join(OUTCOMES)}"),
+        parameter("iteration", int, "of this iteration"),
+        parameter("probe", bool, "only probes, or none"),
+        parameter("task", str, "id of a task"),
+        parameter("q", str, "words in title, task, outcome or name"),
+    ]
+)
 class RunEpisodes(generics.ListAPIView[Episode]):
-    """Episodes of a run."""
+    """Episodes of a run, newest first."""
 
     serializer_class = EpisodeSerializer
     pagination_class = EpisodePages
+    queryset = Episode.objects.none()
 
     def get_queryset(self) -> QuerySet[Episode]:
         """Filtered by kind, outcome, iteration, probe, task, q."""
-        query = self.request.query_params
-        filters: dict[str, Any] = {name: query.get(name, "") for name in ("kind", "outcome", "task", "q")}
-        if query.get("iteration"):
+        filters: dict[str, Any] = {name: text(self.request, name) for name in ("task", "q")}
+        filters["kind"] = choice(self.request, "kind", get_args(EpisodeKind))
+        filters["outcome"] = choice(self.request, "outcome", tuple(OUTCOMES))
+        filters["probe"] = truth(self.request, "probe")
+        if self.request.query_params.get("iteration"):
             filters["iteration"] = number(self.request, "iteration", 0)
-        if query.get("probe"):
-            filters["probe"] = query["probe"].lower() in ("1", "true", "yes")
         return episodes_list(run_get(self.request.user, self.kwargs["run_id"]), filters)
 
 
@@ -206,7 +238,7 @@ class RunLogs(APIView):
     def get(self, request: Request, run_id: str) -> Response:
         """The last lines, or those after an id."""
         run = run_get(request.user, run_id)
-        limit = max(1, min(number(request, "limit", 500), 2000))
+        limit = min(number(request, "limit", 500, 1), 2000)
         rows = log_lines(run, number(request, "after", 0), limit)
         return Response({"results": LogLineSerializer(rows, many=True).data})
 
@@ -249,16 +281,6 @@ class Cluster(APIView):
     def get(self, request: Request) -> Response:
         """What the cluster has, what is free, which of the caller's runs hold or wait for what."""
         return Response(cluster_read(request.user))
-
-
-def number(request: Request, name: str, default: int) -> int:
-    """A whole number of the query. Raises ParseError."""
-    text = request.query_params.get(name, "")
-    if not text:
-        return default
-    if not text.isdecimal() or len(text) > 18:
-        raise ParseError(f"{name}={text[:40]!r} is no whole number")
-    return int(text)
 
 
 def flat(errors: Any, path: str = "") -> dict[str, str]:

@@ -6,10 +6,11 @@ from typing import Any
 from django.conf import settings
 
 from training_core.config.files import parse_config
+from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
-from webapp.runs.models import ACTIVE_STATES, RunState
+from webapp.runs.models import ACTIVE_STATES, Run, RunState
 from webapp.runs.selectors import runs_visible
-from workers.launch.demand import demand
+from workers.launch.demand import Demand, demand
 from workers.launch.launcher import LauncherFailure
 from workers.launch.registry import make_launcher
 
@@ -22,7 +23,7 @@ def cluster_read(user: Person) -> dict[str, Any]:
         capacity = None
     rows = []
     for run in runs_visible(user).filter(state__in=ACTIVE_STATES).order_by("created_at"):
-        wanted = demand(parse_config(run.config))
+        wanted = _demand(run)
         holds = run.state != RunState.QUEUED
         rows.append(
             {
@@ -30,8 +31,16 @@ def cluster_read(user: Person) -> dict[str, Any]:
                 "name": run.name,
                 "state": run.state,
                 "holds": holds,
-                "cpus": wanted.cpus,
-                "gpus": wanted.gpus,
+                "cpus": wanted and wanted.cpus,
+                "gpus": wanted and wanted.gpus,
             }
         )
     return {"reachable": capacity is not None, "capacity": capacity and asdict(capacity), "runs": rows}
+
+
+def _demand(run: Run) -> Demand | None:
+    """None for a config that another version of Troupe wrote."""
+    try:
+        return demand(parse_config(run.config))
+    except ConfigError:
+        return None

@@ -27,6 +27,9 @@ from workers.launch.events import LogEvent, PhaseEvent, StatusEvent
 
 FINAL = {"finished": RunState.FINISHED, "stopped": RunState.STOPPED, "paused": RunState.PAUSED}
 
+MOST_ITERATIONS = 2**31 - 1
+"""What events can count."""
+
 
 @transaction.atomic
 def run_create(
@@ -49,6 +52,8 @@ def run_create(
     if preset and preset not in preset_names():
         raise ConfigError({"preset": f"no preset {preset!r}; presets are {', '.join(preset_names())}"})
     config = parse_config(apply_overrides(tree, overrides or {}))
+    if config.run.iterations > MOST_ITERATIONS:
+        raise ConfigError({"run.iterations": f"at most {MOST_ITERATIONS}"})
     resolved = config.model_dump(mode="json")
     check_storable(resolved)
     run = Run.objects.create(

@@ -1,0 +1,148 @@
+"""Bad bodies and bad queries: always a clear 4xx, never a 500."""
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from django.test import Client
+
+from tests.webapp.api.conftest import Call, episode
+from webapp.accounts.tokens import token_create
+from webapp.api.parsers import MAX_BODY
+from webapp.runs.models import Run
+
+PRESET = "plan_path_duo"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400), (b"not json", 400), (b'{"preset": "plan_path_duo"', 400), (b"[]", 400), (b'["preset"]', 400),
+        (b"null", 400), (b"7", 400), (b'"plan_path_duo"', 400), (b"\xff\xfe", 400), (b"{}", 400),
+        (b'{"preset": "plan_path_duo", "overrides": {"run.seed": NaN}}', 400),
+        (b'{"preset": "plan_path_duo", "overrides": {"algorithm.kl_coefficient": 1e999}}', 400),
+        (b'{"preset": "plan_path_duo", "name": "a\\u0000b"}', 400),
+        (b'{"preset": "plan_path_duo", "overrides": {"run.description": "a\\u0000b"}}', 400),
+        (b'{"preset": "plan_path_duo", "overrides": {"run.description": "\\ud800"}}', 400),
+        (b'{"config": ' + b'{"a":' * 5000 + b"1" + b"}" * 5000 + b"}", 400),
+        (b'{"config": ' + b"[" * 900 + b"]" * 900 + b"}", 400),
+        (b'{"preset": "plan_path_duo", "name": "' + b"x" * MAX_BODY + b'"}', 413),
+        (b" " * (MAX_BODY + 1), 413),
+    ],
+)  # fmt: skip
+def test_bodies_that_are_not_understood(call: Call, project: Any, body: bytes, status: int) -> None:
+    answer = call("runs/", body)
+    assert answer.status_code == status, answer.content
+    assert answer.json()["detail"]
+    assert not Run.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"preset": PRESET, "config": {}}, ""),
+        ({"preset": PRESET, "seed": 3}, "seed"),
+        ({"preset": [PRESET]}, "preset"),
+        ({"preset": None}, "preset"),
+        ({"preset": "nonesuch"}, "preset"),
+        ({"preset": "../../etc/passwd"}, "preset"),
+        ({"preset": PRESET, "overrides": [1]}, "overrides"),
+        ({"preset": PRESET, "overrides": None}, "overrides"),
+        ({"preset": PRESET, "overrides": {"run.seed": "many"}}, "run.seed"),
+        ({"preset": PRESET, "overrides": {"run.seed": -1}}, "run.seed"),
+        ({"preset": PRESET, "overrides": {"run.seed": 10**30}}, "run.seed"),
+        ({"preset": PRESET, "overrides": {"run.seeds": 1}}, "run.seeds"),
+        ({"preset": PRESET, "overrides": {"": 1}}, ""),
+        ({"preset": PRESET, "overrides": {"run": 1}}, "run"),
+        ({"preset": PRESET, "overrides": {"algorithm.type": "magic"}}, "algorithm"),
+        ({"preset": PRESET, "overrides": {"run.iterations": 10**12}}, "run.iterations"),
+        ({"preset": PRESET, "tags": "one"}, "tags"),
+        ({"preset": PRESET, "tags": ["x" * 61]}, "tags"),
+        ({"preset": PRESET, "tags": [str(n) for n in range(21)]}, "tags"),
+        ({"preset": PRESET, "name": "x" * 121}, "name"),
+        ({"preset": PRESET, "name": {}}, "name"),
+        ({"preset": PRESET, "project": "no such slug"}, "project"),
+        ({"config": "a string"}, "config"),
+        ({"config": {}}, "team"),
+        ({"config": {"team": 1, "policies": {}}}, "team"),
+    ],
+)
+def test_every_fault_is_told_at_its_field(call: Call, project: Any, body: dict[str, Any], field: str) -> None:
+    answer = call("runs/", body)
+    assert answer.status_code == 400, answer.content
+    told = answer.json()["errors"]
+    assert any(path == field or path.startswith(f"{field}.") for path in told), told
+    assert all(isinstance(text, str) and text for text in told.values())
+    assert not Run.objects.exists()
+
+
+def test_another_content_type_is_refused(project: Any, user: Any) -> None:
+    client = Client(headers={"Authorization": f"Bearer {token_create(user, 't', ['launch'])[1]}"})
+    for kind in (
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "nonsense",
+    ):
+        assert client.post("/api/v1/runs/", b"preset=x", content_type=kind).status_code in (400, 415)
+
+
+def test_an_unknown_project_is_not_there(call: Call, project: Any) -> None:
+    assert call("runs/", {"preset": PRESET, "project": "elsewhere"}).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["stop", "pause", "resume"])
+def test_acts_do_not_read_their_body(call: Call, run: Run, path: str) -> None:
+    assert call(f"runs/{run.pk}/{path}/", b"not json").status_code in (200, 409)
+
+
+BAD_QUERIES = [
+    ("runs/", "limit=0"), ("runs/", "limit=-1"), ("runs/", "limit=many"), ("runs/", "limit=" + "9" * 30),
+    ("runs/", "state=nonesuch"), ("runs/", "q=%00"), ("runs/", "tag=%00"), ("runs/", "project=%00"),
+    ("runs/", "cursor=cD1mb28="), ("runs/{run}/episodes/", "limit=1.5"), ("runs/{run}/episodes/", "cursor=cD1mb28="),
+    ("runs/{run}/episodes/", "kind=nonesuch"), ("runs/{run}/episodes/", "outcome=nonesuch"),
+    ("runs/{run}/episodes/", "iteration=x"), ("runs/{run}/episodes/", "probe=maybe"),
+    ("runs/{run}/episodes/", "q=%00"), ("runs/{run}/episodes/", "task=%00"),
+    ("runs/{run}/series/", "keys=a&points=0"), ("runs/{run}/series/", "keys=a&points=-5"),
+    ("runs/{run}/series/", "keys=a&points=x"), ("runs/{run}/series/", "keys=a&since=-1"),
+    ("runs/{run}/series/", "keys=a&since=now"), ("runs/{run}/series/", "keys=%00"),
+    ("runs/{run}/series/", "keys=a&since=%D9%A3"),
+    ("runs/{run}/logs/", "after=x"), ("runs/{run}/logs/", "after=-1"), ("runs/{run}/logs/", "limit=0"),
+    ("runs/{run}/logs/", "limit=x"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "query"), BAD_QUERIES)
+def test_bad_queries_are_400_and_name_the_parameter(call: Call, run: Run, path: str, query: str) -> None:
+    episode(run, "a")
+    answer = call(f"/api/v1/{path.format(run=run.pk)}?{query}")
+    assert answer.status_code == 400, answer.content
+    assert query.split("&")[-1].split("=")[0] in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "runs/%00/", "runs/%00/stop/", "runs/../", "runs/" + "x" * 2000 + "/", "runs/%F0%9F%92%A9/", "episodes/0/",
+        "episodes/" + "9" * 30 + "/", "episodes/" + "9" * 5000 + "/", "episodes/-1/", "episodes/a/", "runs/'--/",
+        f"runs/{quote('<script>alert(1)</script>', safe='')}/", "runs/?cursor=%FF",
+    ],
+)  # fmt: skip
+def test_odd_addresses_are_not_there(call: Call, run: Run, path: str) -> None:
+    answer = call(f"/api/v1/{path}")
+    assert answer.status_code in (400, 404, 405)
+    if answer["Content-Type"] == "application/json":
+        assert json.loads(answer.content)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("runs/", "limit=100000"), ("runs/", "q=a+b'%25_\\"), ("runs/", "state="), ("runs/{run}/logs/", "limit=999999"),
+        ("runs/{run}/episodes/", "iteration=99999999999"), ("runs/{run}/series/", "keys=a,,b&points=99999999"),
+        ("runs/{run}/logs/", "after=999999999999999999"), ("runs/{run}/series/", "keys=a&points=1"),
+    ],
+)  # fmt: skip
+def test_odd_queries_that_make_sense_are_answered(call: Call, run: Run, path: str, query: str) -> None:
+    assert call(f"/api/v1/{path.format(run=run.pk)}?{query}").status_code == 200

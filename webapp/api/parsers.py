@@ -1,0 +1,52 @@
+"""Request bodies: JSON, of a size and depth that a run config can have."""
+
+from collections.abc import Mapping
+from typing import IO, Any
+
+import orjson
+from rest_framework import status
+from rest_framework.exceptions import APIException, ParseError
+from rest_framework.parsers import BaseParser
+
+MAX_BODY = 1 << 20
+"""Bytes."""
+MAX_DEPTH = 32
+"""Levels of nesting."""
+
+
+class TooLarge(APIException):
+    """413."""
+
+    status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    default_detail = f"a request has at most {MAX_BODY} bytes"
+
+
+class StrictJSONParser(BaseParser):
+    """JSON alone: no NaN, no infinities, no lone surrogates, no NUL characters, no deep nests."""
+
+    media_type = "application/json"
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The body's data. Raises TooLarge, ParseError."""
+        body = stream.read(MAX_BODY + 1)
+        if len(body) > MAX_BODY:
+            raise TooLarge
+        if b"\\u0000" in body.lower():
+            raise ParseError("text holds no NUL characters")
+        try:
+            data = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise ParseError(f"the body is no JSON: {str(error)[:200]}") from error
+        if _deep(data):
+            raise ParseError(f"the body is nested deeper than {MAX_DEPTH} levels")
+        return data
+
+
+def _deep(data: Any) -> bool:
+    level = [data]
+    for _ in range(MAX_DEPTH):
+        nests = [node for node in level if isinstance(node, dict | list)]
+        level = [item for node in nests for item in (node.values() if isinstance(node, dict) else node)]
+    return any(isinstance(node, dict | list) for node in level)
