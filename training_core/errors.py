@@ -4,6 +4,7 @@ TroupeError
 ├── ConfigError          the run config is wrong; carries one message per field path
 ├── EnvironmentFailure   an environment raised; its episode fails, the run goes on
 ├── EngineFailure        generation failed
+├── LearnerFailure       an update failed: its data, or every gradient, is no number
 ├── StalePolicy          data or weights of another version than the one asked for
 ├── CheckpointError      a checkpoint is missing, torn or of another shape
 └── ModelError           a model could not be loaded
@@ -31,6 +32,10 @@ class EnvironmentFailure(TroupeError):
 
 class EngineFailure(TroupeError):
     """An engine could not generate."""
+
+
+class LearnerFailure(TroupeError):
+    """A policy could not be updated: its data or its gradients are not finite."""
 
 
 class StalePolicy(TroupeError):

@@ -1,37 +1,38 @@
 """The torch learner: policy-gradient updates of one policy on grouped answers.
 
-G groups, T response tokens of a micro-batch, V vocabulary.
+T response tokens of a micro-batch, U distinct places that predict them, V vocabulary.
+
+Numbers that are not finite: data (advantages, sampled logprobs) is refused with an error that names the episode, for
+something before the learner is broken. A gradient is skipped and counted (`skipped_steps`), so that one odd batch
+neither spoils the weights nor ends a long run; several in a row raise LearnerFailure, for then the run only burns time.
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from training_core.algorithms.losses import clipped_policy_loss, kl_penalty, token_entropies, token_weights
+from training_core.algorithms.losses import clipped_policy_loss, kl_penalty, token_entropies
 from training_core.config.algorithms import Algorithm
 from training_core.config.models import Policy
-from training_core.errors import StalePolicy
+from training_core.errors import LearnerFailure, StalePolicy
 from training_core.llm.generation.sampling import tempered_log_probs
-from training_core.llm.learning.packing import Batch, Row, collate, group_rows, micro_batches
+from training_core.llm.learning.annotations import Annotations, GroupAnnotation, annotate
+from training_core.llm.learning.micro_batches import MicroBatch, Split, split
+from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.schedules import learning_rate
-from training_core.llm.learning.token_logprobs import can_pack, response_logits
+from training_core.llm.learning.token_logprobs import ResponseForward
 from training_core.seeding import keyed_uniform
 from training_core.types import Group
 
+__all__ = ["GroupAnnotation", "Learner", "LearnerState", "UpdateResult", "check_fresh"]
 
-@dataclass
-class GroupAnnotation:
-    """What the update saw of one group, per answer and token, before its first step."""
-
-    ratios: list[list[float]]
-    """pi / pi_old."""
-    entropies: list[list[float]]
-    """Nats."""
-    training_logprobs: list[list[float]]
+SKIPPED_IN_A_ROW = 10
+"""Optimiser steps without a finite gradient after which an update fails."""
 
 
 @dataclass
@@ -39,21 +40,21 @@ class UpdateResult:
     """Figures of one update."""
 
     metrics: dict[str, float]
-    annotations: dict[tuple[str, int], GroupAnnotation]
+    annotations: Annotations
     """By (episode, place of the turn in it)."""
 
 
 @dataclass
-class _Piece:
-    """A micro-batch: rows that were sampled alike, as tensors, with per-token facts (T,)."""
+class LearnerState:
+    """All that a learner needs to go on bit by bit: tensors for safetensors, the rest for JSON."""
 
-    rows: list[Row]
-    batch: Batch
-    group: Group
-    """Any group of it: all share temperature and truncation."""
-    old_logprobs: Tensor
-    advantages: Tensor
-    weights: Tensor
+    weights: dict[str, Tensor]
+    """As `Learner.weights`."""
+    optimiser: dict[str, Tensor]
+    """As `Optimiser.state_dict`."""
+    generator: Tensor
+    """torch's."""
+    counters: dict[str, int]
 
 
 @dataclass
@@ -64,155 +65,164 @@ class _Sums:
     kl: float = 0.0
     entropy: float = 0.0
     clipped: float = 0.0
+    ratio: float = 0.0
     ratio_max: float = 0.0
     grad_norm: float = 0.0
     steps: int = 0
     skipped: int = 0
     tokens: int = 0
-    annotations: dict[tuple[str, int], GroupAnnotation] = field(default_factory=dict)
+    computed: int = 0
+    annotations: Annotations = field(default_factory=dict)
 
 
 class Learner:
-    """Holds the model under training, its optimiser and, where a KL penalty is wanted, the frozen base model."""
+    """Holds the model under training, its optimiser and, where a KL penalty is wanted, the frozen base model.
+
+    The base model is the model as it is given here: make the learner before a checkpoint is loaded into it.
+    """
 
     def __init__(self, policy: Policy, algorithm: Algorithm, model: PreTrainedModel, iterations: int) -> None:
         self.settings = policy.learner
         self.algorithm = algorithm
         self.model = model
         self.iterations = iterations
-        self.reference = copy.deepcopy(model).eval().requires_grad_(False) if algorithm.kl_coefficient > 0 else None
-        self.packed = self.settings.packing and can_pack(model)
-        self.optimizer = torch.optim.AdamW(
-            model.parameters(),
-            lr=self.settings.learning_rate,
-            betas=self.settings.betas,
-            weight_decay=self.settings.weight_decay,
+        self.reference = (
+            copy.deepcopy(model).eval().requires_grad_(False) if algorithm.kl_coefficient > 0 else None
         )
+        self.forward = ResponseForward(model)
+        self.packed = self.settings.packing and self.forward.packs
+        self.optimiser = Optimiser(model, self.settings)
+        self._skipped_in_a_row = 0
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """torch's optimiser under `optimiser`."""
+        return self.optimiser.adamw
 
     def weights(self) -> dict[str, Tensor]:
         """The weights by name, detached; tied ones once per name."""
         return {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
 
-    def update(self, groups: Sequence[Group], iteration: int, version: int) -> UpdateResult:
+    def state_dict(self) -> LearnerState:
+        """What a checkpoint keeps. The learning rate follows from the iteration."""
+        return LearnerState(
+            self.weights(),
+            self.optimiser.state_dict(),
+            torch.get_rng_state(),
+            {"skipped_in_a_row": self._skipped_in_a_row},
+        )
+
+    def load_state_dict(self, state: LearnerState) -> None:
+        """Go on where `state_dict` was taken. Raises RuntimeError, KeyError or ValueError where it does not fit."""
+        self.model.load_state_dict(state.weights)
+        self.optimiser.load_state_dict(state.optimiser)
+        torch.set_rng_state(state.generator)
+        self._skipped_in_a_row = state.counters["skipped_in_a_row"]
+
+    def update(
+        self, groups: Sequence[Group], iteration: int, version: int, annotated: Collection[str] | None = None
+    ) -> UpdateResult:
         """Optimiser steps on one iteration's groups (iterations count from 1).
 
-        A minibatch whose gradient is not finite is skipped and counted, so that one bad batch cannot spoil the weights.
-        Raises StalePolicy, naming both versions, where a token was sampled by another version.
+        Annotations are made for the episodes named in `annotated` (None: for all). Raises StalePolicy, naming both
+        versions, where a token was sampled by another version; LearnerFailure (see the head of this file).
         """
         check_fresh(groups, version)
         rate = learning_rate(self.settings, iteration, self.iterations)
-        for section in self.optimizer.param_groups:
-            section["lr"] = rate
-        sums = _Sums()
+        self.optimiser.begin(rate)
         self.model.eval()  # dropout off: ratios of fresh data are 1
+        sums = _Sums()
+        wanted = set(annotated) if annotated is not None else None
+        parts = [list(split(part, groups, self._split())) for part in self._minibatches(groups, iteration)]
         for epoch in range(self.settings.epochs):
-            for part in self._minibatches(groups, iteration, epoch):
-                self._step(part, groups, sums, annotate=epoch == 0)
+            for part in _shuffled(parts, iteration, epoch):
+                self._step(part, sums, epoch == 0, wanted)
         return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations)
 
-    def _minibatches(self, groups: Sequence[Group], iteration: int, epoch: int) -> Iterator[list[int]]:
-        """Group indices, shuffled by key where there are several minibatches."""
+    def _split(self) -> Split:
+        pad = int(getattr(self.model.config, "pad_token_id", None) or 0)
+        return Split(self.settings, self.algorithm, self.packed, pad, self.model.device)
+
+    def _minibatches(self, groups: Sequence[Group], iteration: int) -> Iterator[list[int]]:
+        """Group indices of each minibatch, dealt by key; the same ones in every epoch."""
         order = list(range(len(groups)))
         parts = min(self.settings.minibatches, len(order))
         if parts > 1:
-            order.sort(key=lambda index: keyed_uniform(iteration, epoch, index))
+            order.sort(key=lambda index: keyed_uniform(iteration, index))
         for part in range(parts):
             yield order[part::parts]
 
-    def _step(self, part: list[int], groups: Sequence[Group], sums: _Sums, *, annotate: bool) -> None:
-        for piece in self._pieces(part, groups):
-            loss = self._loss(piece, groups, sums, annotate=annotate)
+    def _step(self, part: Sequence[MicroBatch], sums: _Sums, first: bool, wanted: set[str] | None) -> None:
+        for piece in part:
+            loss = self._loss(piece, sums, first, wanted)
             loss.backward()
-        limit = self.settings.max_grad_norm or float("inf")
-        norm = float(torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit))
-        if norm == norm and norm != float("inf"):
-            self.optimizer.step()
+        norm = self.optimiser.step()
+        if norm is not None:
             sums.steps += 1
             sums.grad_norm += norm
-        else:
-            sums.skipped += 1
-        self.optimizer.zero_grad(set_to_none=True)
+            self._skipped_in_a_row = 0
+            return
+        sums.skipped += 1
+        self._skipped_in_a_row += 1
+        if self._skipped_in_a_row >= SKIPPED_IN_A_ROW:
+            raise LearnerFailure(
+                f"{self._skipped_in_a_row} optimiser steps in a row had a gradient that is no finite number; resume "
+                "from an earlier checkpoint with a lower learner.learning_rate or learner.max_grad_norm"
+            )
 
-    def _pieces(self, part: list[int], groups: Sequence[Group]) -> Iterator[_Piece]:
-        """Micro-batches of a minibatch; token weights sum to 1 over all of them."""
-        alike: dict[tuple[float, int, float], list[int]] = {}
-        for index in part:
-            group = groups[index]
-            alike.setdefault((group.temperature, group.top_k, group.top_p), []).append(index)
-        lengths = [len(answer.token_ids) for index in part for answer in groups[index].answers]
-        per_token = self.algorithm.loss_average == "token"
-        scale = 1.0 / sum(lengths) if per_token else 1.0 / len(lengths)
-        for members in alike.values():
-            rows = [row for index in members for row in group_rows(index, groups[index], packed=self.packed)]
-            for some in micro_batches(rows, self.settings.micro_batch_tokens):
-                yield self._piece(some, groups, scale)
-
-    def _piece(self, rows: list[Row], groups: Sequence[Group], scale: float) -> _Piece:
-        device = self.model.device
-        pad = int(getattr(self.model.config, "pad_token_id", None) or 0)
-        batch = collate(rows, pad, packed=self.packed, device=device, dtype=self.model.dtype)
-        answers = [(groups[row.group], answer) for row in rows for answer in row.answers]
-        lengths = torch.tensor([len(group.answers[answer].token_ids) for group, answer in answers])
-        weights = token_weights(lengths, self.algorithm.loss_average)
-        factor = scale * (int(lengths.sum()) if self.algorithm.loss_average == "token" else len(lengths))
-        advantages = torch.tensor([group.advantages[answer] for group, answer in answers], dtype=torch.float32)
-        old = [logprob for group, answer in answers for logprob in group.answers[answer].logprobs]
-        return _Piece(
-            rows,
-            batch,
-            groups[rows[0].group],
-            torch.tensor(old, dtype=torch.float32, device=device),
-            advantages.repeat_interleave(lengths).to(device),
-            (weights * factor).to(device),
-        )
-
-    def _log_probs(self, model: PreTrainedModel, piece: _Piece) -> Tensor:
-        """(T, V) under the temperature and truncation that the tokens were sampled with."""
-        logits = response_logits(model, piece.batch)
-        return tempered_log_probs(logits, piece.group.temperature, piece.group.top_k, piece.group.top_p)
-
-    def _loss(self, piece: _Piece, groups: Sequence[Group], sums: _Sums, *, annotate: bool) -> Tensor:
+    def _loss(self, piece: MicroBatch, sums: _Sums, first: bool, wanted: set[str] | None) -> Tensor:
+        """The micro-batch's part of the minibatch's loss; its figures are added to `sums`."""
         algorithm = self.algorithm
-        log_probs = self._log_probs(self.model, piece)
-        chosen = piece.batch.targets.unsqueeze(-1)
-        logprobs = log_probs.gather(-1, chosen).squeeze(-1)
+        logits = self.forward.logits(self.model, piece.batch)
+        log_probs = _sampled_from(logits, piece)
+        logprobs = log_probs[piece.batch.place, piece.batch.targets]
         with torch.set_grad_enabled(algorithm.entropy_coefficient > 0):
-            entropies = token_entropies(log_probs)
+            entropies = token_entropies(log_probs)[piece.batch.place]
         losses, clipped = clipped_policy_loss(
-            logprobs, piece.old_logprobs, piece.advantages, algorithm.clip_low, algorithm.clip_high, algorithm.dual_clip
+            logprobs,
+            piece.old_logprobs,
+            piece.advantages,
+            algorithm.clip_low,
+            algorithm.clip_high,
+            algorithm.dual_clip,
         )
         total = losses - algorithm.entropy_coefficient * entropies
         if self.reference is not None:
-            with torch.no_grad():
-                base = self._log_probs(self.reference, piece).gather(-1, chosen).squeeze(-1)
-            kl = kl_penalty(logprobs, base, algorithm.kl_estimator)
-            total = total + algorithm.kl_coefficient * kl
-            sums.kl += float(kl_penalty(logprobs.detach(), base, "k3").sum())
+            plain = logprobs if _is_plain(piece) else _untruncated(logits, piece)
+            base = self._reference_logprobs(self.reference, piece)
+            total = total + algorithm.kl_coefficient * kl_penalty(plain, base, algorithm.kl_estimator)
+            sums.kl += float(kl_penalty(plain.detach(), base, "k3").sum())
         loss = (total * piece.weights).sum()
         ratios = (logprobs.detach() - piece.old_logprobs).exp()
-        sums.loss += float(loss.detach())
-        sums.entropy += float(entropies.detach().sum())
-        sums.clipped += float(clipped.sum())
-        sums.ratio_max = max(sums.ratio_max, float(ratios.max()))
-        sums.tokens += len(logprobs)
-        if annotate:
-            _annotate(sums.annotations, piece, groups, (ratios, entropies.detach(), logprobs.detach()))
+        _add(sums, loss, (ratios, entropies, clipped), piece)
+        if first:
+            annotate(sums.annotations, piece, (ratios, entropies.detach(), logprobs.detach()), wanted)
         return loss
 
+    @torch.no_grad()
+    def _reference_logprobs(self, reference: PreTrainedModel, piece: MicroBatch) -> Tensor:
+        """(T,) by the base model."""
+        if piece.reference_logprobs is None:
+            piece.reference_logprobs = _untruncated(self.forward.logits(reference, piece.batch), piece)
+        return piece.reference_logprobs
+
     def _metrics(self, sums: _Sums, rate: float, groups: int) -> dict[str, float]:
+        if not groups:
+            return {"lr": rate, "trained_groups": 0.0}
         tokens, batches = max(sums.tokens, 1), max(sums.steps + sums.skipped, 1)
         metrics = {
             "loss": sums.loss / batches,
             "entropy": sums.entropy / tokens,
             "clip_fraction": sums.clipped / tokens,
+            "ratio_mean": sums.ratio / tokens,
             "ratio_max": sums.ratio_max,
             "grad_norm": sums.grad_norm / max(sums.steps, 1),
             "lr": rate,
             "skipped_steps": float(sums.skipped),
             "trained_groups": float(groups),
+            "tokens": sums.tokens / self.settings.epochs,
+            "computed_tokens": sums.computed / self.settings.epochs,
         }
-        if not groups:
-            return {name: metrics[name] for name in ("lr", "trained_groups")}
         return metrics | ({"kl": sums.kl / tokens} if self.reference is not None else {})
 
 
@@ -220,32 +230,45 @@ def check_fresh(groups: Sequence[Group], version: int) -> None:
     """Raises StalePolicy where a token was sampled by another version than `version`."""
     for group in groups:
         for answer in group.answers:
-            other = next((found for found in answer.versions if found != version), None)
-            if other is not None:
+            if answer.versions.count(version) != len(answer.versions):
+                other = next(found for found in answer.versions if found != version)
                 raise StalePolicy(
                     f"episode {group.episode}, turn {group.turn}: sampled by version {other}, but the policy is at "
-                    f"version {version}; on-policy training refuses it (rollout.stale = \"drop\" leaves such data out)"
+                    f'version {version}; on-policy training refuses it (rollout.stale = "drop" leaves such data out)'
                 )
 
 
-def _annotate(
-    annotations: dict[tuple[str, int], GroupAnnotation],
-    piece: _Piece,
-    groups: Sequence[Group],
-    figures: tuple[Tensor, Tensor, Tensor],
-) -> None:
-    ratios, entropies, logprobs = (tensor.float().tolist() for tensor in figures)
-    begin = 0
-    for row in piece.rows:
-        group = groups[row.group]
-        found = annotations.setdefault((group.episode, group.turn), _empty(len(group.answers)))
-        for answer in row.answers:
-            end = begin + len(group.answers[answer].token_ids)
-            found.ratios[answer] = ratios[begin:end]
-            found.entropies[answer] = entropies[begin:end]
-            found.training_logprobs[answer] = logprobs[begin:end]
-            begin = end
+def _shuffled(parts: list[list[MicroBatch]], iteration: int, epoch: int) -> list[list[MicroBatch]]:
+    order = sorted(range(len(parts)), key=lambda index: keyed_uniform(iteration, epoch, index))
+    return [parts[index] for index in order]
 
 
-def _empty(answers: int) -> GroupAnnotation:
-    return GroupAnnotation([[] for _ in range(answers)], [[] for _ in range(answers)], [[] for _ in range(answers)])
+def _is_plain(piece: MicroBatch) -> bool:
+    return piece.top_k == 0 and piece.top_p >= 1.0
+
+
+def _sampled_from(logits: Tensor, piece: MicroBatch) -> Tensor:
+    """(U, V) under the temperature and truncation that the tokens were sampled with; sampled tokens are never cut."""
+    keep = None
+    if not _is_plain(piece):
+        keep = torch.zeros_like(logits, dtype=torch.bool)
+        keep[piece.batch.place, piece.batch.targets] = True
+    return tempered_log_probs(logits, piece.temperature, piece.top_k, piece.top_p, keep)
+
+
+def _untruncated(logits: Tensor, piece: MicroBatch) -> Tensor:
+    """The response tokens' logprobs (T,) after temperature alone: what two policies can be compared by, for where one
+    of them cuts a token off, the other need not.
+    """
+    return tempered_log_probs(logits, piece.temperature)[piece.batch.place, piece.batch.targets]
+
+
+def _add(sums: _Sums, loss: Tensor, figures: tuple[Any, Any, Any], piece: MicroBatch) -> None:
+    ratios, entropies, clipped = figures
+    sums.loss += float(loss.detach())
+    sums.entropy += float(entropies.detach().sum())
+    sums.clipped += float(clipped.sum())
+    sums.ratio += float(ratios.sum())
+    sums.ratio_max = max(sums.ratio_max, float(ratios.max())) if len(ratios) else sums.ratio_max
+    sums.tokens += len(ratios)
+    sums.computed += piece.batch.token_ids.numel()

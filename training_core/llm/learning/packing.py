@@ -1,117 +1,148 @@
-"""Rows for the learner: a group's prompt and all its responses in one row, or one response a row.
+"""Rows for the learner: a prompt and the tree of all responses to it in one row, or one response a row.
 
-B rows, S padded length, T response tokens in all. In a packed row [prompt, r1 .. rK] a response sees the prompt and
-itself only, and its positions go on from the prompt's, so that every logprob equals the unpacked one.
+In a packed row [prompt, tree of responses] a response's token sees the prompt and the tokens before it in its own
+response only, and positions go on from the prompt's, so that every logprob equals the unpacked one. Responses that
+begin alike share those places, and groups that have one prompt share a row: nothing is computed twice. The last token
+of a response predicts nothing and has no place.
+
+Places are in preorder, so one number a place says who sees it: place j is seen by j, j + 1, ..., ends[j] - 1.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
-import torch
-from torch import Tensor
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 from training_core.types import Group
 
+Tokens = tuple[int, ...]
+Place = tuple[int, int]
+"""(group, place of an answer in it)"""
 
-@dataclass(frozen=True)
+
+@dataclass
 class Row:
-    """One row: where it comes from and its tokens. Segment 0 is the prompt, segment k the k-th response of the row."""
+    """One row of a batch."""
 
-    group: int
-    answers: tuple[int, ...]
-    """Indices of the group's answers in this row, in order."""
     tokens: list[int]
     positions: list[int]
-    segments: list[int]
-    sources: list[int]
-    """Per response token: the place in the row whose logits predict it."""
-    targets: list[int]
+    ends: list[int]
+    """Per place: the first place after it that does not see it."""
+    answers: list[Place] = field(default_factory=list)
+    """Whose responses are in this row, in the order of `sources` and `targets`."""
+    sources: list[int] = field(default_factory=list)
+    """Per response token: the place whose logits predict it."""
+    targets: list[int] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Rows as tensors."""
-
-    token_ids: Tensor
-    """(B, S)"""
-    positions: Tensor
-    """(B, S)"""
-    mask: Tensor
-    """(B, S) 1 for tokens; or (B, 1, S, S) additive, 0 where a place may be seen."""
-    rows: Tensor
-    """(T,) row of each response token."""
-    sources: Tensor
-    """(T,) place in that row whose logits predict it."""
-    targets: Tensor
-    """(T,) the token itself."""
+_WORTH_A_PASS = 1024
+"""Tokens; a forward pass over fewer is mostly overhead."""
+_PADDING = 0.1
+"""Padding, as a share of the tokens, above which a batch is ended."""
 
 
-def group_rows(index: int, group: Group, *, packed: bool) -> list[Row]:
-    """The rows of one group."""
-    everything = tuple(range(len(group.answers)))
-    parts = [everything] if packed else [(answer,) for answer in everything]
-    return [_row(index, group, part) for part in parts]
+class _Tree:
+    """A row that grows by responses, which come in lexicographic order."""
+
+    def __init__(self, prompt: Sequence[int]) -> None:
+        self._prompt = len(prompt)
+        self.row = Row(list(prompt), list(range(len(prompt))), [0] * len(prompt))
+        self._path: list[int] = []
+        """Places of the response before, its last token left out."""
+
+    def fits(self, response: Sequence[int], longest: int) -> bool:
+        """Whether the row stays within `longest` with this response; the first one always does."""
+        most = len(self.row.tokens) + len(response) - 1
+        return not self.row.answers or most <= longest or most - self._shared(response) <= longest
+
+    def add(self, response: Sequence[int], answers: Sequence[Place]) -> None:
+        """Append a response that these answers gave."""
+        row = self.row
+        shared = self._shared(response)
+        self._close(shared)
+        begin, end = len(row.tokens), len(row.tokens) + len(response) - 1 - shared
+        self._path.extend(range(begin, end))
+        row.tokens.extend(response[shared:-1])
+        row.positions.extend(range(self._prompt + shared, self._prompt + len(response) - 1))
+        row.ends.extend([0] * (end - begin))
+        row.answers.extend(answers)
+        row.sources.extend([self._prompt - 1, *self._path] * len(answers))
+        row.targets.extend([*response] * len(answers))
+
+    def close(self) -> Row:
+        """The row, finished."""
+        self._close(0)
+        self.row.ends[: self._prompt] = [len(self.row.tokens)] * self._prompt
+        return self.row
+
+    def _shared(self, response: Sequence[int]) -> int:
+        """How many places of the path a response begins with."""
+        tokens, shared = self.row.tokens, 0
+        for place, token in zip(self._path, response[:-1], strict=False):
+            if tokens[place] != token:
+                break
+            shared += 1
+        return shared
+
+    def _close(self, depth: int) -> None:
+        end = len(self.row.tokens)
+        for place in self._path[depth:]:
+            self.row.ends[place] = end
+        del self._path[depth:]
 
 
-def _row(index: int, group: Group, part: tuple[int, ...]) -> Row:
-    prompt = len(group.prompt_ids)
-    row = Row(index, part, list(group.prompt_ids), list(range(prompt)), [0] * prompt, [], [])
-    for segment, answer in enumerate(part, start=1):
-        tokens = group.answers[answer].token_ids
-        begin = len(row.tokens)
-        row.tokens.extend(tokens)
-        row.positions.extend(range(prompt, prompt + len(tokens)))
-        row.segments.extend([segment] * len(tokens))
-        row.sources.extend([prompt - 1, *range(begin, begin + len(tokens) - 1)])
-        row.targets.extend(tokens)
-    return row
+def tree_rows(groups: Sequence[Group], which: Iterable[int], longest: int) -> list[Row]:
+    """Packed rows of these groups: one per prompt, more where a row would exceed `longest` tokens."""
+    rows: list[Row] = []
+    for prompt, responses in _by_prompt(groups, which):
+        tree = _Tree(prompt)
+        for response, answers in responses:
+            if not tree.fits(response, longest):
+                rows.append(tree.close())
+                tree = _Tree(prompt)
+            tree.add(response, answers)
+        rows.append(tree.close())
+    return rows
+
+
+def single_rows(groups: Sequence[Group], which: Iterable[int]) -> list[Row]:
+    """Rows of these groups with one response each; responses that are equal, to equal prompts, share one."""
+    rows: list[Row] = []
+    for prompt, responses in _by_prompt(groups, which):
+        for response, answers in responses:
+            tree = _Tree(prompt)
+            tree.add(response, answers)
+            rows.append(tree.close())
+    return rows
+
+
+def _by_prompt(
+    groups: Sequence[Group], which: Iterable[int]
+) -> Iterator[tuple[Tokens, list[tuple[Tokens, list[Place]]]]]:
+    """Distinct prompts with the distinct responses to them, in lexicographic order. Empty responses are left out."""
+    prompts: dict[Tokens, dict[Tokens, list[Place]]] = {}
+    for index in which:
+        responses = prompts.setdefault(tuple(groups[index].prompt_ids), {})
+        for place, answer in enumerate(groups[index].answers):
+            if answer.token_ids:
+                responses.setdefault(tuple(answer.token_ids), []).append((index, place))
+    for prompt, responses in prompts.items():
+        if responses:
+            yield prompt, sorted(responses.items())
 
 
 def micro_batches(rows: Sequence[Row], limit: int) -> list[list[Row]]:
-    """Rows by length in batches of at most `limit` tokens, padding included; a longer row goes alone."""
+    """Rows by length in batches of at most `limit` tokens, padding included; a longer row goes alone.
+
+    A batch that is large enough to be worth a pass of its own ends early where the next row would pad it much.
+    """
     batches: list[list[Row]] = []
-    width = 0
+    filled = 0
     for row in sorted(rows, key=lambda row: len(row.tokens)):
         width = len(row.tokens)
-        if not batches or width * (len(batches[-1]) + 1) > limit:
+        padded = width * (len(batches[-1]) + 1) if batches else 0
+        much = filled >= _WORTH_A_PASS and padded > (1 + _PADDING) * (filled + width)
+        if not batches or padded > limit or much:
             batches.append([])
+            filled = 0
         batches[-1].append(row)
+        filled += width
     return batches
-
-
-def collate(rows: Sequence[Row], pad: int, *, packed: bool, device: torch.device, dtype: torch.dtype) -> Batch:
-    """Rows padded on the right."""
-    width = max(len(row.tokens) for row in rows)
-    ids = np.full((len(rows), width), pad, dtype=np.int64)
-    positions = np.zeros((len(rows), width), dtype=np.int64)
-    segments = np.full((len(rows), width), -1, dtype=np.int64)
-    for place, row in enumerate(rows):
-        length = len(row.tokens)
-        ids[place, :length] = row.tokens
-        positions[place, :length] = row.positions
-        segments[place, :length] = row.segments
-    segment_tensor = torch.from_numpy(segments).to(device)
-    mask = tree_mask(segment_tensor, dtype) if packed else (segment_tensor >= 0).long()
-    counts = [len(row.targets) for row in rows]
-    return Batch(
-        token_ids=torch.from_numpy(ids).to(device),
-        positions=torch.from_numpy(positions).to(device),
-        mask=mask,
-        rows=torch.from_numpy(np.repeat(np.arange(len(rows)), counts)).to(device),
-        sources=torch.tensor([source for row in rows for source in row.sources], device=device),
-        targets=torch.tensor([target for row in rows for target in row.targets], device=device),
-    )
-
-
-def tree_mask(segments: Tensor, dtype: torch.dtype) -> Tensor:
-    """Additive mask (B, 1, S, S) from segments (B, S): causal, and only the prompt (0) or one's own segment.
-
-    Padding (-1) sees padding, so that no row of the softmax is empty.
-    """
-    own = segments.unsqueeze(2) == segments.unsqueeze(1)
-    prompt = (segments == 0).unsqueeze(1) & (segments >= 0).unsqueeze(2)
-    causal = torch.ones(segments.shape[1], segments.shape[1], dtype=torch.bool, device=segments.device).tril()
-    seen = (own | prompt) & causal
-    mask = torch.zeros(seen.shape, dtype=dtype, device=segments.device)
-    return mask.masked_fill(~seen, torch.finfo(dtype).min).unsqueeze(1)

@@ -1,62 +1,194 @@
-"""Log-probabilities of response tokens by a model, at response positions only.
+"""Logits of response tokens by a model, at the places that predict them only.
 
-T response tokens, V vocabulary, H hidden size.
+B rows, S padded length, T response tokens in all, U distinct places that predict them, V vocabulary, H hidden size.
 """
 
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from training_core.llm.learning.packing import Batch, collate, group_rows
+from training_core.llm.learning.packing import Row, single_rows, tree_rows
 from training_core.types import Answer, Group
 
-_SCALED_LOGITS = ("logit_scale", "logits_scaling", "final_logit_softcapping")
-"""Config fields of architectures that change logits after the output layer: there the whole model is called."""
+_MASKABLE = ("sdpa", "eager")
+"""Attention implementations that take a mask of one's own."""
+_ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
+"""How far a trial's logits may be from what they should be, relative to the largest of them."""
+_WRONG_OFF = 0.1
+"""The same, relative to how far they are off when responses see one another."""
 
 
-def response_logits(model: PreTrainedModel, batch: Batch) -> Tensor:
-    """Logits (T, V) that predict each response token."""
-    inputs = {
-        "input_ids": batch.token_ids,
-        "attention_mask": batch.mask,
-        "position_ids": batch.positions,
-        "use_cache": False,
-    }
-    head = model.get_output_embeddings()
-    if head is None or any(getattr(model.config, name, None) for name in _SCALED_LOGITS):
-        whole: Tensor = model(**inputs).logits
-        return whole[batch.rows, batch.sources]
-    hidden: Tensor = model.base_model(**inputs).last_hidden_state
-    logits: Tensor = head(hidden[batch.rows, batch.sources])
-    return logits
+@dataclass(frozen=True)
+class Batch:
+    """Rows as tensors, padded on the right."""
+
+    token_ids: Tensor
+    """(B, S)"""
+    positions: Tensor
+    """(B, S)"""
+    ends: Tensor
+    """(B, S) see packing; padding sees, and is seen by, itself alone."""
+    lengths: Tensor
+    """(B,)"""
+    packed: bool
+    nodes: Tensor
+    """(U,) places that predict something, as indices into B * S."""
+    place: Tensor
+    """(T,) which of them predicts each response token."""
+    targets: Tensor
+    """(T,) the token itself."""
 
 
-@torch.no_grad()
-def can_pack(model: PreTrainedModel) -> bool:
-    """Whether packed rows give this model the same logits as single ones: tried, not guessed.
+def collate(rows: Sequence[Row], pad: int, *, packed: bool, device: torch.device) -> Batch:
+    """Rows as one batch."""
+    lengths = np.array([len(row.tokens) for row in rows])
+    width = int(lengths.max())
+    ids = np.full((len(rows), width), pad, dtype=np.int64)
+    positions = np.zeros((len(rows), width), dtype=np.int64)
+    ends = np.tile(np.arange(1, width + 1), (len(rows), 1))
+    for place, row in enumerate(rows):
+        length = len(row.tokens)
+        ids[place, :length] = row.tokens
+        positions[place, :length] = row.positions
+        ends[place, :length] = row.ends
+    starts = np.repeat(np.arange(len(rows)) * width, [len(row.sources) for row in rows])
+    flat = starts + np.array([source for row in rows for source in row.sources], dtype=np.int64)
+    nodes, place_of = np.unique(flat, return_inverse=True)
+    targets = np.array([target for row in rows for target in row.targets], dtype=np.int64)
 
-    False where a layer is not full attention (sliding window, linear) or where the attention in use ignores an explicit
-    mask. The trial is one group of two answers.
+    def tensor(array: NDArray[np.int64]) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    return Batch(
+        token_ids=tensor(ids),
+        positions=tensor(positions),
+        ends=tensor(ends),
+        lengths=tensor(lengths),
+        packed=packed,
+        nodes=tensor(nodes),
+        place=tensor(place_of),
+        targets=tensor(targets),
+    )
+
+
+def tree_mask(ends: Tensor, dtype: torch.dtype) -> Tensor:
+    """Additive mask (B, 1, S, S), 0 where a place (row) sees another (column), from `ends` (B, S)."""
+    order = torch.arange(ends.shape[1], device=ends.device)
+    seen = (order.unsqueeze(1) >= order) & (order.unsqueeze(1) < ends.unsqueeze(1))
+    mask = torch.zeros(seen.shape, dtype=dtype, device=ends.device)
+    return mask.masked_fill_(~seen, torch.finfo(dtype).min).unsqueeze(1)
+
+
+class ResponseForward:
+    """How a model's response logits are computed: what it can do is tried once, not guessed.
+
+    `packs`: rows may hold several responses. `splits`: the output layer may be applied to chosen places alone.
     """
-    kinds = getattr(model.config, "layer_types", None) or []
-    if any(kind != "full_attention" for kind in kinds):
-        return False
-    vocabulary = int(model.config.vocab_size)
-    words = [(7 * place + 3) % vocabulary for place in range(12)]
-    answers = [_answer(words[5:8]), _answer(words[8:12])]
-    group = Group("", 0, words[:5], answers, [0.0, 0.0], [0.0, 0.0], 1.0, 0, 1.0)
-    was_training = model.training
-    model.eval()
-    together, apart = (_trial(model, group, packed=packed) for packed in (True, False))
-    model.train(was_training)
-    tolerance = 1e-3 if together.dtype == torch.float32 else 0.15
-    return bool(torch.allclose(together.float(), apart.float(), atol=tolerance, rtol=tolerance))
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+
+    def logits(self, model: PreTrainedModel, batch: Batch) -> Tensor:
+        """Logits (U, V) at the places that predict something. `model` is of this one's architecture."""
+        return self._logits(model, batch, split=self.splits)
+
+    def _logits(self, model: PreTrainedModel, batch: Batch, *, split: bool) -> Tensor:
+        inputs = self._inputs(batch, model.dtype)
+        if not split:
+            whole: Tensor = model(**inputs).logits
+            return whole.flatten(0, 1).index_select(0, batch.nodes)
+        hidden: Tensor = model.base_model(**inputs).last_hidden_state
+        head: Any = model.get_output_embeddings()
+        logits: Tensor = head(hidden.flatten(0, 1).index_select(0, batch.nodes))
+        return logits
+
+    def _inputs(self, batch: Batch, dtype: torch.dtype) -> dict[str, Any]:
+        if batch.packed:
+            mask = tree_mask(batch.ends, dtype)
+        else:
+            order = torch.arange(batch.token_ids.shape[1], device=batch.lengths.device)
+            mask = (order < batch.lengths.unsqueeze(1)).long()
+        inputs: dict[str, Any] = {"input_ids": batch.token_ids, "attention_mask": mask, "use_cache": False}
+        return inputs | ({"position_ids": batch.positions} if self._takes_positions else {})
+
+    @cached_property
+    def splits(self) -> bool:
+        """Whether the output layer on the body's hidden states gives the model's logits.
+
+        False where an architecture scales or caps them afterwards.
+        """
+        if self.model.get_output_embeddings() is None or self.model.base_model is self.model:
+            return False
+        batch = self._collated(packed=False)
+        whole = self._tried(batch, split=False)
+        try:
+            return _equal(self._tried(batch, split=True), whole)
+        except (AttributeError, TypeError, RuntimeError):  # its body takes or returns something else
+            return False
+
+    @cached_property
+    def packs(self) -> bool:
+        """Whether packed rows give the logits of single ones.
+
+        False where a layer is not full attention (sliding window, chunks, linear), or where the attention in use takes
+        no mask of one's own or ignores it: such a model would let responses see one another, silently.
+        """
+        if not self._takes_positions or not _attends_fully(self.model):
+            return False
+        try:
+            packed = self._tried(self._collated(packed=True), split=False)
+            blind = self._tried(self._collated(packed=True, blind=True), split=False)
+        except (TypeError, ValueError, RuntimeError):  # it takes no mask of four dimensions
+            return False
+        single = self._tried(self._collated(packed=False), split=False)
+        return _equal(packed, single) and _off(packed, single) < _WRONG_OFF * _off(blind, single)
+
+    @torch.no_grad()
+    def _tried(self, batch: Batch, *, split: bool) -> Tensor:
+        """The response tokens' logits (T, V) in evaluation mode."""
+        was_training = self.model.training
+        self.model.eval()
+        logits = self._logits(self.model, batch, split=split)[batch.place]
+        self.model.train(was_training)
+        return logits
+
+    def _collated(self, *, packed: bool, blind: bool = False) -> Batch:
+        """The trial: two answers to one prompt. Blind: the mask is causal and nothing more."""
+        table: Any = self.model.get_input_embeddings()
+        size = int(table.weight.shape[0])
+        words = [(7 * place + 3) % size for place in range(12)]
+        answers = [Answer(part, [], [], "length", "") for part in sorted((words[5:8], words[8:12]))]
+        group = Group("", 0, words[:5], answers, [], [], 1.0, 0, 1.0)
+        rows = tree_rows([group], [0], 100) if packed else single_rows([group], [0])
+        if blind:
+            rows[0].ends = [len(rows[0].tokens)] * len(rows[0].tokens)
+        return collate(rows, 0, packed=packed, device=self.model.device)
 
 
-def _answer(tokens: list[int]) -> Answer:
-    return Answer(tokens, [0.0] * len(tokens), [0] * len(tokens), "length", "")
+def _attends_fully(model: PreTrainedModel) -> bool:
+    config: Any = model.config.get_text_config()
+    window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+    kinds = getattr(config, "layer_types", None) or []
+    return (
+        all(kind == "full_attention" for kind in kinds)
+        and not window
+        and not getattr(config, "attention_chunk_size", None)
+        and config._attn_implementation in _MASKABLE
+    )
 
 
-def _trial(model: PreTrainedModel, group: Group, *, packed: bool) -> Tensor:
-    rows = group_rows(0, group, packed=packed)
-    return response_logits(model, collate(rows, 0, packed=packed, device=model.device, dtype=model.dtype))
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return _off(one, other) <= _ROUNDING[other.dtype] * float(other.abs().max())
+
+
+def _off(one: Tensor, other: Tensor) -> float:
+    return float((one.float() - other.float()).abs().max())

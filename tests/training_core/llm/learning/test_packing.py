@@ -1,102 +1,210 @@
 """Packed rows give the logprobs and gradients of single ones."""
 
+import random
+
 import pytest
 import torch
-from transformers import Gemma2Config, Gemma2ForCausalLM
+from transformers import (
+    CohereConfig,
+    CohereForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+)
 
 from tests.training_core.llm.toys import SMALL, make_group, make_model, naive_logprobs
-from training_core.llm.learning.packing import collate, group_rows, micro_batches, tree_mask
-from training_core.llm.learning.token_logprobs import can_pack, response_logits
+from training_core.llm.learning.packing import Row, micro_batches, single_rows, tree_rows
+from training_core.llm.learning.token_logprobs import ResponseForward, collate, tree_mask
+from training_core.types import Answer, Group
 
-PROMPTS = [[6, 7, 8, 9], [10, 11], [12, 13, 14, 15, 16, 17, 18]]
-ANSWERS = [[[7, 8, 2], [9], [10, 11, 12, 13]], [[20, 2], [21, 22]], [[6, 6, 6, 2], [9, 2]]]
+KINDS = ("llama", "qwen2", "gpt_neox")
 
 
-@pytest.mark.parametrize("kind", ["llama", "qwen2", "gpt_neox"])
-@pytest.mark.parametrize("packed", [True, False])
-def test_logprobs_equal_those_of_a_naive_loop(kind: str, packed: bool) -> None:
-    model = make_model(kind)
-    groups = [make_group(model, p, a, [0.0] * len(a)) for p, a in zip(PROMPTS, ANSWERS, strict=True)]
-    rows = [row for index, group in enumerate(groups) for row in group_rows(index, group, packed=packed)]
-    batch = collate(rows, 0, packed=packed, device=model.device, dtype=model.dtype)
-    with torch.no_grad():
-        logprobs = (
-            response_logits(model, batch).log_softmax(-1).gather(-1, batch.targets.unsqueeze(-1)).squeeze(-1)
+def toy_groups(model: PreTrainedModel, seed: int = 0) -> list[Group]:
+    """Groups of several lengths; some share a prompt, many responses begin alike or are equal."""
+    dice = random.Random(seed)
+    prompts = [[6, 7, 8, 9], [10, 11], [12, 13, 14, 15, 16, 17, 18], [10, 11]]
+    return [
+        make_group(
+            model,
+            prompt,
+            [[dice.randint(6, 8) for _ in range(dice.randint(1, 6))] for _ in range(dice.randint(2, 6))],
+            [0.0] * 6,
         )
+        for prompt in prompts
+    ]
+
+
+def rows_of(groups: list[Group], *, packed: bool, longest: int = 1000) -> list[Row]:
+    everything = range(len(groups))
+    return tree_rows(groups, everything, longest) if packed else single_rows(groups, everything)
+
+
+def logprobs_of(model: PreTrainedModel, rows: list[Row], *, packed: bool) -> torch.Tensor:
+    """(T,) in the order of the rows' answers."""
+    batch = collate(rows, 0, packed=packed, device=model.device)
+    spread = ResponseForward(model).logits(model, batch).log_softmax(-1)
+    return spread[batch.place, batch.targets]
+
+
+def answer_of(groups: list[Group], place: tuple[int, int]) -> Answer:
+    return groups[place[0]].answers[place[1]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("longest", [1000, 12])
+def test_logprobs_equal_those_of_a_naive_loop(kind: str, packed: bool, longest: int) -> None:
+    model = make_model(kind)
+    groups = toy_groups(model)
+    rows = rows_of(groups, packed=packed, longest=longest)
+    with torch.no_grad():
+        logprobs = logprobs_of(model, rows, packed=packed)
+    places = [place for row in rows for place in row.answers]
+    assert sorted(places) == [(g, a) for g, group in enumerate(groups) for a in range(len(group.answers))]
     wanted = [
         value
-        for row in rows
-        for answer in row.answers
-        for value in naive_logprobs(
-            model, groups[row.group].prompt_ids, groups[row.group].answers[answer].token_ids
-        )
+        for place in places
+        for value in naive_logprobs(model, groups[place[0]].prompt_ids, answer_of(groups, place).token_ids)
     ]
     assert logprobs.tolist() == pytest.approx(wanted, abs=1e-5)
 
 
-def test_gradients_are_the_same() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_are_those_of_a_naive_loop(kind: str) -> None:
     gradients = []
-    for packed in (True, False):
-        model = make_model()
-        group = make_group(model, PROMPTS[0], ANSWERS[0], [0.0] * 3)
-        batch = collate(
-            group_rows(0, group, packed=packed), 0, packed=packed, device=model.device, dtype=model.dtype
-        )
-        response_logits(model, batch).log_softmax(-1).gather(-1, batch.targets.unsqueeze(-1)).sum().backward()
+    for way in ("packed", "single", "naive"):
+        model = make_model(kind)
+        groups = toy_groups(model)
+        if way == "naive":
+            parts = []
+            for group in groups:
+                for answer in group.answers:
+                    ids = group.prompt_ids + answer.token_ids
+                    spread = model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
+                    first = len(group.prompt_ids) - 1
+                    parts += [spread[first + n, token] for n, token in enumerate(answer.token_ids)]
+            torch.stack(parts).sum().backward()
+        else:
+            rows = rows_of(groups, packed=way == "packed")
+            logprobs_of(model, rows, packed=way == "packed").sum().backward()
         gradients.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]))
-    scale = gradients[1].abs().max()
-    assert (gradients[0] - gradients[1]).abs().max() / scale < 1e-5
+    scale = gradients[2].abs().max()
+    assert (gradients[0] - gradients[2]).abs().max() / scale < 1e-5
+    assert (gradients[1] - gradients[2]).abs().max() / scale < 1e-5
 
 
 def test_the_mask_by_hand() -> None:
-    # prompt of two, answers of two and one, one place of padding
-    seen = tree_mask(torch.tensor([[0, 0, 1, 1, 2, -1]]), torch.float32)[0, 0] == 0
+    # prompt of two; a, then b and c after a; d by itself; one place of padding
+    ends = torch.tensor([[6, 6, 5, 4, 5, 6, 7]])
+    seen = tree_mask(ends, torch.float32)[0, 0] == 0
     assert seen.int().tolist() == [
-        [1, 0, 0, 0, 0, 0],
-        [1, 1, 0, 0, 0, 0],
-        [1, 1, 1, 0, 0, 0],
-        [1, 1, 1, 1, 0, 0],
-        [1, 1, 0, 0, 1, 0],
-        [0, 0, 0, 0, 0, 1],
+        [1, 0, 0, 0, 0, 0, 0],
+        [1, 1, 0, 0, 0, 0, 0],
+        [1, 1, 1, 0, 0, 0, 0],
+        [1, 1, 1, 1, 0, 0, 0],
+        [1, 1, 1, 0, 1, 0, 0],
+        [1, 1, 0, 0, 0, 1, 0],
+        [0, 0, 0, 0, 0, 0, 1],
     ]
+
+
+def bare_group(prompt: list[int], answers: list[list[int]]) -> Group:
+    said = [Answer(tokens, [0.0] * len(tokens), [0] * len(tokens), "stop", "") for tokens in answers]
+    return Group("e", 0, prompt, said, [0.0] * len(said), [0.0] * len(said), 1.0, 0, 1.0)
 
 
 def test_a_packed_row_by_hand() -> None:
-    model = make_model()
-    row = group_rows(4, make_group(model, [6, 7], [[8, 9], [10]], [0.0, 0.0]), packed=True)[0]
-    assert row.tokens == [6, 7, 8, 9, 10]
-    assert row.positions == [0, 1, 2, 3, 2]
-    assert row.sources == [1, 2, 1]
-    assert row.targets == [8, 9, 10]
+    rows = tree_rows([bare_group([6, 7], [[3, 5, 1], [4], [3, 4, 1], [3, 5, 1]])], [0], 100)
+    assert len(rows) == 1
+    # the last token of a response has no place: [prompt, 3, then 4 or 5 after it]
+    assert rows[0].tokens == [6, 7, 3, 4, 5]
+    assert rows[0].positions == [0, 1, 2, 3, 3]
+    assert rows[0].ends == [5, 5, 5, 4, 5]
+    assert rows[0].answers == [(0, 2), (0, 0), (0, 3), (0, 1)]
+    assert rows[0].sources == [1, 2, 3, 1, 2, 4, 1, 2, 4, 1]
+    assert rows[0].targets == [3, 4, 1, 3, 5, 1, 3, 5, 1, 4]
+
+
+def test_groups_with_one_prompt_share_a_row_and_long_ones_are_split() -> None:
+    groups = [bare_group([6, 7], [[3, 4, 5], [8, 9, 9]]), bare_group([6, 7], [[3, 4, 5]])]
+    assert [len(row.tokens) for row in tree_rows(groups, [0, 1], 100)] == [6]
+    split = tree_rows(groups, [0, 1], 5)
+    assert [row.tokens for row in split] == [[6, 7, 3, 4], [6, 7, 8, 9]]
+    assert [row.answers for row in split] == [[(0, 0), (1, 0)], [(0, 1)]]
+    assert [row.tokens for row in tree_rows(groups, [0], 1)] == [[6, 7, 3, 4], [6, 7, 8, 9]]
+
+
+def test_an_answer_without_tokens_has_no_row() -> None:
+    assert tree_rows([bare_group([6, 7], [[], []])], [0], 100) == []
 
 
 def test_micro_batches_hold_every_row_once_within_the_limit() -> None:
-    model = make_model()
-    rows = [
-        row
-        for index, (p, a) in enumerate(zip(PROMPTS, ANSWERS, strict=True))
-        for row in group_rows(index, make_group(model, p, a, [0.0] * len(a)), packed=False)
-    ]
+    rows = [Row([0] * length, [], []) for length in (5, 3, 9, 9, 30, 4, 4)]
     batches = micro_batches(rows, 20)
-    assert sorted((row.group, row.answers) for part in batches for row in part) == sorted(
-        (row.group, row.answers) for row in rows
-    )
+    assert sorted(len(row.tokens) for part in batches for row in part) == [3, 4, 4, 5, 9, 9, 30]
     for part in batches:
         assert len(part) == 1 or len(part) * max(len(row.tokens) for row in part) <= 20
 
 
-def test_what_can_be_packed_is_tried() -> None:
-    assert all(can_pack(make_model(kind)) for kind in ("llama", "qwen2", "gpt_neox"))
-    sliding = {**SMALL, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": 4}
-    assert not can_pack(Gemma2ForCausalLM(Gemma2Config(**sliding)).eval())
+def test_large_micro_batches_are_not_padded_much() -> None:
+    rows = [Row([0] * 20, [], []) for _ in range(100)] + [Row([0] * 40, [], []) for _ in range(100)]
+    assert [len(part) for part in micro_batches(rows, 100_000)] == [100, 100]
 
 
-def test_a_model_that_ignores_the_mask_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_model()
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_can_be_packed_is_tried(kind: str, dtype: torch.dtype) -> None:
+    forward = ResponseForward(make_model(kind).to(dtype))
+    assert forward.packs
+    assert forward.splits
+
+
+GROUPED = {**SMALL, "num_key_value_heads": 2, "head_dim": 8}
+
+
+def test_windows_are_not_packed() -> None:
+    assert not ResponseForward(Gemma2ForCausalLM(Gemma2Config(**GROUPED, sliding_window=4)).eval()).packs
+    assert not ResponseForward(MistralForCausalLM(MistralConfig(**GROUPED, sliding_window=32)).eval()).packs
+    assert ResponseForward(MistralForCausalLM(MistralConfig(**GROUPED, sliding_window=None)).eval()).packs
+
+
+def test_scaled_logits_come_from_the_whole_model() -> None:
+    torch.manual_seed(0)
+    model = CohereForCausalLM(CohereConfig(**GROUPED, logit_scale=0.25)).eval()
+    assert not ResponseForward(model).splits
+    groups = toy_groups(model)
+    rows = rows_of(groups, packed=True)
+    with torch.no_grad():
+        logprobs = logprobs_of(model, rows, packed=True)
+    wanted = [value for row in rows for place in row.answers for value in answer_of(groups, place).logprobs]
+    assert logprobs.tolist() == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_that_ignores_the_mask_is_not_packed(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
+) -> None:
+    model = make_model().to(dtype)
     forward = model.base_model.forward
 
     def blind(attention_mask: torch.Tensor, **inputs: object) -> object:
         return forward(attention_mask=attention_mask if attention_mask.dim() == 2 else None, **inputs)
 
     monkeypatch.setattr(model.base_model, "forward", blind)
-    assert not can_pack(model)
+    assert not ResponseForward(model).packs
+
+
+def test_a_model_that_takes_no_such_mask_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model()
+    forward = model.base_model.forward
+
+    def strict(attention_mask: torch.Tensor, **inputs: object) -> object:
+        if attention_mask.dim() != 2:
+            raise ValueError("wrong shape for attention_mask")
+        return forward(attention_mask=attention_mask, **inputs)
+
+    monkeypatch.setattr(model.base_model, "forward", strict)
+    assert not ResponseForward(model).packs

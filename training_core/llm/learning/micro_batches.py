@@ -1,0 +1,122 @@
+"""One forward pass of the learner: rows as tensors, with what the loss needs per response token.
+
+T response tokens, end to end in the order of the rows' answers.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training_core.config.algorithms import Algorithm
+from training_core.config.models import Learner
+from training_core.errors import LearnerFailure
+from training_core.llm.learning.packing import Row, micro_batches, single_rows, tree_rows
+from training_core.llm.learning.token_logprobs import Batch, collate
+from training_core.types import Answer, Group
+
+Floats = NDArray[np.float32]
+LONGEST_ROW = 4096
+"""Tokens of a packed row at most (one response may make it longer): its mask grows with the square of them."""
+
+
+@dataclass
+class MicroBatch:
+    """Rows whose answers were sampled alike."""
+
+    batch: Batch
+    answers: list[tuple[Group, int]]
+    """(group, place of the answer in it)"""
+    lengths: list[int]
+    """Tokens of each answer."""
+    old_logprobs: Tensor
+    """(T,) when sampled."""
+    advantages: Tensor
+    """(T,)"""
+    weights: Tensor
+    """(T,) of each token in the minibatch's loss; they sum to 1 over its micro-batches."""
+    temperature: float
+    top_k: int
+    top_p: float
+    reference_logprobs: Tensor | None = field(default=None)
+    """(T,) by the base model, kept after the first pass."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a minibatch becomes micro-batches."""
+
+    settings: Learner
+    algorithm: Algorithm
+    packed: bool
+    pad: int
+    device: torch.device
+
+
+def split(part: Sequence[int], groups: Sequence[Group], how: Split) -> Iterator[MicroBatch]:
+    """The micro-batches of a minibatch of these groups. Raises LearnerFailure where their numbers are not finite."""
+    alike: dict[tuple[float, int, float], list[int]] = {}
+    for index in part:
+        group = groups[index]
+        alike.setdefault((group.temperature, group.top_k, group.top_p), []).append(index)
+    answers = [answer for index in part for answer in groups[index].answers]
+    per_token = how.algorithm.loss_average == "token"
+    scale = 1.0 / max(sum(len(answer.token_ids) for answer in answers) if per_token else len(answers), 1)
+    limit = how.settings.micro_batch_tokens
+    for members in alike.values():
+        rows = (
+            tree_rows(groups, members, min(limit, LONGEST_ROW))
+            if how.packed
+            else single_rows(groups, members)
+        )
+        for some in micro_batches(rows, limit):
+            yield _micro_batch(some, groups, how, scale)
+
+
+def _micro_batch(rows: Sequence[Row], groups: Sequence[Group], how: Split, scale: float) -> MicroBatch:
+    members = [(groups[group], place) for row in rows for group, place in row.answers]
+    answers = [group.answers[place] for group, place in members]
+    lengths = [len(answer.token_ids) for answer in answers]
+    old = np.array([logprob for answer in answers for logprob in answer.logprobs], dtype=np.float32)
+    each = np.array([group.advantages[place] for group, place in members], dtype=np.float32)
+    _check(members, answers, each, old)
+    counts = np.array(lengths)
+    shares = (
+        np.full(len(counts), scale) if how.algorithm.loss_average == "token" else scale / counts.clip(min=1)
+    )
+    first = members[0][0]
+
+    def per_token(values: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(np.repeat(values.astype(np.float32), counts)).to(how.device)
+
+    return MicroBatch(
+        batch=collate(rows, how.pad, packed=how.packed, device=how.device),
+        answers=members,
+        lengths=lengths,
+        old_logprobs=torch.from_numpy(old).to(how.device),
+        advantages=per_token(each),
+        weights=per_token(shares),
+        temperature=first.temperature,
+        top_k=first.top_k,
+        top_p=first.top_p,
+    )
+
+
+def _check(
+    members: Sequence[tuple[Group, int]],
+    answers: Sequence[Answer],
+    advantages: Floats,
+    old: Floats,
+) -> None:
+    if np.isfinite(advantages).all() and np.isfinite(old).all():
+        return
+    for (group, _), advantage, answer in zip(members, advantages, answers, strict=True):
+        if not (np.isfinite(advantage) and np.isfinite(answer.logprobs).all()):
+            raise LearnerFailure(
+                f"episode {group.episode}, turn {group.turn}: an advantage or a sampled token's logprob is no finite "
+                "number; look at what the environment paid (rewards must be finite)"
+            )
