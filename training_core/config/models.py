@@ -39,8 +39,8 @@ class Learner(Section):
     """Passes over an iteration's samples."""
     minibatches: int = Field(1, ge=1)
     """Optimiser steps per pass; groups are never split."""
-    micro_batch_tokens: int = Field(16384, ge=1)
-    """Most tokens in one forward pass, padding included; gradients accumulate over the passes of a step."""
+    micro_batch_tokens: int = Field(4096, ge=1)
+    """Most tokens in one forward pass, padding included; gradients accumulate over the passes of a step. A GPU with room likes more."""
     packing: bool = True
     """Pack a group's prompt and all its responses in one row, so that the prompt is computed once."""
     precision: Literal["fp32", "bf16"] = "fp32"
