@@ -113,6 +113,8 @@ def metrics(folder: Path) -> Iterable[dict[str, Any]]:
 
 def play_swapped(folder: Path) -> dict[str, float]:
     """Held-out success, by kind, when each role is played by the policy that was trained for the other."""
+    from transformers.utils.logging import disable_progress_bar
+
     from training_core.config.files import parse_config, read_toml
     from training_core.llm.environments.host import EnvironmentHost
     from training_core.llm.generation.torch_engine import TorchEngine
@@ -121,6 +123,7 @@ def play_swapped(folder: Path) -> dict[str, float]:
     from training_core.llm.workflows.independent import play_independent
     from training_core.llm.workflows.table import Table
 
+    disable_progress_bar()
     config = parse_config(read_toml((folder / "config.toml").read_text()))
     last = max((folder / "checkpoints").glob("iteration-*"))
     names = list(config.used_policies)
