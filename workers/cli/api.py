@@ -53,8 +53,8 @@ class Server:
                 "GET" if body is None else "POST",
                 self.address(path),
                 params={name: value for name, value in query.items() if value not in (None, "")},
-                json=body,
-                headers={"Authorization": f"Bearer {self.token}"},
+                content=None if body is None else _encoded(body),
+                headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
                 timeout=30.0,
                 trust_env=False,
             )
@@ -83,6 +83,21 @@ class Server:
         if answer.status_code == 401:
             detail += "; then set TROUPE_TOKEN to it"
         raise ServerFailure(detail, body.get("errors"))
+
+
+def run_path(run_id: str, below: str = "") -> str:
+    """Address of a run, or of something below it. Raises ServerFailure for what can be no id."""
+    if not (run_id.isascii() and run_id.isalnum()):
+        raise ServerFailure(f"{run_id!r} is no run's id; `troupe runs` lists them")
+    return f"/api/v1/runs/{run_id}/{below}"
+
+
+def _encoded(body: Any) -> bytes:
+    """JSON; TOML's dates travel as text. Raises ServerFailure for NaN and infinities."""
+    try:
+        return json.dumps(body, default=str, allow_nan=False).encode()
+    except ValueError as error:
+        raise ServerFailure(f"what was given cannot be sent: {error}; use finite numbers") from error
 
 
 def find_server() -> Server:

@@ -10,9 +10,10 @@ import time
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from training_core.errors import TroupeError
-from workers.cli.api import ROOT, find_server, home
+from workers.cli.api import ROOT, find_server, home, run_path
 from workers.cli.show import ENDED, console, errors, log_line, runs_table
 
 app = typer.Typer(
@@ -126,11 +127,11 @@ def logs(
     server, last = find_server(), 0
     try:
         while True:
-            lines = server.call(f"/api/v1/runs/{run_id}/logs/", after=last or None, limit=limit)["results"]
+            lines = server.call(run_path(run_id, "logs/"), after=last or None, limit=limit)["results"]
             for line in lines:
                 console.print(log_line(line), soft_wrap=True)
                 last = line["id"]
-            if not follow or (not lines and server.call(f"/api/v1/runs/{run_id}/")["state"] in ENDED):
+            if not follow or (not lines and server.call(run_path(run_id))["state"] in ENDED):
                 return
             time.sleep(0.0 if len(lines) == limit else 1.0)
     except KeyboardInterrupt:
@@ -138,7 +139,7 @@ def logs(
 
 
 def _act(run_id: str, act: str, as_json: bool) -> None:
-    found = find_server().call(f"/api/v1/runs/{run_id}/{act}/", {})
+    found = find_server().call(run_path(run_id, f"{act}/"), {})
     if as_json:
         _print_json(found)
     else:
@@ -172,7 +173,8 @@ def presets(as_json: AsJson = False) -> None:
     if as_json:
         return _print_json(trees)
     for name, tree in trees.items():
-        console.print(f"[bold]{name}[/bold]  {tree.get('run', {}).get('description', '')}", highlight=False)
+        description = escape(tree.get("run", {}).get("description", ""))
+        console.print(f"[bold]{name}[/bold]  {description}", highlight=False)
 
 
 @app.command()
@@ -198,7 +200,7 @@ def doctor(as_json: AsJson = False) -> None:
     colours = {"ok": "green", "note": "yellow", "bad": "red"}
     for finding in findings if not as_json else []:
         mark = f"[{colours[finding.level]}]{finding.level:4}[/]"
-        console.print(f"{mark} {finding.what}: {finding.text}", highlight=False, soft_wrap=True)
+        console.print(f"{mark} {finding.what}: {escape(finding.text)}", highlight=False, soft_wrap=True)
     sys.exit(1 if any(finding.level == "bad" for finding in findings) else 0)
 
 

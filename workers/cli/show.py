@@ -50,9 +50,14 @@ def spark(values: list[Any]) -> str:
     )
 
 
+def visible(text: str) -> str:
+    """Text of others without control characters, which could command the terminal; lines and tabs stay."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
+
+
 def log_line(line: dict[str, Any]) -> Text:
     """A log line as plain text, whatever is in it."""
-    return Text(f"{line['time'][:19]} {line['level']:7} {line['source']}: {line['message']}")
+    return Text(visible(f"{line['time'][:19]} {line['level']:7} {line['source']}: {line['message']}"))
 
 
 def state(run: dict[str, Any]) -> Text:
@@ -71,20 +76,21 @@ def runs_table(runs: list[dict[str, Any]]) -> Table:
     for run in runs:
         table.add_row(
             run["id"],
-            Text(run["name"]),
+            Text(visible(run["name"])),
             state(run),
             f"{run['iteration']}/{run['iterations']}",
             duration(run["eta_seconds"]),
             number(run["headline"].get("eval/success")),
             number(run["headline"].get("train/return")),
-            Text(run["reason"], style="dim"),
+            Text(visible(run["reason"]), style="dim"),
         )
     return table
 
 
 def run_panel(run: dict[str, Any], series: dict[str, Any], lines: list[dict[str, Any]]) -> RenderableType:
     """One run for `watch`: state, progress, latest figures with their course, last log lines."""
-    head = Text.assemble((run["name"], "bold"), f"  {run['id']}  ", state(run), f"  {run['reason']}")
+    name, reason = visible(run["name"]), visible(run["reason"])
+    head = Text.assemble((name, "bold"), f"  {run['id']}  ", state(run), f"  {reason}")
     progress = Table.grid(padding=(0, 1))
     bar = ProgressBar(total=run["iterations"], completed=run["iteration"], width=40)
     progress.add_row(
@@ -96,5 +102,6 @@ def run_panel(run: dict[str, Any], series: dict[str, Any], lines: list[dict[str,
     for key, columns in series.items():
         values = columns["values"]
         figures.add_row(Text(key), str(columns["steps"][-1]), number(values[-1]), spark(values[-40:]))
-    log = [Text(f"{line['time'][11:19]} {line['source']}: {line['message']}", style="dim") for line in lines]
+    said = [visible(f"{line['time'][11:19]} {line['source']}: {line['message']}") for line in lines]
+    log = [Text(line, style="dim") for line in said]
     return Group(head, progress, "", figures, "", *log)

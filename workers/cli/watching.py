@@ -6,7 +6,7 @@ from typing import Any
 from rich.live import Live
 from rich.text import Text
 
-from workers.cli.api import Server, ServerAway
+from workers.cli.api import Server, ServerAway, run_path
 from workers.cli.show import ENDED, console, run_panel
 
 WATCHED = ("eval/success", "eval_sampled/success", "train/return", "rollout/tokens_per_second")
@@ -35,7 +35,7 @@ def watch_run(server: Server, run_id: str, interval: float, *, once: bool) -> No
 
 def look(server: Server, run_id: str) -> tuple[dict[str, Any], Any]:
     """The run, and how it is shown."""
-    found: dict[str, Any] = server.call(f"/api/v1/runs/{run_id}/")
-    series = server.call(f"/api/v1/runs/{run_id}/series/", keys=",".join(WATCHED), points=200)["series"]
-    lines = server.call(f"/api/v1/runs/{run_id}/logs/", limit=5)["results"]
+    found: dict[str, Any] = server.call(run_path(run_id))
+    series = server.call(run_path(run_id, "series/"), keys=",".join(WATCHED), points=200)["series"]
+    lines = server.call(run_path(run_id, "logs/"), limit=5)["results"]
     return found, run_panel(found, series, lines)
