@@ -14,8 +14,9 @@ from django.utils import timezone
 
 from webapp.ingest.spool import spool_store
 from webapp.live.services import hint
-from webapp.runs.attempts import attempt_end, attempt_lost, tokens_withdraw
-from webapp.runs.models import ACTIVE_STATES, ENDED_STATES, Attempt, LogLine, Run, RunState
+from webapp.runs.attempts import attempt_end, attempt_lost
+from webapp.runs.leftovers import jobs_end, tokens_end
+from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunState
 from webapp.runs.submission import run_submit_now
 from workers.launch.launcher import JobState, JobStatus, Launcher, LauncherFailure
 from workers.launch.registry import make_launcher
@@ -28,8 +29,6 @@ SILENCE_SECONDS = 30
 """A heartbeat older than this is told to the owner."""
 GRACE_SECONDS = 30
 """How long a run that was asked to stop may take before its job is stopped from outside."""
-TOKEN_REST = timedelta(hours=1)
-"""How long after a run's end its drivers' tokens still work."""
 OVER = (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
 
 
@@ -52,16 +51,11 @@ def runs_reconcile_now() -> None:
                 _look_after(run_id)
         except Exception:
             log.exception("run %s could not be reconciled", run_id)
-    _tokens_end()
-
-
-def _tokens_end() -> None:
-    """A driver's token outlives its run for a while: one that was cut off is told to exit, and says its last words."""
-    over = Run.objects.filter(
-        state__in=(*ENDED_STATES, RunState.PAUSED), ended_at__lt=timezone.now() - TOKEN_REST
-    )
-    for run in over.filter(ingest_tokens__revoked_at=None, ingest_tokens__isnull=False).distinct():
-        tokens_withdraw(run)
+    tokens_end()
+    try:
+        jobs_end(make_launcher(settings.TROUPE_LAUNCHER))
+    except LauncherFailure as error:
+        log.warning("jobs of ended attempts were not looked at: %s", error)
 
 
 def _look_after(run_id: str) -> None:
