@@ -56,10 +56,11 @@ class Placement:
 def place(config: RunConfig) -> Placement:
     """Seats of all workers: slow starters (those that hold models) first."""
     seats: list[Seat] = []
+    bundles = 0
     for name, kind, policy, cpus, gpus in _wanted(config):
         asks = cpus > 0 or gpus > 0
-        bundle = sum(seat.bundle is not None for seat in seats) if asks else None
-        seats.append(Seat(name, kind, policy, cpus, gpus, bundle))
+        seats.append(Seat(name, kind, policy, cpus, gpus, bundles if asks else None))
+        bundles += asks
     return Placement(tuple(seats))
 
 
