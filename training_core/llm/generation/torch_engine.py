@@ -62,9 +62,13 @@ class TorchEngine:
         self.version = version
         self.share_prefix = share_prefix
         self.stops = _stop_tokens(model, tokenizer)
-        self.pad = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id)
+        self.pad = int(
+            tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+        )
         self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
-        self._paddable = self._takes_positions and set(getattr(model.config, "layer_types", None) or ()) <= _PADDABLE
+        self._paddable = (
+            self._takes_positions and set(getattr(model.config, "layer_types", None) or ()) <= _PADDABLE
+        )
 
     def load_weights(self, state: Mapping[str, Tensor], version: int) -> None:
         """Copy weights into the model. Raises EngineFailure where names or shapes differ."""

@@ -1,0 +1,145 @@
+"""Checkpoints are whole or not there; what is torn, foreign or a path trick is refused."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from training_core import checkpoints
+from training_core.errors import CheckpointError
+
+
+def write(folder: Path, iteration: int, text: str = "weights") -> Path:
+    """A checkpoint with one policy of one file."""
+    with checkpoints.writing(folder, iteration, {"seed": 3}) as draft:
+        (draft / "planner").mkdir()
+        (draft / "planner" / "model").write_text(text)
+    return folder / checkpoints.name_of(iteration)
+
+
+def test_what_is_written_is_found_and_read(tmp_path: Path) -> None:
+    write(tmp_path, 5)
+    place = write(tmp_path, 20)
+    assert checkpoints.latest(tmp_path) == place == tmp_path / "iteration-000020"
+    assert checkpoints.find(tmp_path, "iteration-000020") == place
+    assert checkpoints.read_state(place) == {"seed": 3, "layout": 1, "iteration": 20}
+    assert list(checkpoints.checkpoints(tmp_path)) == [5, 20]
+    assert checkpoints.size_of(place) == len("weights") + (place / "state.json").stat().st_size
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["iteration-000005", "iteration-000020"]
+
+
+def test_an_error_while_writing_leaves_what_was_there(tmp_path: Path) -> None:
+    place = write(tmp_path, 5, "old")
+    with pytest.raises(ZeroDivisionError), checkpoints.writing(tmp_path, 5, {}) as draft:
+        (draft / "model").write_text("new")
+        raise ZeroDivisionError
+    assert (place / "planner" / "model").read_text() == "old"
+    assert [item.name for item in tmp_path.iterdir()] == ["iteration-000005"]
+
+
+def test_the_name_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that dies at any moment leaves no torn checkpoint under a checkpoint's name."""
+    synced: list[str] = []
+    fsync, rename = os.fsync, Path.rename
+
+    def note_sync(handle: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        fsync(handle)
+
+    def note_rename(self: Path, target: Path) -> Path:
+        synced.append(f"rename to {target.name}")
+        return rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(Path, "rename", note_rename)
+    write(tmp_path, 5)
+    at = synced.index("rename to iteration-000005")
+    assert {"model", "state.json", "manifest.json", "planner"} <= set(synced[:at])
+    assert synced[at + 1 :] == [tmp_path.name]
+
+
+def test_one_of_an_earlier_attempt_is_replaced(tmp_path: Path) -> None:
+    write(tmp_path, 5, "old")
+    assert (write(tmp_path, 5, "new") / "planner" / "model").read_text() == "new"
+
+
+@pytest.mark.parametrize("damage", ["missing", "shorter", "no manifest", "no json", "other layout"])
+def test_torn_and_foreign_ones_are_refused_and_passed_over(tmp_path: Path, damage: str) -> None:
+    whole, place = write(tmp_path, 5), write(tmp_path, 6)
+    model, manifest = place / "planner" / "model", place / "manifest.json"
+    if damage == "missing":
+        model.unlink()
+    elif damage == "shorter":
+        model.write_text("weigh")
+    elif damage == "no manifest":
+        manifest.unlink()
+    elif damage == "no json":
+        manifest.write_text("{")
+    else:
+        manifest.write_text(json.dumps({"layout": 99, "files": {}}))
+    with pytest.raises(CheckpointError):
+        checkpoints.read_state(place)
+    with pytest.raises(CheckpointError):
+        checkpoints.find(tmp_path, place.name)
+    assert checkpoints.latest(tmp_path) == whole
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "..",
+        "../iteration-000005",
+        "iteration-000005/..",
+        "/etc",
+        "iteration-5",
+        "iteration-0000005",
+        "iteration-000005\n",
+        "iteration-٠٠٠٠٠٥",
+        "",
+        ".draft-abc",
+        "iteration-000005\0",
+    ],
+)
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+    write(tmp_path, 5)
+    with pytest.raises(CheckpointError):
+        checkpoints.find(tmp_path, name)
+
+
+def test_a_link_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    elsewhere = write(tmp_path / "elsewhere", 5)
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "iteration-000005").symlink_to(elsewhere)
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        checkpoints.find(mine, "iteration-000005")
+
+
+def test_a_missing_one_is_refused_by_naming_those_there_are(tmp_path: Path) -> None:
+    write(tmp_path, 5)
+    with pytest.raises(CheckpointError, match="there are iteration-000005"):
+        checkpoints.find(tmp_path, "iteration-000006")
+    assert checkpoints.latest(tmp_path / "nowhere") is None
+
+
+def test_the_latest_and_the_best_are_kept(tmp_path: Path) -> None:
+    for iteration in (10, 20, 30, 40, 50):
+        write(tmp_path, iteration)
+    gone = checkpoints.retain(tmp_path, keep=2, best=10, until=40)
+    assert [place.name for place in gone] == ["iteration-000020"]
+    assert list(checkpoints.checkpoints(tmp_path)) == [10, 30, 40, 50]
+    assert checkpoints.retain(tmp_path, keep=4, best=None) == []
+
+
+def test_drafts_of_the_dead_are_swept_and_never_found(tmp_path: Path) -> None:
+    (tmp_path / ".draft-0011").mkdir()
+    assert checkpoints.checkpoints(tmp_path) == {}
+    checkpoints.sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match="cannot write"), checkpoints.writing(tmp_path / "file", 5, {}):
+        pass
