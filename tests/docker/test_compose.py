@@ -1,0 +1,145 @@
+"""The compose file: whole, closed to others, and naming only what the code reads."""
+
+import os
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import redis
+import yaml
+
+from docs.environment_variables import GROUPS, INTERNAL
+from tests.architecture.source import ROOT
+
+DOCKER = ROOT / "docker"
+COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+CUDA: dict[str, Any] = yaml.safe_load((DOCKER / "compose.cuda.yaml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+KNOWN = {name for _, _, rows in GROUPS for name, _, _ in rows} | INTERNAL | {"DJANGO_SETTINGS_MODULE"}
+OURS = [name for name, service in SERVICES.items() if service["image"].startswith("troupe-")]
+GIVEN_TO_POSTGRES = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD"}
+ONE_SHOT = "prepare"
+"""Others wait for its end, not for its health."""
+
+
+def test_the_services_are_those_of_the_stack() -> None:
+    assert set(SERVICES) == {"postgres", "redis", "prepare", "web", "worker", "beat", "ray"}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_variable_of_a_service_is_one_that_is_read(name: str) -> None:
+    assert set(SERVICES[name]["environment"]) <= KNOWN
+
+
+def test_variables_that_the_compose_file_takes_are_known() -> None:
+    taken = set(re.findall(r"\$\{([A-Z_]+)", (DOCKER / "compose.yaml").read_text()))
+    assert taken <= KNOWN | GIVEN_TO_POSTGRES | {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"}
+
+
+def test_secrets_come_from_outside_and_must_be_given() -> None:
+    text = (DOCKER / "compose.yaml").read_text()
+    for name in ("POSTGRES_PASSWORD", "TROUPE_SECRET_KEY", "RAY_AUTH_TOKEN"):
+        ways = set(re.findall(rf"\$\{{{name}(.{{2}})", text))
+        assert ways == {":?"}, f"{name} has a default, or may be left out"
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_a_service_names_exists(name: str) -> None:
+    service = SERVICES[name]
+    assert set(service.get("depends_on", {})) <= set(SERVICES)
+    assert {volume.split(":")[0] for volume in service.get("volumes", [])} <= set(COMPOSE["volumes"])
+    assert service["networks"]
+    assert set(service["networks"]) <= set(COMPOSE["networks"])
+    if "build" in service:
+        assert (ROOT / service["build"]["dockerfile"]).exists()
+        assert (DOCKER / service["build"]["context"]).resolve() == ROOT
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_service_has_a_health_check_or_is_waited_for(name: str) -> None:
+    if name == ONE_SHOT:
+        waits = [
+            s["depends_on"][name]["condition"] for s in SERVICES.values() if name in s.get("depends_on", {})
+        ]
+        assert set(waits) == {"service_completed_successfully"}
+        return
+    kind, *command = SERVICES[name]["healthcheck"]["test"]
+    assert kind == "CMD"
+    assert command[0] in ("pg_isready", "redis-cli", "python")
+    if command[0] == "python":
+        compile(command[2], name, "exec")
+
+
+@pytest.mark.parametrize("name", ["worker", "beat"])
+def test_the_sign_of_life_is_found_while_it_is_fresh(name: str, servers: object) -> None:
+    """The health check itself, against a real Redis."""
+    from webapp.stack.worker_probe import KEY, note_alive
+
+    _, _, *command = SERVICES[name]["healthcheck"]["test"]
+    url = os.environ["REDIS_URL"]
+
+    def healthy() -> bool:
+        done = subprocess.run(
+            [sys.executable, *command], cwd=ROOT, env=os.environ | {"REDIS_URL": url}, check=False
+        )
+        return done.returncode == 0
+
+    with redis.Redis.from_url(url) as client:
+        client.delete(KEY)
+        assert not healthy()
+        note_alive(client)
+        assert healthy()
+        client.delete(KEY)
+
+
+def test_ports_are_published_on_this_machine_only() -> None:
+    published = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_who_trains_has_no_secrets_of_the_server() -> None:
+    ray = SERVICES["ray"]
+    assert not set(ray["environment"]) & {"DATABASE_URL", "REDIS_URL", "TROUPE_SECRET_KEY", "TROUPE_TOKEN"}
+    assert {volume.split(":")[0] for volume in ray["volumes"]} == {"runs", "models"}
+    for name in ("postgres", "redis"):
+        assert not set(SERVICES[name]["networks"]) & set(ray["networks"])
+
+
+def test_who_must_talk_shares_a_network() -> None:
+    for name, others in {"web": ("postgres", "redis", "ray"), "worker": ("postgres", "redis", "ray")}.items():
+        for other in others:
+            assert set(SERVICES[name]["networks"]) & set(SERVICES[other]["networks"])
+
+
+def test_runs_are_where_both_sides_look() -> None:
+    for name in ("web", "worker", "ray"):
+        home = SERVICES[name]["environment"]["TROUPE_HOME"]
+        assert {f"runs:{home}/runs", f"models:{home}/models"} <= set(SERVICES[name]["volumes"])
+
+
+def test_shared_memory_holds_the_object_store() -> None:
+    assert SERVICES["ray"]["shm_size"]
+    assert CUDA["services"]["ray"]["shm_size"]
+
+
+def test_the_file_for_gpus_adds_to_the_other() -> None:
+    assert set(CUDA["services"]) == {"ray"}
+    assert CUDA["services"]["ray"]["build"]["args"]["EXTRAS"] == "[gpu]"
+    devices = CUDA["services"]["ray"]["deploy"]["resources"]["reservations"]["devices"]
+    assert devices[0]["capabilities"] == ["gpu"]
+
+
+def test_addresses_are_of_kinds_that_the_settings_take() -> None:
+    from webapp.config.environment import database
+    from workers.launch.ray_jobs import RayJobLauncher
+
+    given = SERVICES["web"]["environment"]
+    found = database(re.sub(r"\$\{POSTGRES_PASSWORD[^}]*\}", "secret", given["DATABASE_URL"]))
+    place = [found[key] for key in ("NAME", "USER", "PASSWORD", "HOST", "PORT")]
+    assert place == ["troupe", "troupe", "secret", "postgres", "5432"]
+    launcher = RayJobLauncher(given["RAY_ADDRESS"])
+    assert launcher.remote
+    launcher.close()
