@@ -52,7 +52,7 @@ class Devices(Section):
 
     placement: Literal["colocated", "apart"] = "colocated"
     """colocated: one process rolls out and updates (no weight copy); apart: a process each, on devices of their own."""
-    rollout_workers: int = Field(1, ge=1)
+    rollout_workers: int = Field(1, ge=1, le=1000)
     """Processes that generate for this policy; colocated allows one."""
     rollout_cpus: float = Field(0.5, ge=0.0)
     """CPU cores per rollout worker (for scheduling; see resources.threads for threads)."""

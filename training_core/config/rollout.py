@@ -36,7 +36,7 @@ class Rollout(Section):
 class Resources(Section):
     """Processes that the whole run shares."""
 
-    environment_workers: int = Field(2, ge=1)
+    environment_workers: int = Field(2, ge=1, le=10_000)
     """Processes that step environments."""
     environments_per_worker: int = Field(32, ge=1)
     """Environments that one such process hosts at a time; workers x this must hold the tasks of an iteration."""

@@ -37,7 +37,7 @@ class RunConfig(Section):
     """Name, seed, length."""
     team: Team
     """Roles and the policies behind them."""
-    policies: dict[str, Policy] = Field(min_length=1)
+    policies: dict[str, Policy] = Field(min_length=1, max_length=64)
     """Policies by name; one that no role uses is left out."""
     environment: Environment = PlanPath()
     """What is played."""

@@ -38,7 +38,7 @@ class Role(Section):
 class Team(Section):
     """The roles of the experiment and their turn order."""
 
-    roles: dict[str, Role] = Field(min_length=1)
+    roles: dict[str, Role] = Field(min_length=1, max_length=64)
     """Roles by name, e.g. planner and executor."""
     turn_order: tuple[str, ...] = ()
     """Role names in the order in which they speak within a turn; empty means the order of `roles`."""

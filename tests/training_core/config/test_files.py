@@ -30,6 +30,10 @@ WRONG = [
     ({"policies.planner.devices.rollout_workers": 2}, "policies.planner.devices", 'placement = "apart"'),
     ({"evaluation.probes": 300}, "evaluation.probes", "at most evaluation.episodes = 256"),
     ({"environment.size": 3, "environment.wall_share": 0.5, "environment.type": "maze"}, "environment.type", "plan_path"),
+    ({"resources.environment_workers": 10**9}, "resources.environment_workers", "less than or equal to 10000"),
+    ({"policies.planner.devices": {"placement": "apart", "rollout_workers": 10**9}},
+     "policies.planner.devices.rollout_workers", "less than or equal to 1000"),
+    ({"team.roles": {f"r{n}": {"policy": "planner"} for n in range(65)}}, "team.roles", "at most 64 items"),
 ]  # fmt: skip
 
 
