@@ -67,7 +67,8 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
     try:
         wanted = demand(parse_config(run.config))
     except ConfigError as error:
-        return _refuse(run, f"this version of Troupe does not read its config: {error}")
+        _refuse(run, f"this version of Troupe does not read its config: {error}")
+        return None
     reason = what_it_waits_for(run, wanted, capacity)
     if reason:
         _reason(run, reason)
