@@ -28,6 +28,11 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
                 "`ray`",
                 "ray, or local: runs are child processes of the worker, without Ray.",
             ),
+            (
+                "OMP_NUM_THREADS",
+                "`1`",
+                "Threads per process of the stack; runs take resources.threads instead.",
+            ),
             ("TROUPE_LOG_LEVEL", "`INFO`", "Least severe line in the logs of web server and worker."),
         ],
     ),
