@@ -1,0 +1,162 @@
+"""A real run on the real stack while its parts are killed: it finishes, and everything it told is there, once."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.end_to_end.running_stack import RunningStack
+from training_core.config.environments import PlanPath
+from workers.reporting.sync import undelivered
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+ITERATIONS = 30
+PER_ITERATION = 2
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[RunningStack]:
+    running = RunningStack().start()
+    yield running
+    running.remove()
+
+
+@pytest.fixture
+def client(stack: RunningStack) -> Iterator["Client"]:
+    client = Client(stack)
+    yield client
+    client.http.close()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model that speaks the environment's words: nothing to wait for."""
+    from training_core.llm.environments.registry import WARM_STARTS
+    from training_core.llm.models.tiny import TinyRecipe
+    from training_core.llm.models.warm_start import new_model
+    from training_core.llm.models.word_tokenizer import word_tokenizer
+
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = word_tokenizer(WARM_STARTS["plan_path"].vocabulary(PlanPath()))
+    new_model(TinyRecipe(hidden_size=16, layers=1, heads=2), tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+class Client:
+    """The API, patient with a server that is being restarted."""
+
+    def __init__(self, stack: RunningStack) -> None:
+        self.stack = stack
+        self.http = httpx.Client(
+            headers={"Authorization": f"Bearer {stack.token}"}, timeout=20, trust_env=False
+        )
+
+    def get(self, path: str) -> Any:
+        answer = self.http.get(self.stack.url + path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def launch(self, model: Path, **overrides: Any) -> str:
+        """A short run that lasts long enough to be hurt."""
+        small = {
+            "policies.planner.model": str(model),
+            "policies.executor.model": str(model),
+            "run.iterations": ITERATIONS,
+            "rollout.tasks": 8,
+            "rollout.group_size": 4,
+            "evaluation.every": 0,
+            "checkpoint.every": 5,
+            "reporting.episodes_per_iteration": PER_ITERATION,
+        }
+        body = {"preset": "plan_path_duo", "overrides": small | overrides}
+        answer = self.http.post(f"{self.stack.url}/api/v1/runs/", json=body)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    def state(self, run: str) -> dict[str, Any]:
+        try:
+            return dict(self.get(f"/api/v1/runs/{run}/"))
+        except (httpx.HTTPError, AssertionError):
+            return {"state": "unknown", "iteration": -1, "attempts": []}
+
+    def until(self, run: str, happened: Callable[[dict[str, Any]], bool], within: float) -> dict[str, Any]:
+        deadline = time.monotonic() + within
+        while not happened(found := self.state(run)):
+            assert time.monotonic() < deadline, found
+            time.sleep(0.2)
+        return found
+
+
+def check_whole(client: Client, run: str) -> None:
+    """Every point and every reported episode is there, once, and nothing waits on disk."""
+    points = client.get(f"/api/v1/runs/{run}/series/?keys=train/return&points=10000")["series"][
+        "train/return"
+    ]
+    assert points["steps"] == list(range(1, ITERATIONS + 1))
+    episodes = client.get(f"/api/v1/runs/{run}/episodes/?kind=train&limit=500")["results"]
+    assert len(episodes) == len({row["name"] for row in episodes}) == ITERATIONS * PER_ITERATION
+    assert undelivered(client.stack.home / "runs" / run) == 0
+
+
+@pytest.mark.parametrize("part", ["web", "redis", "worker", "postgres"])
+def test_a_part_killed_in_mid_run_costs_nothing(
+    stack: RunningStack, client: Client, model: Path, part: str
+) -> None:
+    run = client.launch(model)
+    client.until(run, lambda found: found["iteration"] >= 3, 120)
+    victim = stack.part(part)
+    assert victim is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    ended = client.until(run, lambda found: found["state"] in ("finished", "failed", "stopped"), 180)
+    assert ended["state"] == "finished", ended
+    assert len(ended["attempts"]) == 1
+    stack.until(stack.well)
+    check_whole(client, run)
+
+
+def test_training_goes_on_while_the_server_is_away(stack: RunningStack, client: Client, model: Path) -> None:
+    """The web server hangs (stopped, so that nothing restarts it) until many batches wait on disk, then comes back."""
+    run = client.launch(model)
+    client.until(run, lambda found: found["iteration"] >= 2, 120)
+    server = stack.part("web")
+    assert server is not None
+    folder = stack.home / "runs" / run
+    family = [server, *server.children(recursive=True)]
+    for process in family:
+        process.suspend()
+    try:
+        deadline = time.monotonic() + 60
+        while undelivered(folder) < 60:  # events; a dozen batches and more
+            assert time.monotonic() < deadline, "training stood still without the server"
+            time.sleep(0.1)
+    finally:
+        for process in family:
+            process.resume()
+    ended = client.until(run, lambda found: found["state"] in ("finished", "failed", "stopped"), 180)
+    assert ended["state"] == "finished", ended
+    check_whole(client, run)
+
+
+def test_a_ray_head_killed_makes_a_new_attempt_from_the_last_checkpoint(
+    stack: RunningStack, client: Client, model: Path
+) -> None:
+    run = client.launch(model, **{"rollout.tasks": 32})
+    client.until(run, lambda found: found["iteration"] >= 7, 180)
+    head = stack.part("ray")
+    assert head is not None
+    os.kill(head.pid, signal.SIGKILL)
+    ended = client.until(run, lambda found: found["state"] in ("finished", "failed", "stopped"), 300)
+    assert ended["state"] == "finished", ended
+    assert [attempt["number"] for attempt in ended["attempts"]] == [1, 2]
+    assert ended["attempts"][1]["resumed_from"].startswith("checkpoints/iteration-")
+    points = client.get(f"/api/v1/runs/{run}/series/?keys=train/return&points=10000")["series"][
+        "train/return"
+    ]
+    assert sorted(set(points["steps"])) == list(range(1, ITERATIONS + 1))
+    assert set(points["attempts"]) == {1, 2}
