@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 EPSILON = 1e-6
+_ROUNDING = 1e-9
 Level = Literal["group", "batch", "none"]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -47,12 +48,17 @@ def normalised_advantages(rewards: Floats, groups: Ints, how: Normalisation) -> 
 
 
 def has_variance(rewards: Floats, groups: Ints) -> NDArray[np.bool_]:
-    """Per group (G,): whether it holds two different rewards."""
+    """Per group (G,): whether it holds two different rewards.
+
+    Rewards that differ by a billionth of the larger one at most are sums of the same parts in another order: equal.
+    """
     count = int(groups.max()) + 1 if len(groups) else 0
     lowest, highest = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(lowest, groups, rewards)
     np.maximum.at(highest, groups, rewards)
-    return highest > lowest
+    return np.asarray(
+        highest - lowest > _ROUNDING * np.maximum(np.abs(highest), np.abs(lowest)), dtype=np.bool_
+    )
 
 
 def _sums(values: Floats, groups: Ints) -> tuple[Floats, Floats]:

@@ -12,7 +12,12 @@ KlEstimator = Literal["k1", "k2", "k3"]
 
 
 def clipped_policy_loss(
-    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip_low: float, clip_high: float, dual_clip: float = 0.0
+    logprobs: Tensor,
+    old_logprobs: Tensor,
+    advantages: Tensor,
+    clip_low: float,
+    clip_high: float,
+    dual_clip: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Loss per token (T,) and whether it was clipped (T,).
 
@@ -36,9 +41,11 @@ def clipped_policy_loss(
 def kl_penalty(logprobs: Tensor, reference_logprobs: Tensor, estimator: KlEstimator) -> Tensor:
     """KL(policy || reference) per token (T,), estimated on the policy's own samples (Schulman 2020).
 
-    k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d with d = logprob - reference. k1 and k3 have the KL as their mean; as a
-    loss term that is differentiated directly, k2's gradient has the KL's gradient as its mean, k1's has zero mean, and
-    k3's pulls by the reference-to-policy direction (a bounded, low-variance pull towards the reference).
+    k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d with d = logprob - reference. As values, k1 and k3 have the KL as their
+    mean (k3 with less variance, and never below 0) and k2 nearly so. As loss terms that are differentiated, on samples
+    of the policy itself, the mean gradient is another matter: k2's is that of KL(policy || reference); k3's is that of
+    KL(reference || policy), which pulls as the policy leaves what the reference would do; k1's is zero, so that it
+    adds nothing but noise (it is meant for a penalty inside the reward).
     """
     difference = logprobs - reference_logprobs
     if estimator == "k1":

@@ -37,7 +37,7 @@ class AtGrpo(Section):
     loss_average: Literal["token", "sequence"] = "token"
     """token: mean over all response tokens of a minibatch; sequence: mean per response first."""
     drop_zero_variance: bool = True
-    """Leave groups whose rewards are all equal out of the loss (they are counted either way)."""
+    """Leave groups whose rewards are all equal, and whose advantages are 0 for it, out of the loss (they are counted either way)."""
 
 
 Algorithm = AtGrpo

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from training_core.algorithms.advantages import Normalisation, has_variance, normalised_advantages
+from training_core.algorithms.grouping import GroupCounts, count_groups
 
 REWARDS = np.array([1.0, 2.0, 3.0, 5.0, 5.0, 5.0, 7.0])
 GROUPS = np.array([0, 0, 0, 1, 1, 1, 2])
@@ -21,6 +22,18 @@ def test_within_a_group_by_hand() -> None:
 
 def test_which_groups_vary() -> None:
     assert has_variance(REWARDS, GROUPS).tolist() == [True, False, False]
+
+
+def test_rounding_is_no_variance() -> None:
+    rewards = np.array([0.1 + 0.2, 0.3, 0.3, 0.3 + 1e-6])
+    groups = np.array([0, 0, 1, 1])
+    assert has_variance(rewards, groups).tolist() == [False, True]
+    assert (normalised_advantages(rewards, groups, Normalisation())[:2] == 0.0).all()
+
+
+def test_a_group_of_one_is_compared_with_the_batch_where_that_is_asked_for() -> None:
+    advantages = normalised_advantages(np.array([1.0, 3.0]), np.array([0, 1]), Normalisation("batch", "none"))
+    assert advantages.tolist() == [-1.0, 1.0]
 
 
 def test_leaving_one_out_by_hand() -> None:
@@ -38,6 +51,18 @@ def test_over_the_batch_by_hand() -> None:
 
 def test_without_normalisation_rewards_stay() -> None:
     assert (normalised_advantages(REWARDS, GROUPS, Normalisation("none", "none")) == REWARDS).all()
+
+
+def test_leaving_one_out_of_one_gives_nothing() -> None:
+    how = Normalisation("batch", "none", leave_one_out=True)
+    assert normalised_advantages(np.array([4.0]), np.array([0]), how).tolist() == [0.0]
+
+
+def test_difficulty_by_hand() -> None:
+    # varied; all earned; none earned (0); none earned (below 0); a group of one that earned
+    rewards = np.array([0.0, 1.0, 0.5, 0.5, 0.0, 0.0, -0.1, -0.1, 2.0])
+    groups = np.array([0, 0, 1, 1, 2, 2, 3, 3, 4])
+    assert count_groups(rewards, groups) == GroupCounts(total=5, zero_variance=4, too_easy=2, too_hard=2)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,6 +1,7 @@
 """Losses against numbers by hand."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -48,14 +49,22 @@ def test_kl_estimators_by_hand_and_in_the_mean() -> None:
     assert (kl_penalty(ours.log(), base.log(), "k3") >= 0).all()
 
 
-def test_k2_has_the_gradient_of_the_kl_in_the_mean() -> None:
+def mean_gradient(of: Callable[[torch.Tensor], torch.Tensor]) -> list[float]:
+    """Gradient in the logits of a policy, of what is made from its log-probabilities."""
     logits = tensor([0.3, -0.2, 0.5], dtype=torch.float64, requires_grad=True)
+    gradient: list[float] = torch.autograd.grad(of(logits.log_softmax(0)).sum(), logits)[0].tolist()
+    return gradient
+
+
+def test_the_gradients_of_the_kl_estimators_in_the_mean() -> None:
     base = tensor([0.2, 0.3, 0.5], dtype=torch.float64).log()
-    exact = torch.autograd.grad((logits.softmax(0) * (logits.log_softmax(0) - base)).sum(), logits)[0]
-    estimate = torch.autograd.grad(
-        (logits.softmax(0).detach() * kl_penalty(logits.log_softmax(0), base, "k2")).sum(), logits
-    )[0]
-    assert estimate.tolist() == pytest.approx(exact.tolist(), abs=1e-12)
+    away = mean_gradient(lambda ours: ours.exp() * (ours - base))
+    back = mean_gradient(lambda ours: base.exp() * (base - ours))
+    for estimator, wanted in (("k1", [0.0] * 3), ("k2", away), ("k3", back)):
+        estimate = mean_gradient(
+            lambda ours, name=estimator: ours.exp().detach() * kl_penalty(ours, base, name)
+        )
+        assert estimate == pytest.approx(wanted, abs=1e-12), estimator
 
 
 def test_entropy_by_hand_with_a_cut_token() -> None:

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from transformers import PreTrainedModel
+from transformers import MambaConfig, MambaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedModel
 
-from tests.training_core.llm.toys import TOKENIZER, make_model
+from tests.training_core.llm.toys import SMALL, TOKENIZER, make_model
 from training_core.errors import EngineFailure
+from training_core.llm.generation import sampling
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.torch_engine import TorchEngine
@@ -47,18 +48,18 @@ def naive_answer(
     return tokens, logprobs
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        SamplingSettings(max_tokens=7),
-        SamplingSettings(temperature=0.7, top_p=0.9, max_tokens=7),
-        SamplingSettings(temperature=1.3, top_k=5, max_tokens=7),
-        SamplingSettings(max_tokens=7, greedy=True),
-    ],
-)
-def test_it_says_what_a_naive_loop_says(model: PreTrainedModel, settings: SamplingSettings) -> None:
-    answers = TorchEngine(model, TOKENIZER, version=3).generate(PROMPTS, settings)
-    assert [len(group) for group in answers] == [5, 3, 6, 4]
+SETTINGS = [
+    SamplingSettings(max_tokens=7),
+    SamplingSettings(temperature=0.7, top_p=0.9, max_tokens=7),
+    SamplingSettings(temperature=1.3, top_k=5, max_tokens=7),
+    SamplingSettings(temperature=0.7, max_tokens=7, greedy=True),
+]
+
+
+def check_against_naive(model: PreTrainedModel, settings: SamplingSettings, **options: object) -> int:
+    """Every answer equals the naive loop's; returns how many ended with a stop token."""
+    answers = TorchEngine(model, TOKENIZER, version=3, **options).generate(PROMPTS, settings)
+    assert [len(group) for group in answers] == [prompt.count for prompt in PROMPTS]
     stopped = 0
     for prompt, group in zip(PROMPTS, answers, strict=True):
         for candidate, answer in enumerate(group):
@@ -67,18 +68,94 @@ def test_it_says_what_a_naive_loop_says(model: PreTrainedModel, settings: Sampli
             assert answer.logprobs == pytest.approx(logprobs, abs=1e-5)
             assert answer.versions == [3] * len(tokens)
             assert answer.stop_reason == ("stop" if tokens[-1] == EOS else "length")
+            assert answer.text == TOKENIZER.decode(tokens, skip_special_tokens=True)
             stopped += answer.stop_reason == "stop"
-    assert settings.greedy or 0 < stopped < 18, "both ways to end must be tried"
+    return stopped
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("share_prefix", [True, False])
+def test_it_says_what_a_naive_loop_says(
+    model: PreTrainedModel, settings: SamplingSettings, share_prefix: bool
+) -> None:
+    stopped = check_against_naive(model, settings, share_prefix=share_prefix)
+    total = sum(prompt.count for prompt in PROMPTS)
+    assert settings.greedy or 0 < stopped < total, "both ways to end must be tried"
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "gpt_neox"])
+def test_other_architectures_say_what_a_naive_loop_says(kind: str) -> None:
+    check_against_naive(make_model(kind), SETTINGS[1])
+
+
+def test_a_sliding_window_is_kept_with_padding_and_a_shared_cache() -> None:
+    torch.manual_seed(0)
+    config = MistralConfig(**SMALL, num_key_value_heads=2, head_dim=8, sliding_window=4)
+    check_against_naive(MistralForCausalLM(config).eval(), SETTINGS[0])
+
+
+def test_a_model_that_takes_no_positions_is_given_prompts_of_one_length_at_a_time() -> None:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": len(TOKENIZER), "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}
+    model = MambaForCausalLM(MambaConfig(**sizes, eos_token_id=EOS, pad_token_id=0)).eval()
+    engine = TorchEngine(model, TOKENIZER)
+    assert not engine._paddable
+
+
+def test_the_prompt_is_computed_once_and_equal_texts_share_their_rows(
+    model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes: list[tuple[int, int]] = []
+    forward = model.forward
+
+    def count(input_ids: torch.Tensor, **inputs: object) -> object:
+        shapes.append(tuple(input_ids.shape))
+        return forward(input_ids=input_ids, **inputs)
+
+    monkeypatch.setattr(model, "forward", count)
+    twice = [Prompt([6, 7, 8], 8, NoiseKey(0, 0, 1, task, 0, 0)) for task in range(2)]
+    answers = TorchEngine(model, TOKENIZER).generate(twice, SamplingSettings(temperature=0.3, max_tokens=4))
+    assert shapes[0] == (1, 3), "two groups of eight have one prompt"
+    said = [tuple(answer.token_ids) for group in answers for answer in group]
+    for step in range(1, len(shapes)):
+        distinct = {tokens[:step] for tokens in said if len(tokens) > step}
+        assert len(distinct) <= shapes[step][0] <= len(distinct) / 0.75
+    assert len(set(said)) > 1
+
+
+def test_a_stop_token_of_the_models_own_ends_an_answer() -> None:
+    model = make_model()
+    told = TorchEngine(model, TOKENIZER).generate(PROMPTS[:1], SamplingSettings(max_tokens=6))[0]
+    middle = next(answer.token_ids[1] for answer in told if len(answer.token_ids) > 3)
+    model.generation_config.eos_token_id = [EOS, middle]
+    cut = TorchEngine(model, TOKENIZER).generate(PROMPTS[:1], SamplingSettings(max_tokens=6))[0]
+    for before, after in zip(told, cut, strict=True):
+        until = before.token_ids.index(middle) + 1 if middle in before.token_ids else len(before.token_ids)
+        assert after.token_ids == before.token_ids[:until]
+        assert after.stop_reason == ("stop" if after.token_ids[-1] in (EOS, middle) else "length")
+
+
+def test_broken_weights_are_told_from_bad_luck() -> None:
+    model = make_model()
+    with torch.no_grad():
+        next(model.parameters()).fill_(float("nan"))
+    with pytest.raises(EngineFailure, match="version 7"):
+        TorchEngine(model, TOKENIZER, version=7).generate(PROMPTS, SamplingSettings())
 
 
 def test_neither_order_nor_company_nor_batch_size_matter(model: PreTrainedModel) -> None:
     settings = SamplingSettings(max_tokens=6)
     together = TorchEngine(model, TOKENIZER).generate(PROMPTS, settings)
     backwards = TorchEngine(model, TOKENIZER).generate(PROMPTS[::-1], settings)[::-1]
-    small = TorchEngine(model, TOKENIZER, max_batch=4).generate(PROMPTS, settings)
+    small = TorchEngine(model, TOKENIZER, max_batch=4).generate(PROMPTS, settings)  # splits groups, too
+    alone = [TorchEngine(model, TOKENIZER).generate([prompt], settings)[0] for prompt in PROMPTS]
     tokens = [[answer.token_ids for answer in group] for group in together]
     assert [[answer.token_ids for answer in group] for group in backwards] == tokens
     assert [[answer.token_ids for answer in group] for group in small] == tokens
+    assert [[answer.token_ids for answer in group] for group in alone] == tokens
+    for group, other in zip(together, small, strict=True):
+        for answer, same in zip(group, other, strict=True):
+            assert answer.logprobs == pytest.approx(same.logprobs, abs=1e-5)
 
 
 def test_candidates_of_a_group_differ(model: PreTrainedModel) -> None:
@@ -120,6 +197,24 @@ def test_truncation_by_hand() -> None:
     assert tempered_log_probs(logits, 0.5).exp().tolist() == pytest.approx(
         (squared / squared.sum()).tolist(), abs=1e-6
     )
+
+
+def test_draws_from_large_vocabularies_are_split_and_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    log_probs = torch.randn(7, 50).log_softmax(-1)
+    rows, numbers = torch.randint(0, 7, (40,)), torch.rand(40, dtype=torch.float64)
+    whole = draw(log_probs, rows, numbers)
+    monkeypatch.setattr(sampling, "_AT_ONCE", 50 * 6)
+    assert torch.equal(draw(log_probs, rows, numbers), whole)
+    assert len(set(whole.tolist())) > 10
+
+
+def test_what_is_to_be_kept_is_never_cut() -> None:
+    logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
+    keep = torch.tensor([False, False, False, True])
+    wanted = pytest.approx([0.5 / 0.85, 0.3 / 0.85, 0, 0.05 / 0.85], abs=1e-6)
+    assert tempered_log_probs(logits, 1.0, top_k=2, keep=keep).exp().tolist() == wanted
+    assert tempered_log_probs(logits, 1.0, top_p=0.6, keep=keep).exp().tolist() == wanted
 
 
 def test_draws_invert_the_cumulative_distribution_and_never_take_what_is_cut() -> None:

@@ -1,0 +1,107 @@
+"""Groups: what is compared with what, what is learnt from, what is counted."""
+
+import math
+from typing import Any
+
+import pytest
+
+from training_core.algorithms.grouping import GroupCounts
+from training_core.config.files import load_config
+from training_core.errors import EnvironmentFailure
+from training_core.llm.learning.batch import make_groups
+from training_core.types import Answer, Candidate, Episode, Turn
+
+
+def turn(role: str, *rewards: float, policy: str = "") -> Turn:
+    answers = [Answer([place], [-0.5], [0], "stop", "") for place in range(len(rewards))]
+    candidates = [Candidate(answer, reward=reward) for answer, reward in zip(answers, rewards, strict=True)]
+    return Turn(0, role, policy or role, [], [7, 8], candidates, 0)
+
+
+def episode(name: str, *turns: Turn) -> Episode:
+    return Episode(name, 1, "train", "t", "", turns=list(turns))
+
+
+def config(**overrides: Any) -> Any:
+    return load_config("plan_path_duo", {key.replace("__", "."): value for key, value in overrides.items()})
+
+
+def advantages(turn: Turn) -> list[float | None]:
+    return [candidate.advantage for candidate in turn.candidates]
+
+
+def test_a_group_is_one_turn_of_one_role_in_one_task() -> None:
+    """Rewards far apart between tasks, turns and roles do not leak into one another's advantages."""
+    first = episode("a", turn("planner", 0.0, 1.0), turn("executor", 100.0, 101.0), turn("planner", 5.0, 4.0))
+    second = episode("b", turn("planner", 1000.0, 1001.0))
+    batch = make_groups([first, second], config())
+    half = math.sqrt(0.5)
+    unit = 0.5 / (half + 1e-6)
+    for played, signs in (
+        (first.turns[0], [-1, 1]),
+        (first.turns[1], [-1, 1]),
+        (first.turns[2], [1, -1]),
+        (second.turns[0], [-1, 1]),
+    ):
+        assert advantages(played) == pytest.approx([sign * unit for sign in signs], abs=1e-9)
+    assert [(group.episode, group.turn) for group in batch.groups["planner"]] == [
+        ("a", 0),
+        ("a", 2),
+        ("b", 0),
+    ]
+    assert [(group.episode, group.turn) for group in batch.groups["executor"]] == [("a", 1)]
+    group = batch.groups["planner"][1]
+    assert group.prompt_ids == [7, 8]
+    assert group.rewards == [5.0, 4.0]
+    assert group.advantages == advantages(first.turns[2])
+
+
+def test_groups_without_variance_are_counted_and_left_out_unless_wanted() -> None:
+    played = [episode("a", turn("planner", 1.0, 1.0), turn("planner", 0.0, 0.0), turn("planner", 0.0, 1.0))]
+    batch = make_groups(played, config())
+    assert batch.counts == {"planner": GroupCounts(3, 2, 1, 1), "executor": GroupCounts()}
+    assert [group.turn for group in batch.groups["planner"]] == [2]
+    assert batch.groups["executor"] == []
+    kept = make_groups(played, config(algorithm__drop_zero_variance=False)).groups["planner"]
+    assert [group.advantages for group in kept[:2]] == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_with_a_mean_over_the_batch_groups_of_one_teach() -> None:
+    one = config(rollout__group_size=1, algorithm__mean_level="batch", algorithm__std_level="none")
+    batch = make_groups([episode("a", turn("planner", 1.0)), episode("b", turn("planner", 3.0))], one)
+    assert [group.advantages for group in batch.groups["planner"]] == [[-1.0], [1.0]]
+    assert batch.counts["planner"].zero_variance == 2
+
+
+def test_roles_that_share_a_policy_share_its_batch_and_a_frozen_one_does_not() -> None:
+    shared = {
+        "algorithm__mean_level": "batch",
+        "algorithm__std_level": "none",
+        "team__roles__executor__policy": "planner",
+    }
+    played = [
+        episode("a", turn("planner", 0.0, 1.0), turn("executor", 4.0, 5.0, policy="planner")),
+    ]
+    both = make_groups(played, config(**shared)).groups
+    assert set(both) == {"planner"}
+    assert [group.advantages for group in both["planner"]] == [[-2.5, -1.5], [1.5, 2.5]]
+    frozen = make_groups(played, config(**shared, team__roles__executor__trained=False))
+    assert [group.advantages for group in frozen.groups["planner"]] == [[-0.5, 0.5]]
+    assert advantages(played[0].turns[1]) == [-0.5, 0.5]
+    assert frozen.counts["executor"].total == 1
+
+
+def test_a_groups_sampling_is_its_roles() -> None:
+    tempered = config(
+        team__roles__planner__sampling__temperature=0.7,
+        team__roles__planner__sampling__top_k=5,
+        team__roles__planner__sampling__top_p=0.9,
+    )
+    group = make_groups([episode("a", turn("planner", 0.0, 1.0))], tempered).groups["planner"][0]
+    assert (group.temperature, group.top_k, group.top_p) == (0.7, 5, 0.9)
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf])
+def test_a_reward_that_is_no_number_is_refused_by_its_episodes_name(reward: float) -> None:
+    with pytest.raises(EnvironmentFailure, match="episode a .*turn 0: the environment paid planner"):
+        make_groups([episode("a", turn("planner", 0.0, reward))], config())

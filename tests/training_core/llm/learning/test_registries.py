@@ -1,0 +1,26 @@
+"""Every type that a config may name has what it names."""
+
+from typing import get_args
+
+from tests.training_core.llm.toys import TOKENIZER, make_model
+from training_core.config import models
+from training_core.config.algorithms import AtGrpo
+from training_core.llm.generation.registry import ENGINES, make_engine
+from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.registry import LEARNERS, make_learner
+
+
+def test_types_are_those_of_the_config() -> None:
+    assert set(ENGINES) == set(get_args(models.Engine.model_fields["type"].annotation))
+    assert set(LEARNERS) == set(get_args(models.Learner.model_fields["type"].annotation))
+
+
+def test_what_is_made_has_the_configs_settings() -> None:
+    policy = models.Policy(engine=models.Engine(max_batch=7), learner=models.Learner(epochs=3))
+    engine = make_engine(policy, make_model(), TOKENIZER)
+    assert isinstance(engine, TorchEngine)
+    assert engine.max_batch == 7
+    learner = make_learner(policy, AtGrpo(), make_model(), 4)
+    assert isinstance(learner, Learner)
+    assert learner.settings.epochs == 3
