@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,27 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiny, "TinyRecipe", QuickRecipe)
 
 
-@pytest.mark.usefixtures("_quick")
-def test_the_folder_is_a_hugging_face_model_with_facts(tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Made:
+    """A model that was made once for several tests, and what was told while it was."""
+
+    home: Path
+    folder: Path
+    told: list[float]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    home = tmp_path_factory.mktemp("home")
     told: list[float] = []
-    folder = ensure_tiny(SMALL, tmp_path, lambda done, text: told.append(done))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiny, "TinyRecipe", QuickRecipe)
+        folder = ensure_tiny(SMALL, home, lambda done, text: told.append(done))
+    return Made(home, folder, told)
+
+
+def test_the_folder_is_a_hugging_face_model_with_facts(made: Made) -> None:
+    folder, told = made.folder, made.told
     names = {path.name for path in folder.iterdir()}
     assert names >= {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", FACTS}
     assert [path.name for path in folder.parent.iterdir() if path.is_dir()] == [folder.name]  # no draft left
@@ -67,25 +85,25 @@ def test_the_folder_is_a_hugging_face_model_with_facts(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_quick")
-def test_it_is_made_once_and_the_same_everywhere(tmp_path: Path) -> None:
-    folder = ensure_tiny(SMALL, tmp_path / "a")
-    made = (folder / "model.safetensors").stat().st_mtime_ns
-    assert ensure_tiny(SMALL, tmp_path / "a", lambda done, text: pytest.fail("made twice")) == folder
-    assert (folder / "model.safetensors").stat().st_mtime_ns == made
-    other = ensure_tiny(SMALL, tmp_path / "b")
+def test_it_is_made_once_and_the_same_everywhere(made: Made, tmp_path: Path) -> None:
+    folder = made.folder
+    written = (folder / "model.safetensors").stat().st_mtime_ns
+    assert ensure_tiny(SMALL, made.home, lambda done, text: pytest.fail("made twice")) == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == written
+    other = ensure_tiny(SMALL, tmp_path)
     assert (other / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
     assert tiny_folder(PlanPath(size=4), tmp_path) != tiny_folder(SMALL, tmp_path)
 
 
 @pytest.mark.usefixtures("_quick")
 def test_two_builders_at_once_make_one_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Path] = []
+    makings: list[Path] = []
     real = warm_start.make_tiny
-    monkeypatch.setattr(warm_start, "make_tiny", lambda *given: made.append(given[2]) or real(*given))
+    monkeypatch.setattr(warm_start, "make_tiny", lambda *given: makings.append(given[2]) or real(*given))
     with ThreadPoolExecutor(2) as threads:
         folders = list(threads.map(lambda _: ensure_tiny(SMALL, tmp_path), range(2)))
     assert folders[0] == folders[1]
-    assert len(made) == 1
+    assert len(makings) == 1
 
 
 @pytest.mark.usefixtures("_quick")
@@ -148,8 +166,7 @@ def test_making_a_model_leaves_the_global_generator_alone() -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.usefixtures("_quick")
-def test_the_base_figures_are_those_that_a_run_would_have_measured(tmp_path: Path) -> None:
+def test_the_base_figures_are_those_that_a_run_would_have_measured(made: Made) -> None:
     """Two policies of their own, another run seed, half of the tasks at a time: the same figures."""
     given = {
         "environment.size": 3,
@@ -158,7 +175,7 @@ def test_the_base_figures_are_those_that_a_run_would_have_measured(tmp_path: Pat
         "run.seed": 9,
     }
     config = load_config("plan_path_duo", given)
-    folder = ensure_tiny(config.environment, tmp_path)
+    folder = made.folder
     engines = {name: TorchEngine(load_model(folder), load_tokenizer(folder)) for name in config.used_policies}
 
     def render(messages: Sequence[Message]) -> list[int]:
