@@ -70,4 +70,7 @@ def _budget(draft: Draft) -> str:
     config = draft.config
     turns = getattr(config.environment, "max_turns", 1)
     most = config.rollout.tasks * config.rollout.group_size * turns * len(config.team.order)
-    return f"{config.rollout.tasks} tasks × {config.rollout.group_size} candidates × {turns} turns × {len(config.team.order)} roles: at most {most:,} answers an iteration"
+    return (
+        f"{config.rollout.tasks} tasks × {config.rollout.group_size} candidates × {turns} turns × "
+        f"{len(config.team.order)} roles: at most {most:,} answers an iteration"
+    )

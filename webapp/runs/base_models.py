@@ -57,9 +57,10 @@ def _said(model: str, told: Mapping[str, Any]) -> str:
     if not told:
         return "A small model that Troupe warm-starts for this environment before training."
     noise = _share(told.get("demonstration_noise"))
+    wrong = f" of which {noise} were noise" if noise else ""
     return (
         f"A small model with {_count(told.get('parameters')) or 'few'} parameters that Troupe made itself: it imitated "
-        f"{_count(told.get('demonstrations')) or 'some'} demonstrations{f' of which {noise} were noise' if noise else ''}, and has seen no reward."
+        f"{_count(told.get('demonstrations')) or 'some'} demonstrations{wrong}, and has seen no reward."
     )
 
 

@@ -22,7 +22,14 @@ EVENTS = 50
 
 async def test_from_commit_to_socket(user: User, live_run: Run, store: Store) -> None:
     listener = sockets.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(As(user), lifespan="off", log_config=None, log_level="warning", ws_per_message_deflate=False, ws="websockets-sansio")
+    config = uvicorn.Config(
+        As(user),
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        ws_per_message_deflate=False,
+        ws="websockets-sansio",
+    )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await until(lambda: server.started)
