@@ -23,6 +23,8 @@ from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.types import Answer, Prompt, StopReason
 
 _PADDABLE = {"full_attention", "sliding_attention", "chunked_attention"}
+_CACHES = ("past_key_values", "cache_params")
+"""What models call their cache."""
 _WASTE = 0.25
 """Share of dead nodes that is computed along before the cache is compacted, which copies all of it."""
 
@@ -65,7 +67,9 @@ class TorchEngine:
         self.pad = int(
             tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         )
-        self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
+        takes = inspect.signature(model.forward).parameters
+        self._takes_positions = "position_ids" in takes
+        self._cache_argument = next((name for name in _CACHES if name in takes), None)
         self._paddable = (
             self._takes_positions and set(getattr(model.config, "layer_types", None) or ()) <= _PADDABLE
         )
@@ -173,7 +177,11 @@ class TorchEngine:
         return place
 
     def _forward(self, ids: Tensor, positions: Tensor, nodes: _Nodes) -> Tensor:
-        inputs: dict[str, Any] = {"input_ids": ids, "past_key_values": nodes.cache, "use_cache": True}
+        if self._cache_argument is None:
+            raise EngineFailure(
+                f"{type(self.model).__name__} takes no cache; the torch engine cannot generate with it"
+            )
+        inputs: dict[str, Any] = {"input_ids": ids, self._cache_argument: nodes.cache, "use_cache": True}
         if self._takes_positions:
             inputs["position_ids"] = positions
         logits: Tensor = self.model(**inputs, attention_mask=nodes.mask, logits_to_keep=1).logits

@@ -98,8 +98,7 @@ def test_a_model_that_takes_no_positions_is_given_prompts_of_one_length_at_a_tim
     torch.manual_seed(0)
     sizes = {"vocab_size": len(TOKENIZER), "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}
     model = MambaForCausalLM(MambaConfig(**sizes, eos_token_id=EOS, pad_token_id=0)).eval()
-    engine = TorchEngine(model, TOKENIZER)
-    assert not engine._paddable
+    check_against_naive(model, SETTINGS[0])
 
 
 def test_the_prompt_is_computed_once_and_equal_texts_share_their_rows(
