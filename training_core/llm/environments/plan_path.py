@@ -144,8 +144,8 @@ class PlanPathEnvironment:
     def _plan(self, words: list[str]) -> StepResult:
         """Score a plan by what its speaker can know: as if no wall stood anywhere.
 
-        Scored on the real grid, the best of K plans would already step round the walls: the executor would never meet
-        a blocked plan in training, and be lost when it does.
+        Scored on the real grid it would also be paid for walls that it cannot see, and the best of K plans would have
+        stepped round them already: the executor would seldom meet a blocked plan in training, as it does in evaluation.
         """
         if not self._sayable(words, COMPASS):
             self.plan = ()
