@@ -24,6 +24,11 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
             ("TROUPE_PORT", "`8000`", "Its port; the next free one where it is taken."),
             ("TROUPE_DEMO", "`1`", "0 does not launch the demonstration at the first start."),
             (
+                "TROUPE_BASE_MODEL",
+                "`1`",
+                "0 does not make the base model at the start; the first run that needs it does.",
+            ),
+            (
                 "TROUPE_LAUNCHER",
                 "`ray`",
                 "ray, or local: runs are child processes of the worker, without Ray.",

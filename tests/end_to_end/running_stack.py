@@ -38,7 +38,12 @@ class RunningStack:
         if home is None:
             self.home.chmod(0o711)
         self.output = self.home.with_name(f"{self.home.name}.out")
-        own = {"TROUPE_HOME": str(self.home), "TROUPE_PORT": str(free_ports(1)[0]), "TROUPE_DEMO": "0"}
+        own = {
+            "TROUPE_HOME": str(self.home),
+            "TROUPE_PORT": str(free_ports(1)[0]),
+            "TROUPE_DEMO": "0",
+            "TROUPE_BASE_MODEL": "0",
+        }
         kept = {name: value for name, value in os.environ.items() if name not in GIVEN}
         self.environment = kept | own | variables
         self.process: subprocess.Popen[bytes] | None = None

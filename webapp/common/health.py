@@ -11,12 +11,13 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from redis.exceptions import RedisError
 
+from webapp.stack.home import MODEL_IN_WORK
 from webapp.stack.worker_probe import STALE, seconds_since_alive
 
 TIMEOUT = 2.0
 """Seconds that a part has to answer in."""
-NEEDED = ("database", "redis", "migrations")
-"""Without these no page works; the other parts only hold up runs."""
+NEEDED = ("database", "redis", "migrations", "base_model")
+"""Without the first three no page works, and a run launched while the base model is made would wait for it."""
 _migrated = False
 
 
@@ -87,6 +88,10 @@ def _ray() -> str:
     return "ok" if answer.status_code == 200 else f"answers {answer.status_code}"
 
 
+def _base_model() -> str:
+    return "being made" if (settings.TROUPE_HOME / MODEL_IN_WORK).exists() else "ok"
+
+
 def _redis_client() -> "redis.Redis":
     return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
 
@@ -97,4 +102,5 @@ CHECKS: dict[str, Callable[[], str]] = {
     "redis": _redis,
     "worker": _worker,
     "ray": _ray,
+    "base_model": _base_model,
 }

@@ -11,6 +11,9 @@ from typing import Any
 
 from webapp.stack.errors import StackError
 
+MODEL_IN_WORK = "base-model.making"
+"""A file in TROUPE_HOME while `up` makes the base model."""
+
 
 @dataclass
 class StackFacts:

@@ -19,7 +19,7 @@ import psutil
 from webapp.config import environment as env
 from webapp.stack.console import Terminal
 from webapp.stack.errors import StackError
-from webapp.stack.home import Home, StackFacts
+from webapp.stack.home import MODEL_IN_WORK, Home, StackFacts
 from webapp.stack.plan import Plan, make_plan, new_stack_id, postgres_service
 from webapp.stack.processes import adopt_orphans, end_processes, tagged
 from webapp.stack.supervisor import Supervisor
@@ -121,8 +121,10 @@ async def _start(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None
         keepers.append(supervisor.keep(postgres_service(server)))
     keepers += [supervisor.keep(service) for service in plan.django_services()]
     tasks = [*keepers, asyncio.create_task(_open_doors(plan, supervisor, terminal))]
+    models = asyncio.create_task(_make_models(plan, supervisor, terminal))
+    tasks.append(models)
     if env.flag("TROUPE_DEMO", default=True):
-        tasks.append(asyncio.create_task(_demonstrate(plan, supervisor, terminal)))
+        tasks.append(asyncio.create_task(_demonstrate(plan, supervisor, terminal, models)))
     try:
         await asyncio.gather(*tasks)
         await asyncio.Event().wait()
@@ -140,10 +142,29 @@ async def _open_doors(plan: Plan, supervisor: Supervisor, terminal: Terminal) ->
     terminal.say("Ctrl-C ends everything.\n")
 
 
-async def _demonstrate(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None:
-    """Make the base model, launch the demonstration once. Neither is worth taking the stack down for."""
+async def _make_models(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None:
+    """Make the base model and its figures, so that no run waits for them; /readyz says so meanwhile.
+
+    Not worth taking the stack down for: a run makes what it lacks.
+    """
+    if not env.flag("TROUPE_BASE_MODEL", default=True):
+        return
+    mark = plan.home.root / MODEL_IN_WORK
+    mark.touch()
     try:
         await supervisor.run(plan.base_model())
+    except StackError as error:
+        terminal.error(f"No base model yet, the first run will make it: {error}")
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+async def _demonstrate(
+    plan: Plan, supervisor: Supervisor, terminal: Terminal, models: "asyncio.Task[None]"
+) -> None:
+    """Launch the demonstration once. Not worth taking the stack down for."""
+    try:
+        await asyncio.wait([models])
         if plan.ray:
             await supervisor.wait_ready("ray")
         answer = json.loads(await supervisor.run(plan.demo()))

@@ -11,6 +11,7 @@ from webapp.common import health
 from webapp.common.tasks import alive
 from webapp.config import environment as env
 from webapp.runs.models import Run
+from webapp.stack.home import MODEL_IN_WORK
 from webapp.stack.worker_probe import KEY, worker_answers
 
 
@@ -27,7 +28,26 @@ def test_all_is_well(client: Client) -> None:
     answer = client.get("/readyz")
     assert answer.status_code == 200
     parts = answer.json()["parts"]
-    assert parts == {"database": "ok", "migrations": "ok", "redis": "ok", "worker": "ok", "ray": "not used"}
+    assert parts == {
+        "database": "ok",
+        "migrations": "ok",
+        "redis": "ok",
+        "worker": "ok",
+        "ray": "not used",
+        "base_model": "ok",
+    }
+
+
+@pytest.mark.django_db
+def test_while_the_base_model_is_made_it_is_not_ready(
+    client: Client, settings: object, tmp_path: Path
+) -> None:
+    settings.TROUPE_HOME = tmp_path  # type: ignore[attr-defined]
+    (tmp_path / MODEL_IN_WORK).touch()
+    answer = client.get("/readyz")
+    assert (answer.status_code, answer.json()["parts"]["base_model"]) == (503, "being made")
+    (tmp_path / MODEL_IN_WORK).unlink()
+    assert client.get("/readyz").status_code == 200
 
 
 @pytest.mark.django_db
