@@ -95,6 +95,8 @@ def test_every_registry_tag_has_a_config_class_and_every_class_its_tag() -> None
     for kind, (configured, registered) in registries().items():
         assert configured == registered, kind
     assert set(WARM_STARTS) <= set(ENVIRONMENTS)
+    for tag, make in ENVIRONMENTS.items():
+        assert getattr(make, "roles") == getattr(ENVIRONMENT_CONFIGS[tag], "roles")  # noqa: B009
     assert tags("environment") == set(ENVIRONMENT_CONFIGS)
     assert tags("workflow") == set(WORKFLOW_CONFIGS)
     assert tags("algorithm") == set(ALGORITHM_CONFIGS)

@@ -38,7 +38,9 @@ def small_config(model: Path, **overrides: Any) -> RunConfig:
         "reporting.episodes_per_iteration": 6,
         **TINY_GRID,
     }
-    return load_config("plan_path_duo", small | {key.replace("__", "."): value for key, value in overrides.items()})
+    return load_config(
+        "plan_path_duo", small | {key.replace("__", "."): value for key, value in overrides.items()}
+    )
 
 
 def events(folder: Path, kind: str, attempt: int = 1) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """Environments by `type`."""
 
-from typing import Literal, Self
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from training_core.config.base import Section
 
@@ -10,6 +10,8 @@ from training_core.config.base import Section
 class PlanPath(Section):
     """A walk over a grid with walls, to a goal that only the planner sees."""
 
+    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
+    """Who plays it; a team has exactly these."""
     type: Literal["plan_path"] = "plan_path"
     """Path finding on a small grid."""
     size: int = Field(5, ge=3, le=20)
@@ -34,12 +36,6 @@ class PlanPath(Section):
     """Weight of the potential-based shaping on the path length to the goal (local reward); 0 disables."""
     shaping_discount: float = Field(0.99, gt=0.0, le=1.0)
     """Discount inside the shaping term, gamma."""
-
-    @model_validator(mode="after")
-    def _walls_leave_room(self) -> Self:
-        if self.size * self.size * (1.0 - self.wall_share) < 4:
-            raise ValueError("fewer than four free cells; lower wall_share or raise size")
-        return self
 
 
 Environment = PlanPath

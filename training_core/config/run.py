@@ -67,6 +67,16 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _the_environment_knows_the_roles(self) -> Self:
+        wanted = self.environment.roles
+        if set(self.team.roles) != set(wanted):
+            raise ValueError(
+                f"team.roles: {self.environment.type} is played by {', '.join(wanted)}, "
+                f"not by {', '.join(self.team.roles)}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _something_is_trained(self) -> Self:
         if not self.trained_policies:
             raise ValueError("team.roles: no role is trained; set trained = true for at least one")
@@ -102,9 +112,7 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _probes_are_episodes(self) -> Self:
         if self.evaluation.probes > self.evaluation.episodes:
-            raise ValueError(
-                f"evaluation.probes: at most evaluation.episodes = {self.evaluation.episodes}"
-            )
+            raise ValueError(f"evaluation.probes: at most evaluation.episodes = {self.evaluation.episodes}")
         return self
 
     @property

@@ -50,6 +50,9 @@ class Team(Section):
             raise ValueError(
                 f"turn_order names {', '.join(unknown)}, which is no role; roles are {', '.join(self.roles)}"
             )
+        silent = [name for name in self.roles if self.turn_order and name not in self.turn_order]
+        if silent:
+            raise ValueError(f"turn_order leaves out {', '.join(silent)}; add it, or remove that role")
         return self
 
     @property

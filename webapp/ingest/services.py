@@ -78,7 +78,9 @@ def _producer(run: Run, batch: Batch) -> Producer:
         run=run, producer=batch.producer, defaults={"attempt": batch.attempt}
     )
     if found.attempt != batch.attempt:
-        raise invalid(batch.first, {"attempt": f"producer {batch.producer} belongs to attempt {found.attempt}"})
+        raise invalid(
+            batch.first, {"attempt": f"producer {batch.producer} belongs to attempt {found.attempt}"}
+        )
     return found
 
 

@@ -51,7 +51,9 @@ def check_token(authorization: str, run_id: str) -> None:
     if token is None:
         raise IngestRejected(401, {"code": "unauthenticated", "detail": "a valid bearer token is needed"})
     if not _may_write(token, run_id):
-        raise IngestRejected(403, {"code": "forbidden", "detail": "this token may not write events of this run"})
+        raise IngestRejected(
+            403, {"code": "forbidden", "detail": "this token may not write events of this run"}
+        )
 
 
 def _may_write(token: ApiToken, run_id: str) -> bool:

@@ -100,4 +100,6 @@ def _cursor(text: str | None) -> int | None:
     except ValueError:
         return None
     cursor = message.get("cursor") if isinstance(message, dict) else None
-    return cursor if isinstance(cursor, int) and not isinstance(cursor, bool) and 0 <= cursor < 2**63 else None
+    return (
+        cursor if isinstance(cursor, int) and not isinstance(cursor, bool) and 0 <= cursor < 2**63 else None
+    )

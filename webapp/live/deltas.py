@@ -33,7 +33,9 @@ class Delta:
     """The run's summary, to see whether it changes."""
 
 
-def delta_read(run_id: str, cursor: int | None, until: int | None = None, known: bytes | None = None) -> Delta | None:
+def delta_read(
+    run_id: str, cursor: int | None, until: int | None = None, known: bytes | None = None
+) -> Delta | None:
     """What came after `cursor` (None: nothing but the summary), up to `until` (None: now).
 
     None where nothing is new and the summary is still `known`, or the run is gone. One thread-safe database read.
@@ -52,7 +54,13 @@ def delta_read(run_id: str, cursor: int | None, until: int | None = None, known:
 def _text(run: Run, start: int, end: int, summary: bytes) -> str:
     head = {"type": "delta", "from": start, "to": end, "run": orjson.Fragment(summary)}
     if start == end:
-        nothing: dict[str, Any] = {"points": {}, "episodes": [], "annotated": [], "checkpoints": [], "logs": []}
+        nothing: dict[str, Any] = {
+            "points": {},
+            "episodes": [],
+            "annotated": [],
+            "checkpoints": [],
+            "logs": [],
+        }
         return _dumps(head | nothing).decode()
     points = points_after(run, start, end)
     rows = _rows(run, start, end)
@@ -66,7 +74,9 @@ def _rows(run: Run, start: int, end: int) -> dict[str, list[Any]]:
     new = {"run": run, "cursor__gt": start, "cursor__lte": end}
     most = MANY_ROWS + 1
     names = EpisodeAnnotation.objects.filter(**new).values_list("episode_name", flat=True)[:most]
-    annotated = Episode.objects.filter(run=run, name__in=list(names)).order_by("id").values_list("id", flat=True)
+    annotated = (
+        Episode.objects.filter(run=run, name__in=list(names)).order_by("id").values_list("id", flat=True)
+    )
     return {
         "episodes": [
             {**row, "episode_return": spell(row["episode_return"])}

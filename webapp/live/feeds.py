@@ -25,7 +25,6 @@ REMEMBERED = 20
 """Deltas kept for those who join a little late."""
 
 
-
 class Feed:
     """Sockets that watch one run, and the cursor that all of them have reached or have been sent."""
 
@@ -109,7 +108,9 @@ class Feed:
 
     async def _delta(self, cursor: int | None, until: int | None, known: bytes | None) -> Delta | None:
         self.reads += 1
-        read: Callable[..., Awaitable[Delta | None]] = database_sync_to_async(delta_read, thread_sensitive=False)
+        read: Callable[..., Awaitable[Delta | None]] = database_sync_to_async(
+            delta_read, thread_sensitive=False
+        )
         return await read(self.run_id, cursor, until, known)
 
 

@@ -108,7 +108,9 @@ def _marks() -> Marks:
 
 def _texts(changed: Iterable[str], users: Iterable[int]) -> dict[int, str]:
     """Message by user; users who may see the same runs share it."""
-    runs = {run.pk: run for run in Run.objects.select_related("project", "owner").filter(pk__in=list(changed))}
+    runs = {
+        run.pk: run for run in Run.objects.select_related("project", "owner").filter(pk__in=list(changed))
+    }
     summaries = {pk: run_summary(run) for pk, run in runs.items()}
     texts: dict[frozenset[str], str] = {}
     messages: dict[int, str] = {}
@@ -121,7 +123,9 @@ def _texts(changed: Iterable[str], users: Iterable[int]) -> dict[int, str]:
 
 
 def _text(summaries: list[dict[str, object]]) -> str:
-    return orjson.dumps({"type": "runs", "runs": summaries}, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    return orjson.dumps(
+        {"type": "runs", "runs": summaries}, default=str, option=orjson.OPT_NON_STR_KEYS
+    ).decode()
 
 
 _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, RunsFeed] = WeakKeyDictionary()

@@ -30,4 +30,6 @@ def _m4(values: Floats, buckets: int) -> NDArray[np.int64]:
     if len(values) <= buckets * PER_BUCKET:
         return np.arange(len(values))
     downsampler = M4Downsampler()  # type: ignore[no-untyped-call]
-    return np.asarray(downsampler.downsample(np.ascontiguousarray(values), n_out=buckets * PER_BUCKET), dtype=np.int64)
+    return np.asarray(
+        downsampler.downsample(np.ascontiguousarray(values), n_out=buckets * PER_BUCKET), dtype=np.int64
+    )

@@ -68,7 +68,10 @@ def _halved(means: list[float | None], counts: list[int]) -> tuple[list[float | 
     merged: list[float | None] = []
     totals: list[int] = []
     for index in range(0, len(means), 2):
-        pair = [(mean, count) for mean, count in zip(means[index : index + 2], counts[index : index + 2], strict=True)]
+        pair = [
+            (mean, count)
+            for mean, count in zip(means[index : index + 2], counts[index : index + 2], strict=True)
+        ]
         total = sum(count for _, count in pair)
         totals.append(total)
         merged.append(sum((mean or 0.0) * count for mean, count in pair) / total if total else None)

@@ -57,7 +57,9 @@ Columns = dict[str, list[Any]]
 def keys(run: Run) -> list[SeriesFacts]:
     """All metrics of a run, by name."""
     rows = Series.objects.filter(run=run).order_by("key")
-    return [SeriesFacts(row.key, row.count, row.last_step, spell(row.last_value), row.last_time) for row in rows]
+    return [
+        SeriesFacts(row.key, row.count, row.last_step, spell(row.last_value), row.last_time) for row in rows
+    ]
 
 
 def series_read(
@@ -92,7 +94,9 @@ def _chunks(run: Run, keys: Iterable[str] | None, since: int) -> list[tuple[str,
     wanted = Series.objects.filter(run=run)
     names = dict((wanted if keys is None else wanted.filter(key__in=list(keys))).values_list("id", "key"))
     rows = Chunk.objects.filter(series_id__in=names, cursor__gt=since).order_by("id")
-    fields = rows.values_list("series_id", "attempt", "cursor", "count", "steps", "values", "times", "cursors")
+    fields = rows.values_list(
+        "series_id", "attempt", "cursor", "count", "steps", "values", "times", "cursors"
+    )
     return [(names[row[0]], ChunkRow(*row[1:])) for row in fields]
 
 
@@ -150,7 +154,12 @@ def _json(points: Points) -> Columns:
 
 
 def _rows(points: Points) -> list[list[Any]]:
-    columns = (points.steps.tolist(), _spelled(points.values), points.times.tolist(), points.attempts.tolist())
+    columns = (
+        points.steps.tolist(),
+        _spelled(points.values),
+        points.times.tolist(),
+        points.attempts.tolist(),
+    )
     return [list(row) for row in zip(*columns, strict=True)]
 
 

@@ -137,7 +137,8 @@ def _groups(chunks: list[Chunk]) -> list[list[Chunk]]:
 def _merged(chunks: list[Chunk]) -> Chunk:
     """One chunk of all their points; it remembers every point's own cursor."""
     cursors = [
-        unpack_ints(chunk.cursors) if chunk.cursors else np.full(chunk.count, chunk.cursor) for chunk in chunks
+        unpack_ints(chunk.cursors) if chunk.cursors else np.full(chunk.count, chunk.cursor)
+        for chunk in chunks
     ]
     return Chunk(
         series_id=chunks[0].series_id,

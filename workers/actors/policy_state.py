@@ -48,7 +48,10 @@ def load_policy(folder: Path, model: PreTrainedModel, optimizer: torch.optim.Opt
         load_model(model, folder / "model.safetensors", device=str(model.device))
         tensors = load_file(folder / "optimizer.safetensors")
         torch.set_rng_state(tensors.pop(GENERATOR))
-        state: dict[str, Any] = {"state": _nested(tensors), "param_groups": optimizer.state_dict()["param_groups"]}
+        state: dict[str, Any] = {
+            "state": _nested(tensors),
+            "param_groups": optimizer.state_dict()["param_groups"],
+        }
         optimizer.load_state_dict(state)
         return int(json.loads((folder / "policy.json").read_text())["version"])
     except FileNotFoundError as error:
@@ -64,7 +67,9 @@ def load_policy(folder: Path, model: PreTrainedModel, optimizer: torch.optim.Opt
 
 def _flat(state: dict[int, dict[str, Tensor]]) -> dict[str, Tensor]:
     """{parameter: {"exp_avg": tensor}} -> {"parameter.exp_avg": tensor}."""
-    return {f"{number}.{name}": item.contiguous() for number, part in state.items() for name, item in part.items()}
+    return {
+        f"{number}.{name}": item.contiguous() for number, part in state.items() for name, item in part.items()
+    }
 
 
 def _nested(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:

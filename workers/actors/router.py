@@ -33,7 +33,12 @@ class Router:
     """The whole crew of a run behind one object; see Crew."""
 
     def __init__(
-        self, config: RunConfig, ports: Mapping[str, PolicyPort], pool: EnvironmentPool, *, side_by_side: bool = True
+        self,
+        config: RunConfig,
+        ports: Mapping[str, PolicyPort],
+        pool: EnvironmentPool,
+        *,
+        side_by_side: bool = True,
     ) -> None:
         # Here, not above: the driver imports this module to make the actor, and stays light.
         from workers.actors import tokenizers
@@ -58,7 +63,9 @@ class Router:
     def start(self, attempt: int, resume_from: Path | None) -> Started:
         """Every policy's workers at once; then the tokenizers that render prompts."""
         self._attempt = attempt
-        ready: dict[str, Ready] = self._every(self._config.used_policies, lambda _, port: port.start(resume_from))
+        ready: dict[str, Ready] = self._every(
+            self._config.used_policies, lambda _, port: port.start(resume_from)
+        )
         self._versions = {policy: item.version for policy, item in ready.items()}
         self._tokenizers = {policy: self._load_tokenizer(item.model) for policy, item in ready.items()}
         spans = [span for item in ready.values() for span in item.spans]
@@ -116,7 +123,8 @@ class Router:
         for policy in self._config.trained_policies:
             self._versions[policy] += 1
         spans = self._every(
-            self._config.trained_policies, lambda policy, port: port.publish(self._versions[policy], iteration)
+            self._config.trained_policies,
+            lambda policy, port: port.publish(self._versions[policy], iteration),
         )
         return [span for part in spans.values() for span in part]
 
@@ -176,9 +184,7 @@ class Router:
             futures = {name: threads.submit(call, name, self._ports[name]) for name in names}
         return {name: future.result() for name, future in futures.items()}
 
-    def _collected(
-        self, episodes: list[Episode], kept: list[Episode], seconds: float
-    ) -> Collected:
+    def _collected(self, episodes: list[Episode], kept: list[Episode], seconds: float) -> Collected:
         spans, self._spans = self._spans, []
         documents = [episode_document(episode, self._versions, self._spell) for episode in kept]
         return Collected([episode_facts(episode) for episode in episodes], documents, spans, seconds)

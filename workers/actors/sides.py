@@ -45,7 +45,13 @@ def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
     model = load_model(source, spec.section.learner.precision, device)
     tokenizer = load_tokenizer(source)
     span = Span(spec.name, "load", spec.policy, 0, born, time.time())
-    return Loaded(model, tokenizer, str(source), {"name": spec.section.model, "source": str(source)} | read_facts(source), span)
+    return Loaded(
+        model,
+        tokenizer,
+        str(source),
+        {"name": spec.section.model, "source": str(source)} | read_facts(source),
+        span,
+    )
 
 
 class RolloutSide:
@@ -107,9 +113,13 @@ class UpdateSide:
     def save(self, folder: Path) -> None:
         """Write this policy into a checkpoint. Raises CheckpointError."""
         learner = self._learner
-        save_policy(folder / self._spec.policy, learner.model, self._tokenizer, learner.optimizer, self.version)
+        save_policy(
+            folder / self._spec.policy, learner.model, self._tokenizer, learner.optimizer, self.version
+        )
 
     def resume(self, checkpoint: Path) -> int:
         """Go on from a checkpoint; returns the version. Raises CheckpointError."""
-        self.version = load_policy(checkpoint / self._spec.policy, self._learner.model, self._learner.optimizer)
+        self.version = load_policy(
+            checkpoint / self._spec.policy, self._learner.model, self._learner.optimizer
+        )
         return self.version

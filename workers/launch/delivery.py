@@ -146,7 +146,9 @@ class Courier:
                 return
             seq = batch.first
         if seq in self.rejected:
-            raise Undelivered(f"the server refuses event {seq} and the line in its place: {body.get('errors')}")
+            raise Undelivered(
+                f"the server refuses event {seq} and the line in its place: {body.get('errors')}"
+            )
         self._set_aside(seq, batch, body.get("errors"))
 
     def _set_aside(self, seq: int, batch: Batch, errors: Any) -> None:

@@ -80,7 +80,9 @@ class LocalProcessLauncher:
             if not self._ended(folder, GRACE):
                 _signal(folder, signal.SIGKILL)
         except PermissionError as error:
-            raise LauncherFailure(f"The driver of {submission_id} belongs to another user: {error}") from error
+            raise LauncherFailure(
+                f"The driver of {submission_id} belongs to another user: {error}"
+            ) from error
         if not self._ended(folder, GRACE):
             raise LauncherFailure(f"The driver of {submission_id} did not end")
 
@@ -104,7 +106,11 @@ class LocalProcessLauncher:
         log.parent.mkdir(parents=True, exist_ok=True)
         (folder / "log").write_text(str(log))
         variables = {name: value for name, value in os.environ.items() if name not in SECRETS}
-        variables |= driver_variables(launch) | {"PYTHONPATH": own_path(), "PYTHONUNBUFFERED": "1", "JOB": str(folder)}
+        variables |= driver_variables(launch) | {
+            "PYTHONPATH": own_path(),
+            "PYTHONUNBUFFERED": "1",
+            "JOB": str(folder),
+        }
         with log.open("ab") as output:
             child = subprocess.Popen(
                 ["/bin/sh", "-c", _SCRIPT, "driver", *driver_command(launch, sys.executable), "--local"],

@@ -33,7 +33,9 @@ _STATES = {
 class RayJobLauncher:
     """One cluster, by the address of its dashboard (`http://host:8265`)."""
 
-    def __init__(self, address: str, token: str = "", *, remote: bool | None = None, timeout: float = 15.0) -> None:
+    def __init__(
+        self, address: str, token: str = "", *, remote: bool | None = None, timeout: float = 15.0
+    ) -> None:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise LauncherFailure(

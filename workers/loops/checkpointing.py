@@ -68,7 +68,9 @@ class CheckpointKeeper:
             (draft / STATE).write_text(json.dumps(self._state(journal, iteration), indent=1))
             commit(draft, place)
         except OSError as error:
-            raise CheckpointError(f"cannot write the checkpoint {place}: {error}; is the disk full?") from error
+            raise CheckpointError(
+                f"cannot write the checkpoint {place}: {error}; is the disk full?"
+            ) from error
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         journal.checkpointed(iteration, self._relative(place), size_of(place), best=best)
@@ -101,11 +103,15 @@ class CheckpointKeeper:
 def read_state(checkpoint: Path) -> dict[str, Any]:
     """What the driver wrote with a checkpoint. Raises CheckpointError."""
     if not NAME.fullmatch(checkpoint.name):
-        raise CheckpointError(f"{checkpoint} is no checkpoint; name a folder like checkpoints/iteration-000020")
+        raise CheckpointError(
+            f"{checkpoint} is no checkpoint; name a folder like checkpoints/iteration-000020"
+        )
     try:
         state: dict[str, Any] = json.loads((checkpoint / STATE).read_text())
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"cannot read the checkpoint {checkpoint}: {error}; resume from another one") from error
+        raise CheckpointError(
+            f"cannot read the checkpoint {checkpoint}: {error}; resume from another one"
+        ) from error
     if state.get("layout") != LAYOUT:
         raise CheckpointError(
             f"the checkpoint {checkpoint} has layout {state.get('layout')}, this version reads {LAYOUT}"

@@ -40,7 +40,9 @@ class LocalCrew:
             policy: LocalPolicy(WorkerSpec(policy, policy, config, attempt.home), spots.running, making)
             for policy in config.used_policies
         }
-        self._router = Router(config, ports, EnvironmentHost(config.environment, config.run.seed), side_by_side=False)
+        self._router = Router(
+            config, ports, EnvironmentHost(config.environment, config.run.seed), side_by_side=False
+        )
 
     def start(self, resume_from: Path | None) -> Started:
         """See Crew."""

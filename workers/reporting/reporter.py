@@ -40,7 +40,9 @@ class Reporter:
         """Iterations completed, as heartbeats tell it; the driver sets it, and so does `status`."""
         self.lost = 0
         """Events that could not be written to disk."""
-        self._head = orjson.dumps({"run": run, "attempt": attempt, "producer": self.producer})[:-1] + b',"seq":'
+        self._head = (
+            orjson.dumps({"run": run, "attempt": attempt, "producer": self.producer})[:-1] + b',"seq":'
+        )
         self._spool = SpoolWriter(folder.spool(attempt) / f"{self.producer}.jsonl")
         self._shipping = Shipping(self._spool.path, url, token) if url else None
         self._steps = 0
@@ -84,13 +86,22 @@ class Reporter:
         """What the update learnt about an episode: the fields of EpisodeAnnotationEvent but for the envelope."""
         self._append({**fields, "type": "episode_annotation"})
 
-    def phase(self, worker: str, phase: str, iteration: int, start: float, end: float, *, policy: str = "") -> None:
+    def phase(
+        self, worker: str, phase: str, iteration: int, start: float, end: float, *, policy: str = ""
+    ) -> None:
         """A span of one worker's time; seconds since the epoch."""
         fields = {"worker": worker, "phase": phase, "policy": policy, "iteration": iteration}
         self._append({"type": "phase", **fields, "start": start, "end": end})
 
     def checkpoint(
-        self, iteration: int, path: str, size: int, metrics: Mapping[str, float], *, best: bool = False, removed: bool = False
+        self,
+        iteration: int,
+        path: str,
+        size: int,
+        metrics: Mapping[str, float],
+        *,
+        best: bool = False,
+        removed: bool = False,
     ) -> None:
         """A checkpoint at `path` (relative to the run folder) was written, or (removed) deleted."""
         flags = {"metrics": dict(metrics), "best": best, "removed": removed}
@@ -100,10 +111,17 @@ class Reporter:
         """A line for the run's log: debug, info, warning or error."""
         self._append({"type": "log", "level": level, "source": source[:80], "message": message[:20000]})
 
-    def status(self, state: str, iteration: int, message: str = "", facts: Mapping[str, Any] | None = None) -> None:
+    def status(
+        self, state: str, iteration: int, message: str = "", facts: Mapping[str, Any] | None = None
+    ) -> None:
         """The driver's state. Sent at once."""
         self.iteration = iteration
-        fields = {"state": state, "iteration": iteration, "message": message[:20000], "facts": dict(facts or {})}
+        fields = {
+            "state": state,
+            "iteration": iteration,
+            "message": message[:20000],
+            "facts": dict(facts or {}),
+        }
         self._append({"type": "status", **fields})
         self._wake.set()
 

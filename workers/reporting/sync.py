@@ -22,7 +22,9 @@ def ship_spool(folder: Path, url: str, token: str) -> Shipped:
 
     Raises Undelivered when the server does not take them; calling again goes on where it stopped.
     """
-    spools = [path for path in sorted(folder.rglob("spool/*.jsonl")) if not path.name.endswith(".rejected.jsonl")]
+    spools = [
+        path for path in sorted(folder.rglob("spool/*.jsonl")) if not path.name.endswith(".rejected.jsonl")
+    ]
     events = sum(_ship(path, url, token) for path in spools)
     rejected = sum(_lines(path) for path in folder.rglob("spool/*.rejected.jsonl"))
     return Shipped(len(spools), events, rejected)

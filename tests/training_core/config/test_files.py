@@ -21,6 +21,8 @@ WRONG = [
     ({"run.seed.x": 1}, "run.seed", "valid integer"),
     ({"team.roles.executor.policy": "nobody"}, "team.roles.executor.policy", "there is no policy 'nobody'"),
     ({"team.turn_order": ["planner", "judge"]}, "team", "turn_order names judge"),
+    ({"team.turn_order": ["planner"]}, "team", "turn_order leaves out executor"),
+    ({"team.roles.judge.policy": "planner"}, "team.roles", "plan_path is played by planner, executor, not by planner"),
     ({"team.roles.planner.trained": False, "team.roles.executor.trained": False}, "team.roles", "no role is trained"),
     ({"rollout.group_size": 1}, "rollout.group_size", "a group of one has no advantage"),
     ({"rollout.group_size": 1, "algorithm.mean_level": "batch", "algorithm.leave_one_out": True},

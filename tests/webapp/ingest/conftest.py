@@ -18,7 +18,9 @@ Send = Callable[..., Any]
 
 @pytest.fixture
 def attempt(run: Run) -> Attempt:
-    return Attempt.objects.create(run=run, number=1, submission_id=f"troupe-{run.pk}-1", state=Attempt.State.LIVE)
+    return Attempt.objects.create(
+        run=run, number=1, submission_id=f"troupe-{run.pk}-1", state=Attempt.State.LIVE
+    )
 
 
 @pytest.fixture

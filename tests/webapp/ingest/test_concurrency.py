@@ -33,7 +33,8 @@ def closing(act: Callable[..., Any]) -> Callable[..., Any]:
 
 def test_the_same_batches_from_many_threads_are_stored_once(run: Run, event: Make) -> None:
     bodies = [
-        b"\n".join(json.dumps(event(seq)).encode() for seq in range(first, first + 5)) for first in range(1, 51, 5)
+        b"\n".join(json.dumps(event(seq)).encode() for seq in range(first, first + 5))
+        for first in range(1, 51, 5)
     ]
 
     def send_all(_: int) -> int:
@@ -66,7 +67,9 @@ def test_producers_side_by_side_and_merging_meanwhile(run: Run, event: Make) -> 
                 series_compact(chunk.series_id)
 
     with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(closing(produce), number) for number in range(3)] + [pool.submit(closing(merge), 0)]
+        futures = [pool.submit(closing(produce), number) for number in range(3)] + [
+            pool.submit(closing(merge), 0)
+        ]
         for future in futures:
             future.result()
     run.refresh_from_db()

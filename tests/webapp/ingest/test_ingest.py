@@ -29,7 +29,9 @@ def steps(run: Run) -> list[int]:
 
 
 class TestOrder:
-    def test_a_batch_is_stored_and_acknowledged(self, run: Run, event: Make, send: Send, attempt: Attempt) -> None:
+    def test_a_batch_is_stored_and_acknowledged(
+        self, run: Run, event: Make, send: Send, attempt: Attempt
+    ) -> None:
         answer = send(event(1), event(2), event(3, type="log", level="info", source="driver", message="hi"))
         assert (answer.status_code, answer.json()) == (200, {"acknowledged": 3, "command": None})
         run.refresh_from_db()
@@ -40,7 +42,9 @@ class TestOrder:
         attempt.refresh_from_db()
         assert attempt.heartbeat_at is not None
 
-    def test_what_was_stored_is_acknowledged_and_not_stored_again(self, run: Run, event: Make, send: Send) -> None:
+    def test_what_was_stored_is_acknowledged_and_not_stored_again(
+        self, run: Run, event: Make, send: Send
+    ) -> None:
         send(event(1), event(2))
         assert send(event(1), event(2)).json()["acknowledged"] == 2
         assert send(event(2), event(3)).json()["acknowledged"] == 3
@@ -83,16 +87,18 @@ class TestOrder:
             ({"time": -1}, "time"),
         ],
     )
-    def test_an_odd_event_is_named(
-        self, event: Make, send: Send, changes: dict[str, Any], path: str
-    ) -> None:
+    def test_an_odd_event_is_named(self, event: Make, send: Send, changes: dict[str, Any], path: str) -> None:
         answer = send(event(1), event(2) | changes, event(3))
         assert answer.status_code == 400, answer.json()
         assert answer.json()["seq"] == changes.get("seq", 2)
         assert path in answer.json()["errors"]
 
     def test_numbers_that_json_lacks_are_stored_as_such(self, run: Run, event: Make, send: Send) -> None:
-        send(event(1, values={"a": "NaN"}), event(2, values={"a": "Infinity"}), event(3, values={"a": "-Infinity"}))
+        send(
+            event(1, values={"a": "NaN"}),
+            event(2, values={"a": "Infinity"}),
+            event(3, values={"a": "-Infinity"}),
+        )
         assert series_read(run, ["a"])["a"]["values"] == ["NaN", "Infinity", "-Infinity"]
 
     def test_steps_out_of_order_are_kept(self, run: Run, event: Make, send: Send) -> None:
@@ -233,7 +239,18 @@ def bodies(event: Make) -> list[bytes]:
             "final_board": {"kind": "grid"},
         },
     ]  # fmt: skip
-    made = [b"", b"\n", b"\xff\xfe", b"null", b"[1]", b"{}", b"[" * 100_000, b'{"a":' * 100_000, b"{} {}", b"\x00" * 50]
+    made = [
+        b"",
+        b"\n",
+        b"\xff\xfe",
+        b"null",
+        b"[1]",
+        b"{}",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"{} {}",
+        b"\x00" * 50,
+    ]
     for kind in kinds:
         good = event(1, **kind)
         for name in good:

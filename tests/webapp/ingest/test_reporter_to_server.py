@@ -26,7 +26,9 @@ def test_a_run_is_told_whole(run: Run, url: str, token: str, tmp_path: Path) -> 
     assert reporter.close()
     run.refresh_from_db()
     assert run.event_count == reporter.seq
-    assert series_read(run, ["train/return"])["train/return"]["values"] == [step / 2 for step in range(1, 201)]
+    assert series_read(run, ["train/return"])["train/return"]["values"] == [
+        step / 2 for step in range(1, 201)
+    ]
     assert series_read(run, ["a"])["a"]["values"] == ["NaN"] * 200
     assert ship_spool(tmp_path, url, token).events == 0
 

@@ -44,7 +44,9 @@ def test_two_producers_and_a_torn_line(run: Run, tmp_path: Path) -> None:
     assert series_read(run, ["a"])["a"]["steps"] == [1, 1, 3, 3]
 
 
-def test_what_belongs_nowhere_stays_on_disk(run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_belongs_nowhere_stays_on_disk(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folder = RunFolder(tmp_path)
     told(run, folder, attempt=2)
     spool_store(run.pk, folder.spool(2))

@@ -35,7 +35,13 @@ class Socket(ApplicationCommunicator):
     """A browser's end (Channels' own communicator cannot be imported without daphne)."""
 
     def __init__(self, application: Any, path: str, headers: list[tuple[bytes, bytes]]) -> None:
-        scope = {"type": "websocket", "path": path, "query_string": b"", "headers": headers, "subprotocols": []}
+        scope = {
+            "type": "websocket",
+            "path": path,
+            "query_string": b"",
+            "headers": headers,
+            "subprotocols": [],
+        }
         super().__init__(application, scope)
 
     async def connect(self) -> tuple[bool, int | None]:

@@ -57,7 +57,9 @@ async def test_a_late_page_gets_exactly_what_it_lacks(user: User, live_run: Run,
         assert (delta["from"], delta["to"], points(delta)) == (7, 8, [8])
 
 
-async def test_a_page_that_knows_more_than_the_feed(user: User, live_run: Run, store: Store, quiet: None) -> None:
+async def test_a_page_that_knows_more_than_the_feed(
+    user: User, live_run: Run, store: Store, quiet: None
+) -> None:
     async with watching(user, live_run, 0) as early:
         await until(lambda: feeds().of(live_run.pk).cursor == 0)
         await store(2)  # no hint arrives, the feed has not read it
@@ -200,7 +202,9 @@ async def test_a_session_opens_the_real_application(user: User, live_run: Run, s
             await watcher.disconnect()
 
 
-@pytest.mark.parametrize("text", ["", "x", "[]", "{}", '{"cursor": -1}', '{"cursor": "1"}', '{"cursor": true}', "{" * 300])
+@pytest.mark.parametrize(
+    "text", ["", "x", "[]", "{}", '{"cursor": -1}', '{"cursor": "1"}', '{"cursor": true}', "{" * 300]
+)
 async def test_odd_messages_close_the_socket(user: User, live_run: Run, text: str) -> None:
     client = socket(user, f"/ws/runs/{live_run.pk}/")
     await client.connect()
@@ -257,7 +261,6 @@ class TestOutbox:
         await until(lambda: len(sent) == 3)
         assert sent == ["first", '{"type": "resync", "cursor": 5}', "m6"]
         outbox.close()
-
 
     async def test_a_slow_socket_without_a_cursor_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(outbox_module, "MAX_MESSAGES", 1)

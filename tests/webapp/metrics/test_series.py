@@ -32,11 +32,21 @@ class TestReading:
         store(run, event(1, {"a": 0.5, "b": 2}, 10.0), event(2, {"a": 0.25}, 11.0))
         store(run, event(3, {"a": 0.125}, 12.0))
         assert series_read(run, ["a", "b", "none"]) == {
-            "a": {"steps": [1, 2, 3], "values": [0.5, 0.25, 0.125], "times": [10.0, 11.0, 12.0], "attempts": [1, 1, 1]},
+            "a": {
+                "steps": [1, 2, 3],
+                "values": [0.5, 0.25, 0.125],
+                "times": [10.0, 11.0, 12.0],
+                "attempts": [1, 1, 1],
+            },
             "b": {"steps": [1], "values": [2.0], "times": [10.0], "attempts": [1]},
         }
         facts = {row.key: row for row in keys(run)}
-        assert (facts["a"].count, facts["a"].last_step, facts["a"].last_value, facts["a"].last_time) == (3, 3, 0.125, 12.0)
+        assert (facts["a"].count, facts["a"].last_step, facts["a"].last_value, facts["a"].last_time) == (
+            3,
+            3,
+            0.125,
+            12.0,
+        )
 
     def test_late_and_repeated_steps_are_kept_and_sorted(self, run: Run) -> None:
         store(run, event(5, {"a": 1.0}), event(2, {"a": 2.0}), event(5, {"a": 3.0}))
@@ -58,7 +68,13 @@ class TestReading:
         assert (keys(run)[0].last_step, keys(run)[0].last_value) == (2, 20.0)
 
     def test_numbers_that_json_lacks_are_words(self, run: Run) -> None:
-        store(run, event(1, {"a": "NaN"}), event(2, {"a": "Infinity"}), event(3, {"a": "-Infinity"}), event(4, {"a": 1}))
+        store(
+            run,
+            event(1, {"a": "NaN"}),
+            event(2, {"a": "Infinity"}),
+            event(3, {"a": "-Infinity"}),
+            event(4, {"a": 1}),
+        )
         assert series_read(run, ["a"])["a"]["values"] == ["NaN", "Infinity", "-Infinity", 1.0]
         store(run, event(5, {"a": "NaN"}))
         assert keys(run)[0].last_value == "NaN"
@@ -70,7 +86,10 @@ class TestReading:
         assert series_read(run, ["a"], since=cursor)["a"]["steps"] == [3]
         assert series_read(run, ["a"], since=run.event_count) == {}
         assert series_read(run, ["a"], until=cursor)["a"]["steps"] == [1, 2]
-        assert points_after(run, cursor, run.event_count) == {"a": [[3, 3.0, 1.0, 1]], "b": [[3, 1.0, 1.0, 1]]}
+        assert points_after(run, cursor, run.event_count) == {
+            "a": [[3, 3.0, 1.0, 1]],
+            "b": [[3, 1.0, 1.0, 1]],
+        }
         assert points_after(run, 0, cursor) == {"a": [[1, 1.0, 1.0, 1], [2, 2.0, 1.0, 1]]}
 
     def test_a_delta_of_too_many_points_is_none(self, run: Run) -> None:
@@ -95,7 +114,9 @@ class TestCompaction:
         assert compact() == 2 * (250 - 2)
         assert Chunk.objects.count() == 4
         assert {series.chunk_count for series in Series.objects.all()} == {2}
-        assert [series_read(run, ["a", "b"], since=cursor) for cursor in (0, cursors[99], cursors[200])] == before
+        assert [
+            series_read(run, ["a", "b"], since=cursor) for cursor in (0, cursors[99], cursors[200])
+        ] == before
         assert [points_after(run, cursors[i], cursors[i + 60]) for i in (0, 120, 180)] == deltas
         store(run, event(1000, {"a": 1.0}, attempt=2))
         assert series_read(run, ["a"])["a"]["steps"][-1] == 1000

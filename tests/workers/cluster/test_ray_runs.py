@@ -37,7 +37,9 @@ def crew_of(config: Any, name: str, folder: Path) -> Iterator[Any]:
     """A crew of actors, started; ended afterwards."""
     from workers.cluster.crew import RayCrew
 
-    crew = RayCrew(Attempt(config, name, 1, folder, folder), Spots(lambda: None, lambda: None), lambda text: None)
+    crew = RayCrew(
+        Attempt(config, name, 1, folder, folder), Spots(lambda: None, lambda: None), lambda text: None
+    )
     try:
         crew.start(None)
         yield crew
@@ -145,7 +147,9 @@ def test_a_dead_policy_worker_fails_the_attempt(
     last = events(tmp_path, "status")[-1]
     assert (last["state"], last["iteration"]) == ("failed", 1)
     assert "policy-planner died" in last["message"]
-    assert any("Traceback" in event["message"] for event in events(tmp_path, "log") if event["level"] == "error")
+    assert any(
+        "Traceback" in event["message"] for event in events(tmp_path, "log") if event["level"] == "error"
+    )
 
 
 def test_a_resumed_run_goes_on_with_the_same_numbers(
@@ -184,6 +188,11 @@ def test_the_driver_has_no_torch(little_model: Path, tmp_path: Path) -> None:
         "RAY_AUTH_TOKEN": "ab" * 32,
     }
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+        check=False,
     )
     assert done.stdout.strip().splitlines()[-1:] == ["0 []"], done.stderr[-3000:]

@@ -5,7 +5,9 @@ import pytest
 from training_core.types import NoiseKey, Prompt
 
 
-@pytest.mark.parametrize(("prompts", "parts", "sizes"), [(7, 3, [3, 2, 2]), (2, 3, [1, 1, 0]), (6, 1, [6]), (0, 2, [0, 0])])
+@pytest.mark.parametrize(
+    ("prompts", "parts", "sizes"), [(7, 3, [3, 2, 2]), (2, 3, [1, 1, 0]), (6, 1, [6]), (0, 2, [0, 0])]
+)
 def test_parts_are_contiguous_and_even(prompts: int, parts: int, sizes: list[int]) -> None:
     from workers.cluster.ports import split
 

@@ -116,6 +116,8 @@ def ray_head() -> Iterator[RayHead]:
 
 def _answers(address: str, token: str) -> bool:
     try:
-        return httpx.get(f"{address}/api/jobs/", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+        return (
+            httpx.get(f"{address}/api/jobs/", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+        )
     except httpx.HTTPError:
         return False

@@ -36,7 +36,9 @@ def started(launcher: LocalProcessLauncher, task: Launch) -> str:
     return name
 
 
-def test_from_start_to_end(launcher: LocalProcessLauncher, launch: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_start_to_end(
+    launcher: LocalProcessLauncher, launch: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgres://secret")
     task = launch("end")
     name = launcher.submit(task)
@@ -56,7 +58,9 @@ def test_a_failure_says_its_code(launcher: LocalProcessLauncher, launch: Make) -
     assert launcher.status(name).message == "the driver ended with code 7"
 
 
-def test_submitting_twice_starts_one_process(launcher: LocalProcessLauncher, launch: Make, tmp_path: Path) -> None:
+def test_submitting_twice_starts_one_process(
+    launcher: LocalProcessLauncher, launch: Make, tmp_path: Path
+) -> None:
     task = launch("run")
     name = started(launcher, task)
     first = pid_of(launcher, name)

@@ -52,14 +52,18 @@ class TestOnRay:
         assert said[1:3] == ["tok-1", "1"]
         assert "hello from the driver" in launcher.logs(name)
 
-    def test_submitting_twice_runs_once(self, launcher: RayJobLauncher, launch: Make, ray_head: RayHead) -> None:
+    def test_submitting_twice_runs_once(
+        self, launcher: RayJobLauncher, launch: Make, ray_head: RayHead
+    ) -> None:
         task = launch("run")
         name = launcher.submit(task)
         until((task.folder / "ready").exists)
         assert launcher.submit(task) == name
         request = launcher._request(task)
         refused = httpx.post(
-            f"{ray_head.address}/api/jobs/", json=request, headers={"Authorization": f"Bearer {ray_head.token}"}
+            f"{ray_head.address}/api/jobs/",
+            json=request,
+            headers={"Authorization": f"Bearer {ray_head.token}"},
         )
         assert refused.status_code == 500  # what the look beforehand saves us from
         launcher.stop(name)
@@ -78,7 +82,9 @@ class TestOnRay:
         assert launcher.logs("troupe-none-1") == ""
         launcher.stop("troupe-none-1")
 
-    def test_wrong_token_is_said_and_is_no_failure(self, ray_head: RayHead, launch: Make, make_at: Any) -> None:
+    def test_wrong_token_is_said_and_is_no_failure(
+        self, ray_head: RayHead, launch: Make, make_at: Any
+    ) -> None:
         other = make_at(ray_head.address, "0" * 32)
         status = other.status("troupe-x-1")
         assert status.state is JobState.UNKNOWN
@@ -123,7 +129,9 @@ def answering(status: int, text: str) -> RayJobLauncher:
     return launcher
 
 
-@pytest.mark.parametrize(("status", "text"), [(404, "nginx"), (502, "bad gateway"), (200, "<html>"), (200, "[]")])
+@pytest.mark.parametrize(
+    ("status", "text"), [(404, "nginx"), (502, "bad gateway"), (200, "<html>"), (200, "[]")]
+)
 def test_a_proxy_speaks_not_for_ray(status: int, text: str) -> None:
     assert answering(status, text).status("troupe-x-1").state is JobState.UNKNOWN
 

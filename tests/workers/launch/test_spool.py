@@ -77,14 +77,24 @@ def test_a_line_longer_than_a_batch_comes_whole(tmp_path: Path) -> None:
 
 
 def test_numbers_that_json_lacks_are_words() -> None:
-    event = {"a": math.nan, "b": [math.inf, 1.5], "c": (-math.inf,), "d": np.float32("nan"), "e": np.array([1.0, np.inf])}
+    event = {
+        "a": math.nan,
+        "b": [math.inf, 1.5],
+        "c": (-math.inf,),
+        "d": np.float32("nan"),
+        "e": np.array([1.0, np.inf]),
+    }
     assert orjson.loads(encode(event)) == {
         "a": "NaN", "b": ["Infinity", 1.5], "c": ["-Infinity"], "d": "NaN", "e": [1.0, "Infinity"],
     }  # fmt: skip
 
 
 def test_none_stays_null_and_lone_surrogates_become_text() -> None:
-    assert orjson.loads(encode({"a": None, "b": "null", "c": "x\ud800"})) == {"a": None, "b": "null", "c": "x?"}
+    assert orjson.loads(encode({"a": None, "b": "null", "c": "x\ud800"})) == {
+        "a": None,
+        "b": "null",
+        "c": "x?",
+    }
 
 
 def test_what_is_no_data_is_refused() -> None:

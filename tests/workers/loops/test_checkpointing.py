@@ -54,7 +54,9 @@ def test_the_latest_and_the_best_are_kept(tmp_path: Path) -> None:
     for iteration in range(1, 6):
         keeping.save(Writer(), notes, iteration)  # type: ignore[arg-type]
     assert sorted(checkpoints(tmp_path / "checkpoints")) == [2, 4, 5]
-    assert [iteration for _, iteration, best in notes.told if best] == [1, 2], "an equal value is no improvement"
+    assert [iteration for _, iteration, best in notes.told if best] == [1, 2], (
+        "an equal value is no improvement"
+    )
     assert ("removed checkpoints/iteration-000001", 1, False) in notes.told
 
 

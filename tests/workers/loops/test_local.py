@@ -26,7 +26,9 @@ def whole(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def attempt(folder: Path, model: Path, number: int = 1, resume_from: Path | None = None, **overrides: object) -> Attempt:
+def attempt(
+    folder: Path, model: Path, number: int = 1, resume_from: Path | None = None, **overrides: object
+) -> Attempt:
     config = small_config(model, **overrides)
     return Attempt(config, "r", number, folder, folder.parent, resume_from)
 
@@ -44,9 +46,15 @@ def test_metrics_that_scripts_rely_on_are_there(whole: Path) -> None:
         "train/return",
         "train/planner/reward",
         "train/executor/reward",
-        *(f"policy/planner/{item}" for item in ("loss", "entropy", "kl", "clip_fraction", "grad_norm", "lr", "ratio_max")),
+        *(
+            f"policy/planner/{item}"
+            for item in ("loss", "entropy", "kl", "clip_fraction", "grad_norm", "lr", "ratio_max")
+        ),
         *(f"groups/executor/{item}" for item in ("zero_variance", "too_easy", "too_hard")),
-        *(f"rollout/{item}" for item in ("tokens_per_second", "episodes_per_second", "staleness", "truncated", "failed")),
+        *(
+            f"rollout/{item}"
+            for item in ("tokens_per_second", "episodes_per_second", "staleness", "truncated", "failed")
+        ),
         *(f"time/{item}" for item in ("rollout", "update", "sync", "iteration")),
         "progress/episodes",
         "progress/tokens",
@@ -118,7 +126,9 @@ def test_a_resumed_run_goes_on_with_the_same_numbers(whole: Path, little_model: 
 
 
 def test_roles_may_share_one_policy(little_model: Path, tmp_path: Path) -> None:
-    shared = attempt(tmp_path / "run", little_model, run__iterations=1, team__roles__executor__policy="planner")
+    shared = attempt(
+        tmp_path / "run", little_model, run__iterations=1, team__roles__executor__policy="planner"
+    )
     assert run_attempt(shared, local=True) == 0
     names = {name for name, _ in curve(tmp_path / "run")}
     assert "policy/planner/loss" in names

@@ -46,7 +46,9 @@ def test_nothing_played_is_not_a_number() -> None:
 
 def test_update_metrics_name_policy_and_role() -> None:
     groups = {"planner": {"total": 4, "zero_variance": 2, "too_easy": 1, "too_hard": 1}}
-    values = metrics.update_metrics(Updated({"planner": {"loss": 0.5}}, [], groups, dropped=3, staleness=0.25))
+    values = metrics.update_metrics(
+        Updated({"planner": {"loss": 0.5}}, [], groups, dropped=3, staleness=0.25)
+    )
     assert values == {
         "policy/planner/loss": 0.5,
         "groups/planner/zero_variance": 0.5,

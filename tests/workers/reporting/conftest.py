@@ -35,7 +35,11 @@ class Ingest:
             return 400, {"code": "invalid", "seq": None, "errors": {"": "no JSON"}}
         for event in events:
             if self.refuse(event):
-                return 400, {"code": "invalid", "seq": event["seq"] if self.name_refused else None, "errors": {"x": "bad"}}
+                return 400, {
+                    "code": "invalid",
+                    "seq": event["seq"] if self.name_refused else None,
+                    "errors": {"x": "bad"},
+                }
         stored = self.stored.setdefault(events[0]["producer"], [])
         for event in events:
             if event["seq"] > len(stored) + 1:

@@ -124,14 +124,18 @@ def test_gap_rewinds_to_what_is_expected(tmp_path: Path, url: str, ingest: Any) 
     for step in range(60):
         reporter.metrics(step, {"a": step})
     until(lambda: reporter.acknowledged == 60)
-    ingest.stored[reporter.producer] = ingest.stored[reporter.producer][:20]  # as a database put back from a dump
+    ingest.stored[reporter.producer] = ingest.stored[reporter.producer][
+        :20
+    ]  # as a database put back from a dump
     reporter.metrics(60, {"a": 60})
     assert reporter.close()
     assert [event["seq"] for event in ingest.events()] == list(range(1, reporter.seq + 1))
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_refused_event_is_set_aside_and_the_rest_goes_on(tmp_path: Path, url: str, ingest: Any, named: bool) -> None:
+def test_refused_event_is_set_aside_and_the_rest_goes_on(
+    tmp_path: Path, url: str, ingest: Any, named: bool
+) -> None:
     ingest.refuse = lambda event: event["type"] == "metrics" and event["step"] in (7, 31)
     ingest.name_refused = named
     reporter = make(tmp_path, url)
@@ -139,7 +143,9 @@ def test_refused_event_is_set_aside_and_the_rest_goes_on(tmp_path: Path, url: st
         reporter.metrics(step, {"a": step})
     assert reporter.close()
     arrived = ingest.events()
-    assert [event["step"] for event in arrived if event["type"] == "metrics"] == [s for s in range(40) if s not in (7, 31)]
+    assert [event["step"] for event in arrived if event["type"] == "metrics"] == [
+        s for s in range(40) if s not in (7, 31)
+    ]
     logs = [event for event in arrived if event["type"] == "log"]
     assert [event["seq"] for event in logs] == [8, 32]
     assert all(EVENTS.validate_python(event).level == "error" for event in logs)
@@ -206,7 +212,9 @@ def test_delivering_is_not_news(tmp_path: Path, url: str, ingest: Any) -> None:
     assert [event["type"] for event in ingest.events()] == ["metrics"] * 5
 
 
-def test_heartbeats_come_by_themselves(tmp_path: Path, url: str, ingest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeats_come_by_themselves(
+    tmp_path: Path, url: str, ingest: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reporter_module, "PROGRESS", 0.01)
     reporter = make(tmp_path, url)
     reporter.iteration = 3

@@ -90,13 +90,14 @@ class TorchEngine:
         which is part of it, or after max_tokens. Raises EngineFailure.
         """
         self._check(prompts, settings)
-        was_training = self.model.training
-        self.model.eval()
+        if was_training := self.model.training:
+            self.model.eval()
         answers: list[list[Answer]] = [[] for _ in prompts]
         for jobs in split_jobs(prompts, self.max_batch):
             for batch in [jobs] if self._paddable else by_length(jobs):
                 self._collect(batch, self._speak(batch, settings), answers)
-        self.model.train(was_training)
+        if was_training:
+            self.model.train()
         return answers
 
     def _check(self, prompts: Sequence[Prompt], settings: SamplingSettings) -> None:

@@ -1,20 +1,26 @@
-"""Loading causal language models and tokenizers: one path for every Hugging Face folder or hub id."""
+"""Loading causal language models and tokenizers: one path for every Hugging Face folder or hub id.
+
+Weights are safetensors only, and code that comes with a model is not run: nothing that is loaded can act.
+"""
 
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.errors import ModelError
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_REFUSALS = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
+"""What transformers raises at a folder that is missing, torn, of an unknown architecture or in another format."""
 
 
 def load_tokenizer(source: Path | str) -> PreTrainedTokenizerBase:
     """The tokenizer beside a model. Raises ModelError where it is missing or has no end-of-text token."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(source))
-    except (OSError, ValueError) as error:
+    except _REFUSALS as error:
         raise ModelError(_advice(source, error)) from error
     if tokenizer.eos_token_id is None:
         raise ModelError(
@@ -25,18 +31,23 @@ def load_tokenizer(source: Path | str) -> PreTrainedTokenizerBase:
 
 
 def load_model(source: Path | str, precision: str = "fp32", device: str = "cpu") -> PreTrainedModel:
-    """A causal language model on `device` in `precision` (fp32 or bf16). Raises ModelError."""
+    """A causal language model on `device` in `precision` (fp32 or bf16), in evaluation mode. Raises ModelError."""
+    if precision not in DTYPES:
+        raise ModelError(f"there is no precision {precision!r}; use one of {', '.join(DTYPES)}")
     try:
-        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(str(source), dtype=DTYPES[precision])
-    except (OSError, ValueError) as error:
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            str(source), dtype=DTYPES[precision], use_safetensors=True, trust_remote_code=False
+        )
+    except _REFUSALS as error:
         raise ModelError(_advice(source, error)) from error
     module: torch.nn.Module = model  # whose `to` is typed; it moves the model in place
     module.to(torch.device(device))
+    module.eval()
     return model
 
 
 def _advice(source: Path | str, error: Exception) -> str:
-    first = str(error).strip().splitlines()[0]
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
     return (
         f"cannot load the model {str(source)!r}: {first}. Give policies.*.model a folder with config.json, "
         'model.safetensors and tokenizer.json, a hub id that this machine can reach, or "tiny"'

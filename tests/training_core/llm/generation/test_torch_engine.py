@@ -105,13 +105,14 @@ def test_the_prompt_is_computed_once_and_equal_texts_share_their_rows(
     model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shapes: list[tuple[int, int]] = []
-    forward = model.forward
+    body = model.base_model
+    forward = body.forward
 
     def count(input_ids: torch.Tensor, **inputs: object) -> object:
-        shapes.append(tuple(input_ids.shape))
+        shapes.append((input_ids.shape[0], input_ids.shape[1]))
         return forward(input_ids=input_ids, **inputs)
 
-    monkeypatch.setattr(model, "forward", count)
+    monkeypatch.setattr(body, "forward", count)
     twice = [Prompt([6, 7, 8], 8, NoiseKey(0, 0, 1, task, 0, 0)) for task in range(2)]
     answers = TorchEngine(model, TOKENIZER).generate(twice, SamplingSettings(temperature=0.3, max_tokens=4))
     assert shapes[0] == (1, 3), "two groups of eight have one prompt"

@@ -162,6 +162,23 @@ def test_what_can_be_packed_is_tried(kind: str, dtype: torch.dtype) -> None:
     assert forward.splits
 
 
+@torch.no_grad()
+def test_in_bf16_packing_costs_no_more_than_bf16_does() -> None:
+    exact, rough = make_model(), make_model().to(torch.bfloat16)
+    groups = toy_groups(exact)
+    packed, single = (rows_of(groups, packed=way) for way in (True, False))
+    places = [[place for row in rows for place in row.answers] for rows in (packed, single)]
+    wanted = {place: torch.tensor(answer_of(groups, place).logprobs) for place in places[0]}
+
+    def error(rows: list[Row], order: list[tuple[int, int]], way: bool) -> torch.Tensor:
+        return (logprobs_of(rough, rows, packed=way).float() - torch.cat([wanted[p] for p in order])).abs()
+
+    off, usual = error(packed, places[0], True), error(single, places[1], False)
+    assert usual.max() > 1e-3, "bf16 rounds"
+    assert off.mean() < 1.5 * usual.mean()
+    assert off.max() < 2.0 * usual.max()
+
+
 GROUPED = {**SMALL, "num_key_value_heads": 2, "head_dim": 8}
 
 
