@@ -12,13 +12,13 @@ from transformers.utils.logging import disable_progress_bar
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.saving import load_policy, policy_folder, save_policy
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.models.progress import Progress, silent
 from training_core.llm.models.registry import resolve_model
 from training_core.llm.models.tiny import read_facts
 from training_core.types import Group, Prompt
 from workers.actors.machine import limit_threads
-from workers.actors.policy_state import load_policy, save_policy
 from workers.actors.spec import Generated, PolicyUpdate, TokenFigures, WorkerSpec
 from workers.loops.records import Span
 from workers.transfer.staleness import check_versions, check_weights
@@ -96,11 +96,10 @@ class UpdateSide:
         check_weights(self.version, version, self._spec.policy, self._spec.name)
         start = time.time()
         checked = check_versions(groups, version, self._spec.policy, self._spec.config.rollout.stale)
-        result = self._learner.update(checked.groups, iteration, version)
+        result = self._learner.update(checked.groups, iteration, version, wanted)
         figures = {
             place: TokenFigures(group.ratios, group.entropies, group.training_logprobs)
             for place, group in result.annotations.items()
-            if place[0] in wanted
         }
         span = Span(self._spec.name, "update", self._spec.policy, iteration, start, time.time())
         return PolicyUpdate(result.metrics, figures, checked.answers, checked.dropped, checked.lag, span)
@@ -112,14 +111,9 @@ class UpdateSide:
 
     def save(self, folder: Path) -> None:
         """Write this policy into a checkpoint. Raises CheckpointError."""
-        learner = self._learner
-        save_policy(
-            folder / self._spec.policy, learner.model, self._tokenizer, learner.optimizer, self.version
-        )
+        save_policy(policy_folder(folder, self._spec.policy), self._learner, self._tokenizer, self.version)
 
     def resume(self, checkpoint: Path) -> int:
         """Go on from a checkpoint; returns the version. Raises CheckpointError."""
-        self.version = load_policy(
-            checkpoint / self._spec.policy, self._learner.model, self._learner.optimizer
-        )
+        self.version = load_policy(policy_folder(checkpoint, self._spec.policy), self._learner)
         return self.version

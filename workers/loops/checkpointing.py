@@ -1,29 +1,17 @@
-"""The driver's part of checkpoints: when one is complete, which is best, which are deleted. No tensors here.
+"""The driver's part of checkpoints: when one is written, which is best, which are deleted. No tensors here.
 
-A checkpoint is written beside its place and renamed into it, so that what bears the name is whole:
-<run folder>/checkpoints/iteration-000020/state.json   iteration, progress, best so far
-<run folder>/checkpoints/iteration-000020/<policy>/    see workers.actors.policy_state
+How they lie on disk: training_core/checkpoints.py, and training_core/llm/learning/saving.py for a policy's part.
 """
 
-import json
-import os
-import re
-import secrets
-import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from training_core.checkpoints import iteration_of, name_of, read_state, retain, size_of, sweep, writing
 from training_core.config.run import RunConfig
-from training_core.errors import CheckpointError
 from workers.launch.run_folder import RunFolder
 from workers.loops.journal import Journal
 from workers.loops.records import Crew
-
-LAYOUT = 1
-STATE = "state.json"
-DRAFT = ".draft-"
-NAME = re.compile(r"iteration-(\d{6,})")
 
 
 @dataclass(frozen=True)
@@ -44,8 +32,7 @@ class CheckpointKeeper:
 
     def recall(self, resume_from: Path | None, journal: Journal) -> int:
         """Remember what the run knew at a checkpoint; the iterations completed then. Raises CheckpointError."""
-        for draft in self._folder.checkpoints.glob(f"{DRAFT}*"):  # of an attempt that died while it wrote
-            shutil.rmtree(draft, ignore_errors=True)
+        sweep(self._folder.checkpoints)  # what an attempt left that died while it wrote
         if resume_from is None:
             return 0
         state = read_state(resume_from)
@@ -60,26 +47,14 @@ class CheckpointKeeper:
         best = value is not None and (self._best is None or value > self._best.value)
         if best and value is not None:
             self._best = Best(iteration, value)
-        place = self._folder.checkpoints / f"iteration-{iteration:06d}"
-        draft = place.with_name(f"{DRAFT}{secrets.token_hex(4)}")
-        try:
-            draft.mkdir(parents=True)
+        with writing(self._folder.checkpoints, iteration, self._state(journal)) as draft:
             crew.save(draft)
-            (draft / STATE).write_text(json.dumps(self._state(journal, iteration), indent=1))
-            commit(draft, place)
-        except OSError as error:
-            raise CheckpointError(
-                f"cannot write the checkpoint {place}: {error}; is the disk full?"
-            ) from error
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        place = self._folder.checkpoints / name_of(iteration)
         journal.checkpointed(iteration, self._relative(place), size_of(place), best=best)
         self._retain(journal, iteration)
 
-    def _state(self, journal: Journal, iteration: int) -> dict[str, Any]:
+    def _state(self, journal: Journal) -> dict[str, Any]:
         return {
-            "layout": LAYOUT,
-            "iteration": iteration,
             "seed": self._config.run.seed,
             "policies": list(self._config.trained_policies),
             "progress": asdict(journal.progress),
@@ -87,74 +62,10 @@ class CheckpointKeeper:
         }
 
     def _retain(self, journal: Journal, iteration: int) -> None:
-        """Keep the latest and the best. Those beyond `iteration` are an earlier attempt's: they will be written over."""
-        there = sorted(found for found in checkpoints(self._folder.checkpoints) if found <= iteration)
-        best = self._best.iteration if self._best else -1
-        for number in there[: -self._config.checkpoint.keep]:
-            if number != best:
-                place = self._folder.checkpoints / f"iteration-{number:06d}"
-                shutil.rmtree(place)
-                journal.removed(number, self._relative(place))
+        """Keep the latest and the best."""
+        best = self._best.iteration if self._best else None
+        for place in retain(self._folder.checkpoints, self._config.checkpoint.keep, best, until=iteration):
+            journal.removed(iteration_of(place.name), self._relative(place))
 
     def _relative(self, place: Path) -> str:
         return place.relative_to(self._folder.root).as_posix()
-
-
-def read_state(checkpoint: Path) -> dict[str, Any]:
-    """What the driver wrote with a checkpoint. Raises CheckpointError."""
-    if not NAME.fullmatch(checkpoint.name):
-        raise CheckpointError(
-            f"{checkpoint} is no checkpoint; name a folder like checkpoints/iteration-000020"
-        )
-    try:
-        state: dict[str, Any] = json.loads((checkpoint / STATE).read_text())
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"cannot read the checkpoint {checkpoint}: {error}; resume from another one"
-        ) from error
-    if state.get("layout") != LAYOUT:
-        raise CheckpointError(
-            f"the checkpoint {checkpoint} has layout {state.get('layout')}, this version reads {LAYOUT}"
-        )
-    return state
-
-
-def checkpoints(folder: Path) -> dict[int, Path]:
-    """Whole checkpoints in a run's checkpoint folder, by iteration; anything else there is left alone."""
-    if not folder.is_dir():
-        return {}
-    matches = ((NAME.fullmatch(item.name), item) for item in folder.iterdir())
-    return {int(match[1]): item for match, item in matches if match and (item / STATE).is_file()}
-
-
-def latest(folder: Path) -> Path | None:
-    """The last whole checkpoint in a run's checkpoint folder."""
-    there = checkpoints(folder)
-    return there[max(there)] if there else None
-
-
-def commit(draft: Path, place: Path) -> None:
-    """Make a draft the checkpoint: everything is on disk before the name is."""
-    for item in sorted(draft.rglob("*")):
-        sync(item)
-    sync(draft)
-    if place.exists():  # an earlier attempt came this far, too
-        aside = place.with_name(f"{DRAFT}{secrets.token_hex(4)}")
-        place.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
-    draft.rename(place)
-    sync(place.parent)
-
-
-def sync(path: Path) -> None:
-    """Wait until a file or folder is on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def size_of(folder: Path) -> int:
-    """Bytes of all files below."""
-    return sum(item.stat().st_size for item in folder.rglob("*") if item.is_file())

@@ -1,15 +1,15 @@
 """Checkpoints: whole or not there, the best kept, hostile names refused."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.workers.running import small_config
+from training_core.checkpoints import checkpoints, latest
 from training_core.errors import CheckpointError
 from workers.launch.run_folder import RunFolder
-from workers.loops.checkpointing import STATE, CheckpointKeeper, checkpoints, latest, read_state
+from workers.loops.checkpointing import CheckpointKeeper
 from workers.loops.metrics import Progress
 
 
@@ -90,22 +90,3 @@ def test_a_replayed_iteration_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "iteration-000003" / "old").write_text("x")
     keeper(tmp_path).save(Writer(), notes, 3)  # type: ignore[arg-type]
     assert not (tmp_path / "checkpoints" / "iteration-000003" / "old").exists()
-
-
-@pytest.mark.parametrize("name", ["..", "iteration-1", "iteration-000001x", ".draft-0", "etc"])
-def test_names_that_are_no_checkpoints_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(CheckpointError, match=r"is no checkpoint|cannot read"):
-        read_state(tmp_path / name)
-
-
-def test_torn_and_foreign_states_are_refused(tmp_path: Path) -> None:
-    place = tmp_path / "iteration-000001"
-    place.mkdir()
-    with pytest.raises(CheckpointError, match="cannot read"):
-        read_state(place)
-    (place / STATE).write_text('{"layout": 1, "itera')
-    with pytest.raises(CheckpointError, match="cannot read"):
-        read_state(place)
-    (place / STATE).write_text(json.dumps({"layout": 99}))
-    with pytest.raises(CheckpointError, match="layout 99"):
-        read_state(place)

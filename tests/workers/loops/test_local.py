@@ -8,11 +8,11 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.workers.running import conversation, curve, events, small_config
+from training_core.checkpoints import latest
 from training_core.llm.environments.plan_path import PlanPathEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS
 from workers.launch.events import AnyEvent
 from workers.loops.attempt import FAILED, SUPERSEDED, run_attempt
-from workers.loops.checkpointing import latest
 from workers.loops.local import LocalCrew
 from workers.loops.records import Attempt, Collected
 from workers.reporting.reporter import Reporter

@@ -3,12 +3,14 @@
 One environment that raises never hurts its neighbours: its slot carries an error until it is reset.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from training_core.config.base import Section
+from training_core.errors import EnvironmentFailure
 from training_core.llm.environments.base import Split, StepResult, TextEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS
 
@@ -77,8 +79,9 @@ class EnvironmentHost:
         for slot, texts in answers.items():
             try:
                 copies = [self._states[slot].copy() for _ in texts]
-                results[slot] = [copy.act(role, text) for copy, text in zip(copies, texts, strict=True)]
-                self._copies[slot] = copies
+                steps = [copy.act(role, text) for copy, text in zip(copies, texts, strict=True)]
+                check_rewards(steps)
+                results[slot], self._copies[slot] = steps, copies
             except Exception as error:
                 self._errors[slot] = results[slot] = describe(error)
         return results
@@ -116,6 +119,15 @@ class EnvironmentHost:
         except Exception as error:
             self._errors[slot] = describe(error)
             return SlotView(error=self._errors[slot], done=True, outcome="failed")
+
+
+def check_rewards(steps: Sequence[StepResult]) -> None:
+    """Raises EnvironmentFailure for a reward that is no finite number: it would spoil its whole group."""
+    for step in steps:
+        if not (math.isfinite(step.local_reward) and math.isfinite(step.team_reward)):
+            raise EnvironmentFailure(
+                f"rewards of {step.local_reward} and {step.team_reward} are no finite numbers"
+            )
 
 
 def describe(error: Exception) -> str:

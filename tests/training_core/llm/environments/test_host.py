@@ -1,9 +1,14 @@
 """The host: slots that do not touch each other, copies that are tried, errors that stay where they happened."""
 
+from dataclasses import replace
+
+import pytest
+
 from training_core.config.environments import PlanPath
 from training_core.llm.environments.base import StepResult
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.plan_path import PlanPathEnvironment
+from training_core.llm.environments.registry import ENVIRONMENTS
 
 CONFIG = PlanPath()
 
@@ -55,3 +60,18 @@ def test_a_slot_can_be_used_again() -> None:
     again = host.reset({0: (0, "train")})[0]
     assert (again.done, again.error) == (False, "")
     assert host.observe([0], "executor")[0].observation.endswith("plan none")
+
+
+def test_a_reward_that_is_no_number_fails_its_own_slot_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken(PlanPathEnvironment):
+        def act(self, role: str, answer: str) -> StepResult:
+            step = super().act(role, answer)
+            return replace(step, local_reward=float("nan")) if self.task_id == "train-1" else step
+
+    monkeypatch.setitem(ENVIRONMENTS, "plan_path", Broken)
+    host = EnvironmentHost(PlanPath(), 0)
+    host.reset({0: (0, "train"), 1: (1, "train")})
+    tried = host.try_answers({0: ["north"], 1: ["north"]}, "planner")
+    assert isinstance(tried[0], list)
+    assert tried[1] == "EnvironmentFailure: rewards of nan and 0.0 are no finite numbers"
+    assert host.observe([1], "executor")[1].error == tried[1]
