@@ -20,10 +20,6 @@ function nextTheme() {
     document.documentElement.dataset.theme = next;
   }
   showTheme();
-document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
-setInterval(() => {
-  for (const time of document.querySelectorAll("time[data-ago]")) time.textContent = ago(time.dateTime);
-}, 15000);
   document.dispatchEvent(new Event("themechange"));
 }
 

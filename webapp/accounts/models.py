@@ -72,3 +72,20 @@ class LoginLink(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)
+
+
+class AuditEntry(models.Model):
+    """Who did what; never changed afterwards. Written by webapp.accounts.audit.audit_note."""
+
+    project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
+    user = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
+    act = models.CharField(max_length=40)
+    """Noun and verb: run.stop, token.make, member.remove ..."""
+    target = models.CharField(max_length=200, blank=True)
+    """What it was done to: a run's id, a username ..."""
+    details = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "-id"])]
+        ordering = ["-pk"]

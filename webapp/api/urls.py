@@ -1,11 +1,17 @@
 """Addresses below /api/."""
 
 from django.contrib.auth.decorators import login_required
-from django.urls import path
+from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from webapp.api import views
 from webapp.ingest.views import events
+
+APPS = (
+    "accounts", "experiments", "runs", "metrics", "transcripts", "checkpoints", "jobs", "health", "timeline", "compare",
+    "cluster",
+)  # fmt: skip
+"""Those with an `api_urls`."""
 
 app_name = "api"
 urlpatterns = [
@@ -26,4 +32,5 @@ urlpatterns = [
     path("v1/presets/", views.Presets.as_view(), name="presets"),
     path("v1/schema/run/", views.RunSchema.as_view(), name="schema-run"),
     path("v1/cluster/", views.Cluster.as_view(), name="cluster"),
+    *(path("v1/", include(f"webapp.{app}.api_urls")) for app in APPS),
 ]

@@ -10,5 +10,11 @@ urlpatterns = [
     path("experiments/", include("webapp.experiments.urls")),
     path("runs/", include("webapp.runs.urls")),
     path("runs/", include("webapp.transcripts.urls")),
+    path("runs/", include("webapp.timeline.urls")),
+    path("runs/", include("webapp.health.urls")),
+    path("", include("webapp.checkpoints.urls")),
+    path("", include("webapp.jobs.urls")),
+    path("", include("webapp.compare.urls")),
+    path("cluster/", include("webapp.cluster.urls")),
     path("api/", include("webapp.api.urls")),
 ]

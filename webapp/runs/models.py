@@ -29,6 +29,13 @@ class RunState(models.TextChoices):
     FAILED = "failed"
 
 
+class RunSource(models.TextChoices):
+    """Who trains it: workers that we launch, or somebody's own program through the client."""
+
+    TROUPE = "troupe"
+    CLIENT = "client"
+
+
 ACTIVE_STATES = (RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
 ENDED_STATES = (RunState.FINISHED, RunState.STOPPED, RunState.FAILED)
 
@@ -42,6 +49,22 @@ class Run(models.Model):
     name = models.CharField(max_length=120)
     preset = models.CharField(max_length=80, blank=True)
     tags = models.JSONField(default=list)
+    notes = models.TextField(blank=True)
+    """Free Markdown of its people."""
+    source = models.CharField(max_length=8, choices=RunSource.choices, default=RunSource.TROUPE)
+    priority = models.IntegerField(default=0)
+    """Higher ones are admitted first."""
+    family = models.CharField(max_length=64, blank=True, db_index=True)
+    """Digest of the config without its seed, name, description and tags: runs that differ by seed alone share it."""
+    sweep = models.ForeignKey("experiments.Sweep", null=True, on_delete=models.SET_NULL, related_name="runs")
+    parent = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="forks")
+    """The run it was forked from."""
+    parent_checkpoint = models.CharField(max_length=400, blank=True)
+    """Path of the checkpoint it was forked at, relative to the parent's run folder."""
+    archived = models.BooleanField(default=False, db_index=True)
+    """Left out of tables unless they are asked for."""
+    finding_counts = models.JSONField(default=dict)
+    """Open health findings by level, e.g. {"bad": 1, "warn": 2}."""
     config = models.JSONField()
     """The resolved config, whole."""
     state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED, db_index=True)
@@ -90,6 +113,8 @@ class Attempt(models.Model):
     submission_id = models.CharField(max_length=80, unique=True)
     resumed_from = models.CharField(max_length=400, blank=True)
     """Checkpoint path relative to the run folder; empty for a fresh start."""
+    changes = models.JSONField(default=dict)
+    """Fields of the config that were edited before this attempt: dotted path -> value."""
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     """When the server last received anything from it."""
     unreachable_since = models.DateTimeField(null=True, blank=True)
@@ -101,6 +126,19 @@ class Attempt(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "number"], name="one_attempt_per_number")]
         ordering = ["number"]
+
+
+class RunNote(models.Model):
+    """What somebody wrote at a moment of a run; marked on its curves where it has a step."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="run_notes")
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    step = models.BigIntegerField(null=True)
+    text = models.TextField(max_length=4000)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-pk"]
 
 
 class LogLine(models.Model):

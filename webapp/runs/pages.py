@@ -59,21 +59,22 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
 
 
 def _tabs(run: Run) -> list[Tab]:
+    kept = run.checkpoints.filter(removed=False).count()
+    findings = sum(run.finding_counts.values())
     return [
-        Tab("overview", "Overview", reverse("runs:detail", args=[run.pk])),
-        Tab(
-            "curves", "Curves", reverse("runs:curves", args=[run.pk]), Series.objects.filter(run=run).count()
-        ),
-        Tab("transcripts", "Transcripts", reverse("transcripts:list", args=[run.pk]), run.episodes.count()),
-        Tab(
-            "checkpoints",
-            "Checkpoints",
-            reverse("runs:checkpoints", args=[run.pk]),
-            run.checkpoints.filter(removed=False).count(),
-        ),
-        Tab("logs", "Logs", reverse("runs:logs", args=[run.pk])),
-        Tab("config", "Config", reverse("runs:config", args=[run.pk])),
+        _tab(run, "overview", "runs:detail"),
+        _tab(run, "curves", "runs:curves", Series.objects.filter(run=run).count()),
+        _tab(run, "transcripts", "transcripts:list", run.episodes.count()),
+        _tab(run, "timeline", "timeline:page"),
+        _tab(run, "health", "health:page", findings),
+        _tab(run, "checkpoints", "runs:checkpoints", kept),
+        _tab(run, "logs", "runs:logs"),
+        _tab(run, "config", "runs:config"),
     ]
+
+
+def _tab(run: Run, name: str, address: str, count: int | None = None) -> Tab:
+    return Tab(name, name.capitalize(), reverse(address, args=[run.pk]), count)
 
 
 def _team(config: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from rich.markup import escape
 from training_core.errors import TroupeError
 from workers.cli.api import ROOT, find_server, home, run_path
 from workers.cli.show import ENDED, console, errors, log_line, runs_table
+from workers.cli.topics.registry import TOPICS
 
 app = typer.Typer(
     name="troupe",
@@ -202,6 +203,10 @@ def doctor(as_json: AsJson = False) -> None:
         mark = f"[{colours[finding.level]}]{finding.level:4}[/]"
         console.print(f"{mark} {finding.what}: {escape(finding.text)}", highlight=False, soft_wrap=True)
     sys.exit(1 if any(finding.level == "bad" for finding in findings) else 0)
+
+
+for topic in TOPICS:
+    app.add_typer(topic)
 
 
 def _print_json(value: Any) -> None:

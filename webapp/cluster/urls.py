@@ -1,0 +1,6 @@
+"""Addresses of the pages of the cluster."""
+
+from django.urls import URLPattern
+
+app_name = "cluster"
+urlpatterns: list[URLPattern] = []

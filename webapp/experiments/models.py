@@ -1,0 +1,42 @@
+"""What people keep of experiments beside runs: templates and sweeps."""
+
+from django.conf import settings
+from django.db import models
+
+from webapp.accounts.models import Project
+
+
+class Template(models.Model):
+    """A preset with changed fields, kept under a name."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="templates")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    name = models.CharField(max_length=120)
+    description = models.TextField(blank=True, max_length=4000)
+    preset = models.CharField(max_length=80)
+    overrides = models.JSONField(default=dict)
+    """Dotted field path -> value."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["project", "name"], name="one_template_per_name")]
+        ordering = ["name"]
+
+
+class Sweep(models.Model):
+    """Runs that were launched together: one for each combination of some fields' values."""
+
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="sweeps")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
+    name = models.CharField(max_length=120)
+    preset = models.CharField(max_length=80)
+    overrides = models.JSONField(default=dict)
+    """What all its runs share: dotted field path -> value."""
+    axes = models.JSONField(default=dict)
+    """What varies: dotted field path -> list of values."""
+    method = models.CharField(max_length=8, default="grid")
+    """grid: every combination; list: the n-th values of all axes together."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-created_at"]

@@ -1,0 +1,7 @@
+from django.apps import AppConfig
+
+
+class JobsConfig(AppConfig):
+    """Short jobs beside runs: dry runs, evaluations, conversations, matches."""
+
+    name = "webapp.jobs"

@@ -1,0 +1,6 @@
+"""Addresses of the pages of jobs."""
+
+from django.urls import URLPattern
+
+app_name = "jobs"
+urlpatterns: list[URLPattern] = []

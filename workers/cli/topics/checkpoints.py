@@ -1,0 +1,5 @@
+"""Checkpoints: list, download, evaluate, fork, talk, match."""
+
+import typer
+
+app = typer.Typer()

@@ -1,0 +1,5 @@
+"""Runs side by side, and reports."""
+
+import typer
+
+app = typer.Typer()

@@ -1,0 +1,5 @@
+"""Series out as CSV."""
+
+import typer
+
+app = typer.Typer()

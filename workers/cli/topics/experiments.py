@@ -1,0 +1,5 @@
+"""Templates, sweeps, estimates, dry runs."""
+
+import typer
+
+app = typer.Typer()

@@ -1,0 +1,5 @@
+"""Findings and rules."""
+
+import typer
+
+app = typer.Typer()

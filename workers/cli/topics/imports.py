@@ -1,0 +1,5 @@
+"""Runs from elsewhere: TensorBoard's event files."""
+
+import typer
+
+app = typer.Typer()

@@ -1,0 +1,5 @@
+"""Projects, people, tokens, audit, quotas, webhooks, share links."""
+
+import typer
+
+app = typer.Typer()

@@ -1,0 +1,31 @@
+"""All commands by topic; each stands at the top level of `troupe`."""
+
+import typer
+
+from workers.cli.topics import (
+    checkpoints,
+    compare,
+    curves,
+    experiments,
+    health,
+    imports,
+    jobs,
+    projects,
+    runs,
+    timeline,
+    transcripts,
+)
+
+TOPICS: tuple[typer.Typer, ...] = (
+    experiments.app,
+    jobs.app,
+    runs.app,
+    curves.app,
+    transcripts.app,
+    checkpoints.app,
+    health.app,
+    timeline.app,
+    compare.app,
+    projects.app,
+    imports.app,
+)

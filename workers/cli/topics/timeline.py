@@ -1,0 +1,5 @@
+"""Phases, waits, anatomy of an iteration."""
+
+import typer
+
+app = typer.Typer()

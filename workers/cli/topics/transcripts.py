@@ -1,0 +1,5 @@
+"""Episodes: find, read, label, export."""
+
+import typer
+
+app = typer.Typer()
