@@ -82,6 +82,17 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
             ("TROUPE_TOKEN", "from local.json", "An API token, from the page API tokens."),
         ],
     ),
+    (
+        "Your own program",
+        "Read by `import troupe`; an argument of `troupe.init` counts more. See [Your own trainer](client.md).",
+        [
+            ("TROUPE_PROJECT", "your first", "Slug of the project that runs go to."),
+            ("TROUPE_RUN_ID", "a new one", "Id of the run, so that a restarted job goes on with it."),
+            ("TROUPE_RUN_GROUP", "", "Runs that belong together: becomes the tag `group:NAME`."),
+            ("TROUPE_MODE", "`online`", "online, offline (`troupe sync` delivers it later), or disabled."),
+            ("TROUPE_DIR", "`TROUPE_HOME`", "Where events are kept before they are delivered."),
+        ],
+    ),
 ]
 
 INTERNAL = {

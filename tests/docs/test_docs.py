@@ -10,6 +10,7 @@ from docs.make_configuration import PAGE, page
 from tests.architecture.source import ROOT, modules
 from training_core.config.files import load_config, parse_overrides, preset_names
 from workers.cli.app import app
+from workers.cli.topics.registry import TOPICS
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docker").glob("*.md")])
 TEXT = "\n".join(path.read_text() for path in PAGES)
@@ -79,11 +80,17 @@ def test_files_that_pages_name_exist(path: Path) -> None:
 
 
 def test_commands_on_the_pages_exist() -> None:
+    commands = [
+        *app.registered_commands,
+        *(command for topic in TOPICS for command in topic.registered_commands),
+    ]
     known = {
-        command.name or command.callback.__name__ for command in app.registered_commands if command.callback
+        command.name or command.callback.__name__.replace("_", "-")
+        for command in commands
+        if command.callback
     }
-    used = set(re.findall(r"^(?:\$ )?(?:\.venv/bin/)?troupe ([a-z]+)", COMMANDS, re.MULTILINE))
-    used |= set(re.findall(r"`(?:\.venv/bin/)?troupe ([a-z]+)", COMMANDS))
+    used = set(re.findall(r"^(?:\$ )?(?:\.venv/bin/)?troupe ([a-z-]+)", COMMANDS, re.MULTILINE))
+    used |= set(re.findall(r"`(?:\.venv/bin/)?troupe ([a-z-]+)", COMMANDS))
     assert used == known, "every command is shown somewhere, and none that does not exist"
     targets = set(re.findall(r"^([a-z]+(?: [a-z]+)*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     targets = {name for group in targets for name in group.split()}

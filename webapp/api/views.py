@@ -5,8 +5,7 @@ from typing import Any, get_args
 
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import generics, status
 from rest_framework.exceptions import ParseError, PermissionDenied
 from rest_framework.pagination import CursorPagination
@@ -19,6 +18,7 @@ from training_core.config.run import RunConfig
 from webapp.accounts.models import Project
 from webapp.accounts.selectors import project_default, project_get
 from webapp.api.queries import choice, number, text, truth
+from webapp.api.schema import JSON, parameter
 from webapp.api.serializers import (
     CheckpointSerializer,
     EpisodeSerializer,
@@ -36,13 +36,7 @@ from webapp.transcripts.models import Episode
 from webapp.transcripts.selectors import OUTCOMES, episode_document, episode_get, episodes_list
 from workers.launch.events import EpisodeKind
 
-JSON = OpenApiTypes.OBJECT
 MOST_POINTS = 10_000
-
-
-def parameter(name: str, kind: Any, text: str) -> OpenApiParameter:
-    """A query parameter of the schema."""
-    return OpenApiParameter(name, kind, description=text)
 
 
 class NewestFirst(CursorPagination):

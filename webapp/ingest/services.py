@@ -12,6 +12,7 @@ from webapp.ingest.models import Producer
 from webapp.live.services import hint
 from webapp.metrics import services as metrics
 from webapp.runs import services as runs
+from webapp.runs.client_runs import client_run_revive
 from webapp.runs.models import Attempt, Run
 from webapp.transcripts import services as transcripts
 from workers.launch.events import (
@@ -61,6 +62,7 @@ def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
     if batch.first > producer.acknowledged + 1:
         raise gap(producer.acknowledged + 1)
     fresh = batch.events[producer.acknowledged + 1 - batch.first :]
+    client_run_revive(run, attempt)
     if fresh:
         run.event_count += len(fresh)
         run.save(update_fields=["event_count"])

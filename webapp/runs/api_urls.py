@@ -1,5 +1,7 @@
 """Addresses of the API of runs, below /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from webapp.runs import client_api
+
+urlpatterns = [path("client-runs/", client_api.ClientRuns.as_view(), name="client-runs")]

@@ -15,8 +15,9 @@ from django.utils import timezone
 from webapp.ingest.spool import spool_store
 from webapp.live.services import hint
 from webapp.runs.attempts import attempt_end, attempt_lost
+from webapp.runs.client_runs import client_run_look_after
 from webapp.runs.leftovers import jobs_end, tokens_end
-from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunState
+from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunSource, RunState
 from webapp.runs.submission import run_submit_now
 from workers.launch.launcher import JobState, JobStatus, Launcher, LauncherFailure
 from workers.launch.registry import make_launcher
@@ -41,11 +42,15 @@ def process_start() -> datetime:
 def runs_reconcile_now() -> None:
     """Look after every run that is queued or under way, one at a time; one that fails does not hold up the others."""
     process_start()
-    for run_id, state in (
-        Run.objects.filter(state__in=ACTIVE_STATES).order_by("created_at").values_list("pk", "state")
+    for run_id, state, source in (
+        Run.objects.filter(state__in=ACTIVE_STATES)
+        .order_by("created_at")
+        .values_list("pk", "state", "source")
     ):
         try:
-            if state == RunState.QUEUED:
+            if source == RunSource.CLIENT:
+                client_run_look_after(run_id, process_start())
+            elif state == RunState.QUEUED:
                 run_submit_now(run_id)
             else:
                 _look_after(run_id)

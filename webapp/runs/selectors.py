@@ -63,10 +63,11 @@ def run_summary(run: Run) -> dict[str, Any]:
         "project": run.project.slug,
         "owner": run.owner.username,
         "preset": run.preset,
+        "source": run.source,
         "tags": run.tags,
         "iteration": run.iteration,
         "iterations": run.iterations,
-        "progress": min(run.iteration / run.iterations, 1.0),
+        "progress": min(run.iteration / run.iterations, 1.0) if run.iterations else 0.0,
         "eta_seconds": eta_seconds(run, attempts[-1] if attempts else None),
         "headline": run.headline,
         "cursor": run.event_count,
@@ -84,6 +85,7 @@ def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:
         run.state not in (RunState.RUNNING, RunState.STOPPING)
         or attempt is None
         or attempt.started_at is None
+        or not run.iterations
     ):
         return None
     done = run.iteration - _first_iteration(attempt)

@@ -21,7 +21,7 @@ from webapp.accounts.permissions import Person, can_edit
 from webapp.live.services import hint
 from webapp.runs import states
 from webapp.runs.attempts import attempt_end, attempt_lost
-from webapp.runs.models import Attempt, LogLine, Phase, Run, RunState
+from webapp.runs.models import Attempt, LogLine, Phase, Run, RunSource, RunState
 from webapp.runs.queue import submit_soon
 from workers.launch.events import LogEvent, PhaseEvent, StatusEvent
 
@@ -77,6 +77,7 @@ def run_stop(user: Person, run: Run) -> Run:
 
 def run_pause(user: Person, run: Run) -> Run:
     """Checkpoint, end and give the devices back, to be resumed. Raises PermissionDenied, TransitionRefused."""
+    _ours(run, "paused")
     return _end(user, run, "pause", RunState.PAUSED)
 
 
@@ -84,6 +85,7 @@ def run_pause(user: Person, run: Run) -> Run:
 def run_resume(user: Person, run: Run) -> Run:
     """Queue a new attempt from the last checkpoint. Raises PermissionDenied, TransitionRefused."""
     run = _locked(user, run)
+    _ours(run, "resumed")
     if run.state not in states.RESUMABLE:  # a run that is at work also goes back to queued, but by itself
         raise states.TransitionRefused(f"a run that is {run.state} cannot be resumed")
     run.state, run.reason, run.stop_requested, run.ended_at = RunState.QUEUED, "", "", None
@@ -91,6 +93,14 @@ def run_resume(user: Person, run: Run) -> Run:
     _tell(run)
     transaction.on_commit(partial(submit_soon, run.pk))
     return run
+
+
+def _ours(run: Run, what: str) -> None:
+    """Raises TransitionRefused for what only works with runs that we launch."""
+    if run.source == RunSource.CLIENT:
+        raise states.TransitionRefused(
+            f"a run of somebody's own program cannot be {what} from here: end the program, or start it again"
+        )
 
 
 @transaction.atomic

@@ -21,7 +21,7 @@ from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_create
 from webapp.checkpoints.selectors import checkpoint_latest
 from webapp.live.services import hint
-from webapp.runs.models import Attempt, Run, RunState
+from webapp.runs.models import Attempt, Run, RunSource, RunState
 from workers.launch.demand import Demand, demand
 from workers.launch.launcher import Capacity, JobState, Launch, Launcher, LauncherFailure
 from workers.launch.registry import make_launcher
@@ -110,7 +110,8 @@ def demands_held(but: Run) -> list[Demand]:
     """Of the other runs that have devices, or were admitted a moment ago. One whose config cannot be read counts as nothing."""
     admitted = Q(state=RunState.QUEUED, attempts__state=Attempt.State.SUBMITTING)
     held = []
-    for other in Run.objects.filter(Q(state__in=HOLDING) | admitted).exclude(pk=but.pk).distinct():
+    others = Run.objects.filter(Q(state__in=HOLDING) | admitted, source=RunSource.TROUPE)
+    for other in others.exclude(pk=but.pk).distinct():
         try:
             held.append(demand(parse_config(other.config)))
         except ConfigError:

@@ -4,6 +4,7 @@ from training_core.errors import TroupeError
 from workers.cli.api import Server, home
 from workers.cli.show import console
 from workers.launch.delivery import Undelivered
+from workers.reporting.opening import ask_again
 from workers.reporting.sync import Shipped, ship_spool, undelivered
 
 
@@ -13,6 +14,7 @@ def ship_run(server: Server, run_id: str) -> Shipped:
     folder = runs / run_id
     if folder.resolve().parent != runs.resolve() or not folder.is_dir():
         raise TroupeError(f"there is no run folder {folder}; set TROUPE_HOME to where the run was made")
+    ask_again(folder, server)
     try:
         with console.status(f"delivering {undelivered(folder)} events"):
             return ship_spool(folder, server.address(f"/api/v1/runs/{run_id}/events/"), server.token)

@@ -3,7 +3,7 @@
 import logging
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Event, Lock, Thread
 from typing import Any
 
@@ -31,10 +31,19 @@ class Reporter:
     """One per attempt. Methods may be called from any thread; none blocks on the network and none raises for a full
     disk: what cannot be written is counted in `lost` and said in the log. TypeError for objects that are no data.
 
-    Without `url` events stay on disk, to be shipped later (`workers.reporting.sync`).
+    Without `url` events stay on disk, to be shipped later (`workers.reporting.sync`). `before` is called by the
+    delivering thread before the first batch, again and again while it raises Undelivered.
     """
 
-    def __init__(self, folder: RunFolder, run: str, attempt: int, url: str = "", token: str = "") -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        run: str,
+        attempt: int,
+        url: str = "",
+        token: str = "",
+        before: Callable[[], None] | None = None,
+    ) -> None:
         self.producer = secrets.token_hex(8)
         self.iteration = 0
         """Iterations completed, as heartbeats tell it; the driver sets it, and so does `status`."""
@@ -44,7 +53,7 @@ class Reporter:
             orjson.dumps({"run": run, "attempt": attempt, "producer": self.producer})[:-1] + b',"seq":'
         )
         self._spool = SpoolWriter(folder.spool(attempt) / f"{self.producer}.jsonl")
-        self._shipping = Shipping(self._spool.path, url, token) if url else None
+        self._shipping = Shipping(self._spool.path, url, token, before) if url else None
         self._steps = 0
         self._unsaid = 0
         self._wake = Event()

@@ -3,6 +3,7 @@
 import logging
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from workers.launch.delivery import Courier, HttpChannel, Undelivered
@@ -18,8 +19,9 @@ SAID_AGAIN = 60.0
 class Shipping:
     """The sending half of a reporter; used by its thread only, but for the two properties."""
 
-    def __init__(self, spool: Path, url: str, token: str) -> None:
+    def __init__(self, spool: Path, url: str, token: str, before: Callable[[], None] | None = None) -> None:
         self._spool, self._url, self._token = spool, url, token
+        self._before = before
         self._courier: Courier | None = None
         self._pause = 0.0
         self._not_before = 0.0
@@ -49,6 +51,9 @@ class Shipping:
     def _step(self) -> bool:
         """One batch; False when there is none or it failed (then `_pause` says for how long to wait)."""
         try:
+            if self._before:
+                self._before()
+                self._before = None
             if self._courier is None:
                 self._courier = Courier(self._spool, HttpChannel(self._url, self._token))
             more = self._courier.step()

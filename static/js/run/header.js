@@ -17,10 +17,10 @@ function show(summary) {
   state.textContent = summary.state;
   for (const form of root.querySelectorAll("[data-when]")) form.hidden = !form.dataset.when.split(" ").includes(summary.state);
   const bar = root.querySelector("progress");
-  bar.max = summary.iterations;
+  bar.max = summary.iterations || 1;
   bar.value = summary.iteration;
   bar.classList.toggle("idle", ENDED.includes(summary.state) && summary.state !== "finished");
-  root.querySelector("[data-iteration]").textContent = `iteration ${count(summary.iteration)} of ${count(summary.iterations)}`;
+  root.querySelector("[data-iteration]").textContent = summary.iterations ? `iteration ${count(summary.iteration)} of ${count(summary.iterations)}` : `step ${count(summary.iteration)}`;
   const reason = document.querySelector("[data-reason]");
   reason.hidden = !summary.reason;
   reason.textContent = summary.reason;

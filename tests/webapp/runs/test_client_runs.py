@@ -1,0 +1,171 @@
+"""A program of one's own against the real server: its run, its curves, its transcripts, its end."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+import troupe
+from training_core.errors import TroupeError
+from webapp.accounts.models import Membership, Project, User
+from webapp.accounts.tokens import token_create
+from webapp.runs.client_runs import client_run_look_after
+from webapp.runs.models import Attempt, Run
+from webapp.transcripts.models import Episode
+from workers.cli.api import find_server
+from workers.cli.shipping import ship_run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def connected(
+    transactional_db: None, servers: Any, live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> User:
+    ada = User.objects.create_user("ada", password="correct horse battery")
+    lab = Project.objects.create(slug="lab", name="Lab")
+    Membership.objects.create(project=lab, user=ada, level=Membership.Level.OWNER)
+    for name, value in {
+        "TROUPE_URL": live_server.url,
+        "TROUPE_TOKEN": token_create(ada, "script", ["read", "launch"])[1],
+        "TROUPE_HOME": str(tmp_path),
+    }.items():
+        monkeypatch.setenv(name, value)
+    return ada
+
+
+def test_a_program_shows_up_in_the_same_pages(connected: User, client: Client) -> None:
+    run = troupe.init(
+        "lab", "my trl run", config={"lr": 1e-5}, team={"solver": "p"}, group="g", tags=["x"], steps=3
+    )
+    for step in range(3):
+        troupe.log({"train/return": step / 2, "lr": 1e-5})
+    troupe.log_episode(
+        [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "<b>yo</b>"}], reward=1.0
+    )
+    troupe.alert("look", "the loss jumped")
+    assert troupe.finish()
+    row = Run.objects.get(pk=run.id)
+    assert (row.state, row.source, row.iteration, row.iterations) == ("finished", "client", 3, 3)
+    assert row.tags == ["group:g", "x"] and row.config["client"] == {"lr": 1e-5}
+    client.force_login(connected)
+    server = find_server()
+    series = server.call(f"/api/v1/runs/{run.id}/series/", keys="train/return")
+    assert "1.0" in str(series)
+    episode = Episode.objects.get(run=row)
+    assert episode.episode_return == 1.0
+    for tab in ("", "curves/", "transcripts/", "checkpoints/", "logs/", "config/", "timeline/", "health/"):
+        answer = client.get(f"/runs/{run.id}/{tab}")
+        assert answer.status_code == 200, tab
+        assert "<b>yo</b>" not in answer.content.decode()
+    page = client.get(f"/runs/{run.id}/episodes/{episode.pk}/")
+    assert page.status_code == 200 and "<b>yo</b>" not in page.content.decode()
+    assert "the loss jumped" in client.get(f"/runs/{run.id}/logs/").content.decode()
+
+
+def test_stop_on_the_page_reaches_the_program(connected: User) -> None:
+    with troupe.init("lab") as run:
+        find_server().call(f"/api/v1/runs/{run.id}/stop/", {})
+        reporter = run._open()
+        assert reporter is not None
+        for _ in range(400):
+            reporter._wake.set()
+            if run.should_stop():
+                break
+            reporter._closing.wait(0.05)
+        assert run.should_stop()
+    assert Run.objects.get(pk=run.id).state == "stopped"
+
+
+def test_what_was_made_offline_is_delivered_later_once(connected: User) -> None:
+    with troupe.init("lab", "offline", mode="offline") as run:
+        run.log({"loss": 0.5})
+    assert not Run.objects.exists()
+    for _ in range(2):
+        ship_run(find_server(), run.id)
+    assert Run.objects.get(pk=run.id).state == "finished"
+    assert str(find_server().call(f"/api/v1/runs/{run.id}/series/", keys="loss")).count("0.5") >= 1
+
+
+def test_a_server_that_is_away_at_first(connected: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    from workers.cli.api import Server, ServerAway
+
+    real, calls = Server.call, []
+
+    def away_at_first(self: Server, path: str, body: Any = None, **query: Any) -> Any:
+        calls.append(path)
+        if len(calls) < 3:
+            raise ServerAway("not now")
+        return real(self, path, body, **query)
+
+    monkeypatch.setattr(Server, "call", away_at_first)
+    run = troupe.init("lab")
+    run.log({"loss": 1.0})
+    assert run.finish() and len(calls) == 3
+    assert Run.objects.get(pk=run.id).state == "finished"
+
+
+def test_going_on_makes_a_second_attempt(connected: User) -> None:
+    first = troupe.init("lab")
+    first.log({"loss": 1.0}, step=5)
+    first.finish()
+    with pytest.raises(TroupeError, match="resume"):
+        troupe.init("lab", id=first.id)
+    with troupe.init("lab", id=first.id, resume="must") as second:
+        second.log({"loss": 0.5}, step=6)
+    row = Run.objects.get(pk=first.id)
+    assert row.attempts.count() == 2 and row.state == "finished" and row.iteration == 7
+
+
+def test_what_is_not_yours_is_refused(
+    connected: User, live_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = User.objects.create_user("eve", password="correct horse battery")
+    mine = troupe.init("lab")
+    mine.finish()
+    monkeypatch.setenv("TROUPE_TOKEN", token_create(stranger, "script", ["launch"])[1])
+    with pytest.raises(TroupeError):
+        troupe.init("lab")
+    with pytest.raises(TroupeError):
+        troupe.init(id=mine.id, resume="must")
+    monkeypatch.setenv("TROUPE_TOKEN", token_create(connected, "reader", ["read"])[1])
+    with pytest.raises(TroupeError):
+        troupe.init("lab")
+    assert Run.objects.count() == 1
+
+
+def test_silence_ends_it_and_a_word_revives_it(connected: User) -> None:
+    run = troupe.init("lab")
+    run.log({"loss": 1.0})
+    reporter = run._open()
+    assert reporter is not None
+    for _ in range(400):
+        if reporter.acknowledged >= 2:
+            break
+        reporter._closing.wait(0.05)
+    long_ago = timezone.now() - timedelta(hours=1)
+    Attempt.objects.filter(run_id=run.id).update(heartbeat_at=long_ago)
+    client_run_look_after(run.id, long_ago)
+    row = Run.objects.get(pk=run.id)
+    assert row.state == "failed" and "nothing was heard" in row.reason
+    run.log({"loss": 0.5})
+    assert run.finish()
+    assert Run.objects.get(pk=run.id).state == "finished"
+
+
+def test_pause_is_refused_in_words(connected: User) -> None:
+    with troupe.init("lab") as run, pytest.raises(TroupeError, match="own program"):
+        find_server().call(f"/api/v1/runs/{run.id}/pause/", {})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"id": "x"}, {"id": "abcdefgh23", "steps": -1}, {"id": "abcdefgh23", "colour": 1}, [], {"project": 3}],
+)
+def test_bad_bodies_are_answered_by_field(connected: User, body: Any) -> None:
+    with pytest.raises(TroupeError):
+        find_server().call("/api/v1/client-runs/", body)
+    assert not Run.objects.exists()

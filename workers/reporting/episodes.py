@@ -1,0 +1,128 @@
+"""An episode from what a program of any kind has at hand: messages and a reward, or whole turns."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Message = Mapping[str, Any]
+
+
+def turns_of(messages: Sequence[Message], role: str, policy: str, reward: float) -> list[dict[str, Any]]:
+    """Each answer of the assistant is a turn; what stands before it is its prompt. The last one bears the reward."""
+    spoken = [n for n, message in enumerate(messages) if message.get("role") == "assistant"]
+    return [
+        {
+            "role": role,
+            "policy": policy,
+            "messages": messages[:n],
+            "response": messages[n].get("content"),
+            "reward": reward if n == spoken[-1] else 0.0,
+        }
+        for n in spoken
+    ]
+
+
+def turn_fields(index: int, turn: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of workers.launch.events.Turn. Raises ValueError for a turn that says nothing."""
+    candidates = turn.get("candidates")
+    if candidates is None:
+        if "response" not in turn:
+            raise ValueError(f"turn {index} has neither `response` nor `candidates`")
+        candidates = [
+            {
+                "text": turn["response"],
+                **{k: turn[k] for k in _TOKENS if k in turn},
+                "reward": turn.get("reward", 0.0),
+            }
+        ]
+    fields = {
+        "index": int(turn.get("index", index)),
+        "role": str(turn.get("role", "agent")),
+        "policy": str(turn.get("policy") or turn.get("role", "agent")),
+        "messages": [
+            {"role": str(item.get("role", "")), "content": str(item.get("content") or "")}
+            for item in turn.get("messages", ())
+        ],
+        "prompt_ids": list(turn.get("prompt_ids", ())),
+        "candidates": [_candidate(item) for item in candidates],
+        "executed": int(turn.get("executed", 0)),
+    }
+    return fields | ({"board": turn["board"]} if turn.get("board") is not None else {})
+
+
+_TOKENS = ("token_ids", "tokens", "logprobs", "versions", "stop_reason", "advantage")
+
+
+def _candidate(given: Mapping[str, Any] | str) -> dict[str, Any]:
+    item = {"text": given} if isinstance(given, str) else dict(given)
+    reward = float(item.get("reward", 0.0))
+    fields = {
+        "text": str(item.get("text") or ""),
+        "token_ids": list(item.get("token_ids", ())),
+        "tokens": list(item.get("tokens", ())),
+        "logprobs": list(item.get("logprobs", ())),
+        "versions": list(item.get("versions", ())),
+        "stop_reason": item.get("stop_reason", "stop"),
+        "local_reward": float(item.get("local_reward", reward)),
+        "team_reward": float(item.get("team_reward", 0.0)),
+        "reward": reward,
+    }
+    return fields | ({"advantage": float(item["advantage"])} if item.get("advantage") is not None else {})
+
+
+def episode_fields(
+    name: str, step: int, turns: Iterable[Mapping[str, Any]], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Fields of workers.launch.events.EpisodeEvent but for the envelope; what is not given is worked out.
+
+    Raises TypeError for a field that an episode does not have.
+    """
+    if unknown := set(given) - _GIVEN:
+        raise TypeError(
+            f"an episode has no {', '.join(sorted(unknown))}; it may have {', '.join(sorted(_GIVEN))}"
+        )
+    told = [turn_fields(index, turn) for index, turn in enumerate(turns)]
+    rewards: dict[str, float] = {}
+    for turn in told:
+        executed = turn["candidates"][turn["executed"]]["reward"] if turn["candidates"] else 0.0
+        rewards[turn["role"]] = rewards.get(turn["role"], 0.0) + executed
+    texts = [candidate for turn in told for candidate in turn["candidates"]]
+    now = time.time()
+    worked_out = {
+        "episode": name,
+        "iteration": step,
+        "kind": "train",
+        "probe": False,
+        "task": name,
+        "title": _title(told),
+        "outcome": "",
+        "success": False,
+        "truncated": any(
+            turn["candidates"][turn["executed"]]["stop_reason"] == "length"
+            for turn in told
+            if turn["candidates"]
+        ),
+        "episode_return": sum(rewards.values()),
+        "rewards": rewards,
+        "versions": {turn["policy"]: step for turn in told},
+        "tokens": sum(len(item["token_ids"]) for item in texts),
+        "started": now,
+        "ended": now,
+        "turns": told,
+    }
+    return worked_out | {key: value for key, value in given.items() if value is not None}
+
+
+_GIVEN = {
+    *("kind", "probe", "task", "title", "outcome", "success", "failed", "error", "truncated"),
+    *("episode_return", "rewards", "versions", "tokens", "started", "ended", "final_board"),
+}
+
+
+def _title(turns: Sequence[Mapping[str, Any]]) -> str:
+    """The first words that the user said."""
+    for turn in turns:
+        for message in turn["messages"]:
+            if message["role"] == "user":
+                return " ".join(message["content"].split())[:80]
+    return ""
