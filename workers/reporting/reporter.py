@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 INTERVAL = 0.25
 """Seconds between batches."""
-HURRY = 50
+HURRY = 5000
 """Steps that go out at once."""
 HEARTBEAT = 5.0
 """Seconds between heartbeats."""
