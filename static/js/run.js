@@ -36,7 +36,8 @@ function outdated({ run: now, points }) {
   const before = run.summary;
   const evaluated = document.querySelector("[data-not-evaluated]") && ("eval/success" in points || "eval_sampled/success" in points);
   const trained = !document.querySelector("[data-curve-count]") && Object.keys(points).some((key) => key.startsWith("policy/"));
-  return now.state !== before.state || now.attempts.length !== before.attempts.length || evaluated || trained;
+  const judged = JSON.stringify(now.findings) !== JSON.stringify(before.findings);
+  return judged || now.state !== before.state || now.attempts.length !== before.attempts.length || evaluated || trained;
 }
 
 const feed = new RunFeed(run.id, page.cursor);

@@ -8,6 +8,7 @@ from training_core.config.algorithms import Algorithm, AtGrpo
 from training_core.config.base import Section
 from training_core.config.environments import Environment, PlanPath
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
+from training_core.config.health import Health
 from training_core.config.models import Policy
 from training_core.config.rollout import Resources, Rollout, TurnTree, Workflow
 from training_core.config.team import Team
@@ -55,6 +56,8 @@ class RunConfig(Section):
     """What is kept on disk."""
     reporting: Reporting = Reporting()
     """What is kept for reading."""
+    health: Health = Health()
+    """Rules that watch the run, and what they do."""
 
     @model_validator(mode="after")
     def _roles_have_policies(self) -> Self:

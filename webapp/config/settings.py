@@ -104,6 +104,7 @@ CELERY_BEAT_SCHEDULE = {
     "alive": {"task": "common.alive", "schedule": 10.0, "options": {"expires": 10.0}},
     "reconcile": {"task": "runs.reconcile", "schedule": 5.0, "options": {"expires": 5.0}},
     "compact": {"task": "metrics.compact", "schedule": 60.0, "options": {"expires": 60.0}},
+    "health": {"task": "health.watch", "schedule": 5.0, "options": {"expires": 5.0}},
     "thin": {"task": "transcripts.thin", "schedule": 120.0, "options": {"expires": 120.0}},
 }
 CHANNEL_LAYERS = {

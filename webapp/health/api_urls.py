@@ -1,5 +1,28 @@
 """Addresses of the API of health, below /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from webapp.health import api
+
+urlpatterns = [
+    path("runs/<str:run_id>/findings/", api.Findings.as_view(), name="findings"),
+    path(
+        "runs/<str:run_id>/findings/<int:pk>/dismiss/",
+        api.FindingAct.as_view(act="dismiss"),
+        name="finding-dismiss",
+    ),
+    path(
+        "runs/<str:run_id>/findings/<int:pk>/reopen/",
+        api.FindingAct.as_view(act="reopen"),
+        name="finding-reopen",
+    ),
+    path("projects/<slug:slug>/channels/", api.Channels.as_view(), name="channels"),
+    path(
+        "projects/<slug:slug>/channels/<int:pk>/try/", api.ChannelAct.as_view(act="try"), name="channel-try"
+    ),
+    path(
+        "projects/<slug:slug>/channels/<int:pk>/remove/",
+        api.ChannelAct.as_view(act="remove"),
+        name="channel-remove",
+    ),
+]

@@ -5,4 +5,9 @@ from django.urls import path
 from webapp.health import views
 
 app_name = "health"
-urlpatterns = [path("<str:run_id>/health/", views.health_page, name="page")]
+urlpatterns = [
+    path("<str:run_id>/health/", views.health_page, name="page"),
+    path("<str:run_id>/health/<int:pk>/<str:act>/", views.finding_move, name="act"),
+    path("<str:run_id>/health/channels/", views.channel_add, name="channel-add"),
+    path("<str:run_id>/health/channels/<int:pk>/<str:act>/", views.channel_change, name="channel-act"),
+]

@@ -1,17 +1,73 @@
 """The health page of a run."""
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_POST
 
+from webapp.accounts.permissions import is_owner
+from webapp.health import notifying, services
+from webapp.health.rules import RULES
+from webapp.health.selectors import channel_get, finding_get, findings_list
 from webapp.runs.pages import run_context
 from webapp.runs.selectors import run_get
+
+ACTS = {"dismiss": services.finding_dismiss, "reopen": services.finding_reopen}
 
 
 @login_required
 @require_GET
 def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """See webapp/health."""
+    """Findings, and where messages about them go."""
     run = run_get(request.user, run_id)
-    return render(request, "health/page.html", run_context(request.user, run, "health"))
+    findings = findings_list(run)
+    settings = services.settings_of(run)
+    context = run_context(request.user, run, "health") | {
+        "open_findings": [each for each in findings if each["state"] == "open"],
+        "past_findings": [each for each in findings if each["state"] != "open"],
+        "rules": [(name.replace("_", " "), getattr(settings, name).action) for name in RULES],
+        "enabled": settings.enabled,
+        "channels": run.project.channels.order_by("name"),
+        "owner": is_owner(request.user, run.project),
+    }
+    return render(request, "health/page.html", context)
+
+
+@login_required
+@require_POST
+def finding_move(request: HttpRequest, run_id: str, pk: int, act: str) -> HttpResponse:
+    """Dismiss or reopen."""
+    if act not in ACTS:
+        raise Http404(f"nothing is called {act}")
+    ACTS[act](request.user, finding_get(request.user, run_id, pk))
+    return redirect("health:page", run_id)
+
+
+@login_required
+@require_POST
+def channel_add(request: HttpRequest, run_id: str) -> HttpResponse:
+    """A channel for the run's project."""
+    project = run_get(request.user, run_id).project
+    name, address = request.POST.get("name", ""), request.POST.get("address", "")
+    try:
+        notifying.channel_make(request.user, project, name, address)
+    except notifying.ChannelRefused as error:
+        messages.error(request, str(error))
+    return redirect("health:page", run_id)
+
+
+@login_required
+@require_POST
+def channel_change(request: HttpRequest, run_id: str, pk: int, act: str) -> HttpResponse:
+    """Try or remove a channel."""
+    channel = channel_get(request.user, run_get(request.user, run_id).project.slug, pk)
+    if act == "remove":
+        notifying.channel_remove(request.user, channel)
+    elif act == "try":
+        taken = notifying.channel_try(request.user, channel)
+        say = messages.success if taken else messages.error
+        say(request, f"The channel {channel.name} {'took' if taken else 'did not take'} the message.")
+    else:
+        raise Http404(f"nothing is called {act}")
+    return redirect("health:page", run_id)

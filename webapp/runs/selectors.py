@@ -70,6 +70,7 @@ def run_summary(run: Run) -> dict[str, Any]:
         "progress": min(run.iteration / run.iterations, 1.0) if run.iterations else 0.0,
         "eta_seconds": eta_seconds(run, attempts[-1] if attempts else None),
         "headline": run.headline,
+        "findings": run.finding_counts,
         "cursor": run.event_count,
         "created_at": run.created_at.isoformat(),
         "started_at": run.started_at and run.started_at.isoformat(),

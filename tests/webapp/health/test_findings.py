@@ -1,0 +1,253 @@
+"""Findings as a run goes on; acts on them in page, API and audit; actions."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from tests.webapp.api.conftest import caller
+from webapp.accounts.models import AuditEntry, Membership, User
+from webapp.health.models import Channel, Checked, Finding
+from webapp.health.notifying import ChannelRefused, channel_make, channel_try
+from webapp.health.services import run_check
+from webapp.health.tasks import notify, watch
+from webapp.ingest.services import batch_store
+from webapp.runs.models import Attempt, Run, RunState
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker and no static files are needed."""
+    Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
+    monkeypatch.setattr("webapp.health.tasks.notify.delay", notify)
+
+
+@pytest.fixture
+def told(run: Run) -> Run:
+    Attempt.objects.create(run=run, number=1, submission_id=f"troupe-{run.pk}-1", state="live")
+    run.state = RunState.RUNNING
+    run.save()
+    return run
+
+
+def tell(run: Run, first: int, key: str, values: list[float]) -> None:
+    events = [
+        {
+            "run": run.pk, "attempt": 1, "producer": "p", "seq": step, "time": 1000.0 + step, "type": "metrics",
+            "step": step, "values": {key: value},
+        }
+        for step, value in enumerate(values, first)
+    ]  # fmt: skip
+    batch_store(run.pk, "\n".join(map(json.dumps, events)).encode(), "")
+
+
+def change(run: Run, **rules: dict[str, Any]) -> None:
+    run.config["health"] |= rules
+    run.save()
+
+
+def test_a_finding_opens_resolves_and_opens_again(told: Run) -> None:
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    assert watch() == 1
+    found = Finding.objects.get()
+    assert (found.rule, found.key, found.state) == ("kl_blow_up", "policy/planner/kl", "open")
+    told.refresh_from_db()
+    assert told.finding_counts == {"warn": 1}
+    assert Checked.objects.get().cursor == told.event_count
+    tell(told, 6, "policy/planner/kl", [0.1] * 5)
+    watch()
+    found.refresh_from_db()
+    assert (found.state, found.first_step) == ("resolved", 1)
+    tell(told, 11, "policy/planner/kl", [9.0] * 5)
+    watch()
+    found.refresh_from_db()
+    told.refresh_from_db()
+    assert (found.state, found.first_step, found.last_step) == ("open", 1, 15)
+    assert told.finding_counts == {"bad": 1}
+
+
+def test_what_has_no_news_and_does_not_run_is_left_alone(told: Run) -> None:
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    Run.objects.update(state=RunState.FINISHED)
+    assert (watch(), watch()) == (1, 0)
+
+
+def test_rules_may_be_off(told: Run) -> None:
+    change(told, enabled=False)  # type: ignore[arg-type]
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    watch()
+    assert not Finding.objects.exists()
+
+
+def test_runs_of_before_have_the_default_rules(told: Run) -> None:
+    del told.config["health"]
+    told.save()
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    watch()
+    assert Finding.objects.get().action == "notify"
+
+
+def test_dismissed_stays_so_until_it_is_reopened(told: Run, user: User) -> None:
+    call = caller(user, "launch")
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    run_check(told.pk)
+    (shown,) = call(f"runs/{told.pk}/findings/", state="open").json()["results"]
+    assert shown["cause"] and shown["remedy"] and shown["figures"]["mean of the latest"] == 2.0
+    answer = call(f"runs/{told.pk}/findings/{shown['id']}/dismiss/", {})
+    assert (answer.json()["state"], answer.json()["dismissed_by"]) == ("dismissed", "ada")
+    tell(told, 6, "policy/planner/kl", [3.0] * 5)
+    run_check(told.pk)
+    told.refresh_from_db()
+    assert told.finding_counts == {}
+    assert call(f"runs/{told.pk}/findings/", state="open").json()["results"] == []
+    call(f"runs/{told.pk}/findings/{shown['id']}/reopen/", {})
+    told.refresh_from_db()
+    assert sum(told.finding_counts.values()) == 1
+    acts = AuditEntry.objects.order_by("pk").values_list("act", "user__username", "target")
+    assert list(acts) == [(act, "ada", told.pk) for act in ("finding.dismiss", "finding.reopen")]
+
+
+def test_who_may_do_what(told: Run, user: User, stranger: User) -> None:
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    run_check(told.pk)
+    path = f"runs/{told.pk}/findings/"
+    act = f"{path}{Finding.objects.get().pk}/dismiss/"
+    assert caller(stranger, "launch")(path).status_code == 404
+    assert caller(stranger, "launch")(act, {}).status_code == 404
+    assert caller(user, "read")(act, {}).status_code == 403
+    Membership.objects.update(level="viewer")
+    assert caller(user, "launch")(act, {}).status_code == 403
+    assert caller(user, "launch")(path, state="ill").status_code == 400
+    assert caller(user, "launch")(f"{path}999/dismiss/", {}).status_code == 404
+    assert Finding.objects.get().state == "open"
+
+
+def test_the_page_shows_evidence_cause_and_remedy(told: Run, user: User) -> None:
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    run_check(told.pk)
+    client = Client()
+    client.force_login(user)
+    page = client.get(f"/runs/{told.pk}/health/").content.decode()
+    assert "planner is far from its base model" in page and "kl_coefficient" in page
+    assert "policy%2Fplanner%2Fkl" in page or "policy/planner/kl" in page
+    found = Finding.objects.get()
+    assert client.post(f"/runs/{told.pk}/health/{found.pk}/dismiss/").status_code == 302
+    assert "Reopen" in client.get(f"/runs/{told.pk}/health/").content.decode()
+    assert client.post(f"/runs/{told.pk}/health/{found.pk}/eat/").status_code == 404
+
+
+@pytest.mark.parametrize("how", ["pause", "stop"])
+def test_an_action_is_taken_once(told: Run, how: str) -> None:
+    change(told, kl_blow_up={"action": how})
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    run_check(told.pk)
+    told.refresh_from_db()
+    assert (told.state, told.stop_requested) == (RunState.STOPPING, how)
+    assert Finding.objects.get().done == f"asked the run to {how}"
+    entry = AuditEntry.objects.get(act=f"run.{how}")
+    assert entry.user is None and entry.details["rule"] == "kl_blow_up"
+    Run.objects.update(state=RunState.RUNNING, stop_requested="")
+    tell(told, 6, "policy/planner/kl", [2.0] * 5)
+    run_check(told.pk)
+    told.refresh_from_db()
+    assert told.state == RunState.RUNNING, "once per finding"
+
+
+def test_an_action_that_is_refused_is_noted(told: Run) -> None:
+    change(told, kl_blow_up={"action": "stop"})
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    Membership.objects.all().delete()
+    run_check(told.pk)
+    assert "could not stop the run" in Finding.objects.get().done
+
+
+class Hook(HTTPServer):
+    """A webhook that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.status = 200
+        super().__init__(("127.0.0.1", 0), Ear)
+
+
+class Ear(BaseHTTPRequestHandler):
+    server: Hook
+
+    def do_POST(self) -> None:
+        self.server.told.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    server = Hook()
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+def address(hook: Hook) -> str:
+    return f"json://ada:hush-hush@127.0.0.1:{hook.server_port}/hook"
+
+
+def test_a_channel_hears_of_a_finding_once(told: Run, user: User, hook: Hook) -> None:
+    channel_make(user, told.project, "hook", address(hook))
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    for _ in range(3):
+        run_check(told.pk)
+    (message,) = hook.told
+    assert (
+        "far from its base model" in message["message"] and f"/runs/{told.pk}/health/" in message["message"]
+    )
+    assert Finding.objects.get().done == "told hook"
+    assert AuditEntry.objects.get(act="finding.notify").details["channels"] == ["hook"]
+
+
+def test_a_channel_that_fails_is_noted(told: Run, user: User, hook: Hook) -> None:
+    channel_make(user, told.project, "hook", address(hook))
+    hook.status = 500
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    run_check(told.pk)
+    assert Finding.objects.get().done == "could not reach hook"
+
+
+def test_addresses_stay_secret(told: Run, user: User, hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
+    call = caller(user, "launch")
+    made = call("projects/lab/channels/", {"name": "hook", "address": address(hook)})
+    assert made.status_code == 201 and made.json()["kind"] == "json"
+    assert call(f"projects/lab/channels/{made.json()['id']}/try/", {}).json()["taken"] is True
+    client = Client()
+    client.force_login(user)
+    said = [call("projects/lab/channels/").content.decode(), made.content.decode(), caplog.text]
+    said += [client.get(f"/runs/{told.pk}/health/").content.decode()]
+    said += [json.dumps(entry.details) for entry in AuditEntry.objects.all()]
+    assert len(hook.told) == 1 and not any("hush-hush" in text for text in said)
+    assert call(f"projects/lab/channels/{made.json()['id']}/remove/", {}).status_code == 200
+    assert not Channel.objects.exists()
+
+
+def test_channels_are_for_owners_and_must_make_sense(told: Run, user: User, stranger: User) -> None:
+    call = caller(user, "launch")
+    for name, bad in (("a", "nonsense"), ("a", "nosuch://x"), ("", "json://localhost")):
+        assert call("projects/lab/channels/", {"name": name, "address": bad}).status_code == 400
+    assert caller(stranger, "launch")("projects/lab/channels/").status_code == 404
+    channel = channel_make(user, told.project, "a", "json://127.0.0.1:9/x")
+    assert channel_try(user, channel) is False, "nobody listens there"
+    with pytest.raises(ChannelRefused, match="already"):
+        channel_make(user, told.project, "a", "json://127.0.0.1:9/y")
+    Membership.objects.update(level="editor")
+    assert call("projects/lab/channels/", {"name": "b", "address": "json://127.0.0.1"}).status_code == 403
+    assert call(f"projects/lab/channels/{channel.pk}/remove/", {}).status_code == 403

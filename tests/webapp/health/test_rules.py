@@ -1,0 +1,155 @@
+"""Every rule on synthetic series: where it must fire, and where it must not."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from training_core.config.health import Health
+from webapp.health.observed import Curve, Found, Observed, Vitals
+from webapp.health.rules import RULES, judge
+
+NAN = float("nan")
+
+
+def curve(values: Sequence[float], every: int = 1) -> Curve:
+    return Curve(np.arange(1, len(values) + 1) * every, np.array(values, dtype=float))
+
+
+def ramp(first: float, last: float, count: int = 40) -> list[float]:
+    return list(np.linspace(first, last, count))
+
+
+def seen(**vitals: float | tuple[int, ...]) -> Observed:
+    return Observed({}, Vitals(**vitals), step=7)  # type: ignore[arg-type]
+
+
+def shown(curves: dict[str, Sequence[float]], every: int = 1) -> Observed:
+    rare = {key: curve(values, every) for key, values in curves.items() if key.startswith("eval/")}
+    return Observed({key: curve(values) for key, values in curves.items()} | rare)
+
+
+def tokens(per_episode: Sequence[float], success: Sequence[float]) -> Observed:
+    counts = np.arange(1, len(per_episode) + 1) * 10.0
+    spent = np.cumsum(np.array(per_episode) * 10.0)
+    return shown(
+        {"progress/episodes": list(counts), "progress/tokens": list(spent), "train/success": success}
+    )
+
+
+def held_out(values: Sequence[float], train: Sequence[float]) -> Observed:
+    return shown({"eval/success": values, "train/success": train}, every=10)
+
+
+ILL = {
+    "entropy_collapse": shown({"policy/a/entropy": [*ramp(1.0, 0.0), 0.0, 0.0, 0.0]}),
+    "kl_blow_up": shown({"policy/a/kl": ramp(0.0, 3.0)}),
+    "ratio_tails": shown({"policy/a/ratio_max": [2.0] * 10 + [60.0] * 5}),
+    "clip_fraction": shown({"policy/a/clip_fraction": ramp(0.1, 0.5)}),
+    "gradient_norm": shown({"policy/a/grad_norm": [1.0] * 30 + [40.0, 1.0]}),
+    "too_easy": shown({"groups/a/too_easy": ramp(0.1, 1.0)}),
+    "too_hard": shown({"groups/a/too_hard": [0.95] * 8}),
+    "truncation": shown({"rollout/truncated": ramp(0.0, 0.4)}),
+    "mismatch": shown({"policy/a/ratio_mean": [1.1] * 8}),
+    "staleness": shown({"rollout/staleness": [6.0] * 8}),
+    "overfitting": held_out([0.5, 0.8, 0.7, 0.6, 0.55], ramp(0.4, 0.95, 50)),
+    "length_hacking": tokens(ramp(100, 300), [0.5] * 40),
+    "stalled_phase": seen(idle=400.0, usual=5.0, silent=1.0),
+    "dead_worker": seen(silent=100.0),
+    "not_a_number": shown({"policy/a/loss": [0.1] * 10 + [NAN]}),
+}
+WELL = {
+    "entropy_collapse": [
+        shown({"policy/a/entropy": ramp(1.3, 0.12)}),
+        shown({"policy/a/entropy": [0.02] * 40}),
+        shown({"policy/a/entropy": [0.0] * 3}),
+    ],
+    "kl_blow_up": [shown({"policy/a/kl": ramp(0.0, 0.4)}), shown({"policy/a/kl": [0.1] * 9 + [4.0]})],
+    "ratio_tails": [shown({"policy/a/ratio_max": [2.0] * 14 + [60.0]})],
+    "clip_fraction": [shown({"policy/a/clip_fraction": [0.15] * 40})],
+    "gradient_norm": [
+        shown({"policy/a/grad_norm": ramp(1.0, 4.0)}),
+        shown({"policy/a/grad_norm": [0.001] * 30 + [0.5]}),
+        shown({"policy/a/grad_norm": [1.0] * 30 + [40.0] + [1.0] * 10}),
+    ],
+    "too_easy": [shown({"groups/a/too_easy": [0.5] * 40})],
+    "too_hard": [shown({"groups/a/too_hard": ramp(1.0, 0.1)})],
+    "truncation": [shown({"rollout/truncated": [0.05] * 40})],
+    "mismatch": [shown({"policy/a/ratio_mean": [1.01, 0.99] * 10})],
+    "staleness": [shown({"rollout/staleness": [0.0, 1.0] * 10})],
+    "overfitting": [
+        held_out([0.5, 0.8, 0.82, 0.85, 0.84], ramp(0.4, 0.95, 50)),
+        held_out([0.5, 0.8, 0.6, 0.79, 0.8], ramp(0.4, 0.95, 50)),
+        held_out([0.5, 0.8, 0.7, 0.6, 0.55], ramp(0.9, 0.4, 50)),
+    ],
+    "length_hacking": [
+        tokens(ramp(100, 300), ramp(0.3, 0.8)),
+        tokens([100.0] * 40, [0.5] * 40),
+    ],
+    "stalled_phase": [
+        seen(idle=200.0, usual=5.0),
+        seen(idle=400.0, usual=60.0),
+        seen(silent=100.0),
+    ],
+    "dead_worker": [seen(silent=10.0), seen(idle=400.0, usual=60.0)],
+    "not_a_number": [shown({"policy/a/loss": [0.1] * 10}), shown({"policy/a/loss": [NAN] + [0.1] * 60})],
+}
+
+
+def judged(observed: Observed, settings: Health | None = None) -> dict[str, list[Found]]:
+    found: dict[str, list[Found]] = {}
+    for rule, each in judge(settings or Health(), observed):
+        found.setdefault(rule, []).append(each)
+    return found
+
+
+def test_every_rule_has_cases_settings_and_words() -> None:
+    assert set(ILL) == set(WELL) == set(RULES) == set(Health.model_fields) - {"enabled"}
+    assert all(rule.cause and rule.remedy for rule in RULES.values())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_fires_and_says_why(rule: str) -> None:
+    found = judged(ILL[rule])
+    assert set(found) == {rule}
+    (one,) = found[rule]
+    assert one.severity in ("bad", "warn") and one.title and one.figures and one.first <= one.last
+    assert all(key in ILL[rule].curves for key in one.series)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_is_silent_where_all_is_well(rule: str) -> None:
+    for observed in WELL[rule]:
+        assert rule not in judged(observed)
+
+
+def test_each_policy_and_role_has_its_own() -> None:
+    observed = shown({"policy/a/kl": [2.0] * 9, "policy/b/kl": [0.1] * 9, "policy/c/kl": [9.0] * 9})
+    found = judged(observed)["kl_blow_up"]
+    assert [(each.key, each.severity) for each in found] == [
+        ("policy/a/kl", "warn"),
+        ("policy/c/kl", "bad"),
+    ]
+
+
+def test_thresholds_come_from_the_config() -> None:
+    observed = shown({"policy/a/kl": [0.5] * 9})
+    assert not judged(observed)
+    assert judged(observed, Health.model_validate({"kl_blow_up": {"above": 0.4}}))
+
+
+def test_steps_without_a_number_are_no_evidence_for_others() -> None:
+    values = [0.5] * 5 + [NAN] * 5
+    assert set(judged(shown({"policy/a/clip_fraction": values}))) == {"clip_fraction"}
+
+
+def test_a_nan_that_passed_is_a_warning() -> None:
+    found = judged(shown({"policy/a/grad_norm": [0.1, NAN, 0.1, 0.1]}))["not_a_number"]
+    assert [(each.severity, each.first, each.last) for each in found] == [("warn", 2, 2)]
+
+
+def test_an_attempt_that_died_is_told_with_its_reason() -> None:
+    vitals = Vitals(lost=(1,), reasons={1: "killed for memory"})
+    (found,) = judged(replace(Observed({}), vitals=vitals))["dead_worker"]
+    assert found.key == "attempt 1" and found.figures["reason"] == "killed for memory"

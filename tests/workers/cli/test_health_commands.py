@@ -1,0 +1,35 @@
+"""troupe health, dismiss and reopen against a real server."""
+
+import json
+
+import pytest
+
+from tests.workers.cli.conftest import Troupe
+from webapp.health.models import Finding
+from webapp.runs.models import Run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def finding(connected: str, run: Run) -> Finding:
+    return Finding.objects.create(
+        run=run, rule="kl_blow_up", key="policy/planner/kl", severity="bad", title="planner [bold]ran[/bold] away",
+        first_step=3, last_step=9, evidence={"figures": {"KL": 4.0}, "series": ["policy/planner/kl"]},
+    )  # fmt: skip
+
+
+def test_health_says_what_is_wrong_and_dismiss_hushes_it(troupe: Troupe, run: Run, finding: Finding) -> None:
+    said = troupe("health", run.pk)
+    assert said.status == 0 and "planner [bold]ran[/bold] away  (steps 3 to 9)" in said.out
+    assert "remedy: Lower the learning rate" in said.out
+    assert json.loads(troupe("health", run.pk, "--json").out)[0]["figures"] == {"KL": 4.0}
+    assert "dismissed" in troupe("dismiss", run.pk, str(finding.pk)).out
+    assert "No rule has anything to say" in troupe("health", run.pk).out
+    assert "dismissed" in troupe("health", run.pk, "--all").out
+    assert json.loads(troupe("reopen", run.pk, str(finding.pk), "--json").out)["state"] == "open"
+
+
+def test_a_finding_that_is_not_there(troupe: Troupe, run: Run, connected: str) -> None:
+    said = troupe("dismiss", run.pk, "99")
+    assert said.status == 1 and "has no finding 99" in said.err

@@ -1,0 +1,168 @@
+"""Health rules: when a run is said to be ill, and what is then done."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from training_core.config.base import Section
+
+
+class Rule(Section):
+    """What every rule has."""
+
+    action: Literal["none", "notify", "pause", "stop"] = "notify"
+    """What follows a new finding: nothing, a message to the project's channels, or that and a pause or stop of the run."""
+
+
+class Recent(Rule):
+    """A rule over the mean of the latest iterations."""
+
+    iterations: int = Field(5, ge=1, le=200)
+    """How many of the latest iterations are averaged; the rule is silent before there are as many."""
+
+
+class EntropyCollapse(Recent):
+    """The policy hardly explores any more: entropy is low, and far below what it was."""
+
+    below: float = Field(0.03, ge=0.0)
+    """Entropy per token (nats) under which it counts as collapsed ..."""
+    share: float = Field(0.2, gt=0.0, le=1.0)
+    """... if it is also below this share of what it was at first."""
+
+
+class KlBlowUp(Recent):
+    """The policy runs away from its base model."""
+
+    above: float = Field(1.0, gt=0.0)
+    """KL divergence from the base model (nats per token)."""
+
+
+class RatioTails(Recent):
+    """Single tokens whose probability has changed many times over since they were sampled."""
+
+    above: float = Field(20.0, gt=1.0)
+    """Largest probability ratio; the median of the latest iterations counts."""
+
+
+class ClipFraction(Recent):
+    """Much of the update is thrown away by clipping."""
+
+    above: float = Field(0.3, gt=0.0, le=1.0)
+    """Share of tokens that are clipped."""
+
+
+class GradientNorm(Rule):
+    """The gradient has jumped."""
+
+    times: float = Field(10.0, gt=1.0)
+    """Multiple of the median of the 20 iterations before."""
+    least: float = Field(1.0, ge=0.0)
+    """A smaller norm is never a jump."""
+
+
+class GroupShare(Recent):
+    """Groups of equal rewards, which teach nothing."""
+
+    above: float = Field(0.8, gt=0.0, le=1.0)
+    """Share of such groups of a role."""
+
+
+class Truncation(Recent):
+    """Answers are cut by the token limit."""
+
+    above: float = Field(0.2, gt=0.0, le=1.0)
+    """Share of answers that are cut."""
+
+
+class Mismatch(Recent):
+    """What generated the tokens and what learns from them disagree about their probabilities."""
+
+    above: float = Field(0.05, gt=0.0)
+    """Distance of the mean probability ratio from 1."""
+
+
+class Staleness(Recent):
+    """Training uses tokens of old versions."""
+
+    above: float = Field(4.0, ge=0.0)
+    """Mean age of the tokens, in versions."""
+
+
+class Overfitting(Rule):
+    """Success in training rises while it falls on held-out tasks."""
+
+    falls: float = Field(0.1, gt=0.0, le=1.0)
+    """Held-out success below its best by this much, in the last two evaluations ..."""
+    rises: float = Field(0.03, ge=0.0, le=1.0)
+    """... while success in training has risen by this much since then."""
+
+
+class LengthHacking(Rule):
+    """Episodes cost more and more tokens without succeeding more often."""
+
+    times: float = Field(1.5, gt=1.0)
+    """Tokens per episode, as a multiple of what they were ..."""
+    gain: float = Field(0.02, ge=0.0, le=1.0)
+    """... while success in training has not risen by this much."""
+    iterations: int = Field(10, ge=3, le=200)
+    """Iterations at either end that are compared."""
+
+
+class StalledPhase(Rule):
+    """The driver lives, but no iteration ends."""
+
+    least: float = Field(300.0, ge=5.0)
+    """Seconds without new metrics that are never too long."""
+    times: float = Field(10.0, ge=1.0)
+    """Multiple of the usual time between metrics."""
+
+
+class DeadWorker(Rule):
+    """Nothing is heard of the run's driver, or an attempt was lost."""
+
+    silence: float = Field(60.0, ge=5.0)
+    """Seconds without any sign of life."""
+
+
+class NotANumber(Rule):
+    """Losses, gradients or ratios that are no finite numbers; updates that were skipped for it."""
+
+    within: int = Field(50, ge=1, le=500)
+    """Latest iterations that are looked at."""
+
+
+class Health(Section):
+    """Rules that watch the run; see docs/health.md."""
+
+    enabled: bool = True
+    """Whether the rules are looked at."""
+    entropy_collapse: EntropyCollapse = EntropyCollapse()
+    """Entropy, per policy."""
+    kl_blow_up: KlBlowUp = KlBlowUp()
+    """KL from the base model, per policy."""
+    ratio_tails: RatioTails = RatioTails()
+    """Largest ratio, per policy."""
+    clip_fraction: ClipFraction = ClipFraction()
+    """Clipped tokens, per policy."""
+    gradient_norm: GradientNorm = GradientNorm()
+    """Gradient norm, per policy."""
+    too_easy: GroupShare = GroupShare()
+    """Groups in which everything succeeds, per role."""
+    too_hard: GroupShare = GroupShare()
+    """Groups in which nothing succeeds, per role."""
+    truncation: Truncation = Truncation()
+    """Cut answers."""
+    mismatch: Mismatch = Mismatch()
+    """Generation against training, per policy."""
+    staleness: Staleness = Staleness()
+    """Age of what is learnt from."""
+    overfitting: Overfitting = Overfitting()
+    """Training against held-out tasks."""
+    length_hacking: LengthHacking = LengthHacking()
+    """Tokens against success."""
+    stalled_phase: StalledPhase = StalledPhase()
+    """Time without progress."""
+    dead_worker: DeadWorker = DeadWorker()
+    """Signs of life."""
+    not_a_number: NotANumber = NotANumber()
+    """NaN and infinities, per policy."""

@@ -1,0 +1,94 @@
+"""Findings and channels in the REST API."""
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import ParseError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from webapp.accounts.selectors import project_get
+from webapp.api.queries import choice
+from webapp.health import notifying, services
+from webapp.health.models import Channel, Finding
+from webapp.health.selectors import channel_get, channels_list, finding_document, finding_get, findings_list
+from webapp.runs.selectors import run_get
+
+JSON = OpenApiTypes.OBJECT
+
+
+class ChannelSerializer(serializers.Serializer[Any]):
+    """A channel to make."""
+
+    name = serializers.CharField(max_length=80)
+    address = serializers.CharField(max_length=2000, help_text="An Apprise URL; it is never shown again.")
+
+
+class Findings(APIView):
+    """Health findings of a run."""
+
+    @extend_schema(
+        parameters=[OpenApiParameter("state", str, description="open, resolved or dismissed")], responses=JSON
+    )
+    def get(self, request: Request, run_id: str) -> Response:
+        """Open ones first, with evidence, cause and remedy."""
+        run = run_get(request.user, run_id)
+        return Response({"results": findings_list(run, choice(request, "state", Finding.State.values))})
+
+
+class FindingAct(APIView):
+    """dismiss or reopen."""
+
+    act = "dismiss"
+
+    @extend_schema(request=None, responses=JSON)
+    def post(self, request: Request, run_id: str, pk: int) -> Response:
+        """The finding afterwards."""
+        acts = {"dismiss": services.finding_dismiss, "reopen": services.finding_reopen}
+        return Response(finding_document(acts[self.act](request.user, finding_get(request.user, run_id, pk))))
+
+
+class Channels(APIView):
+    """Where a project's messages go."""
+
+    @extend_schema(responses=JSON)
+    def get(self, request: Request, slug: str) -> Response:
+        """Names, without addresses."""
+        return Response({"results": [_channel(each) for each in channels_list(request.user, slug)]})
+
+    @extend_schema(request=ChannelSerializer, responses={201: JSON, 400: JSON})
+    def post(self, request: Request, slug: str) -> Response:
+        """Make one; owners only."""
+        wanted = ChannelSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        project = project_get(request.user, slug)
+        try:
+            made = notifying.channel_make(request.user, project, **wanted.validated_data)
+        except notifying.ChannelRefused as error:
+            raise ParseError(str(error)) from error
+        return Response(_channel(made), status=201)
+
+
+class ChannelAct(APIView):
+    """try or remove."""
+
+    act = "try"
+
+    @extend_schema(request=None, responses=JSON)
+    def post(self, request: Request, slug: str, pk: int) -> Response:
+        """try: send a message now. remove: send none any more. Owners only."""
+        channel = channel_get(request.user, slug, pk)
+        document = _channel(channel)
+        if self.act == "remove":
+            notifying.channel_remove(request.user, channel)
+            return Response(document)
+        taken = notifying.channel_try(request.user, channel)
+        return Response(_channel(channel) | {"taken": taken})
+
+
+def _channel(channel: Channel) -> dict[str, Any]:
+    kind = channel.address.partition("://")[0][:20]
+    return {"id": channel.pk, "name": channel.name, "kind": kind, "said": channel.said}

@@ -1,0 +1,86 @@
+"""Rules over the course of the run: several metrics together, and signs of life."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from training_core.config import health as config
+from webapp.health.observed import Curve, Figures, Found, Observed
+
+
+def overfitting(seen: Observed, rule: config.Overfitting) -> Iterator[Found]:
+    """Both of the last two evaluations are well below the best, and training success has risen since the best."""
+    held, train = seen.one("eval/success"), seen.one("train/success")
+    if len(held) < 3 or len(train) < 10:
+        return
+    place = int(np.argmax(held.values))
+    best, step, now = float(held.values[place]), int(held.steps[place]), float(held.values[-2:].max())
+    if best - now < rule.falls:
+        return
+    then, since = train.steps <= step, train.steps > step
+    if then.sum() == 0 or since.sum() < 3:
+        return
+    gained = float(np.mean(train.tail(5).values) - np.mean(train.values[then][-5:]))
+    if gained >= rule.rises:
+        figures: Figures = {
+            "best held-out": best,
+            "held-out now": float(held.values[-1]),
+            "gained in training": gained,
+        }
+        title = f"Held-out success fell from {best:.3g} to {held.values[-1]:.3g} while training success rose"
+        yield Found(
+            "eval/success",
+            "bad",
+            title,
+            step,
+            int(held.steps[-1]),
+            figures,
+            ("eval/success", "train/success"),
+        )
+
+
+def length_hacking(seen: Observed, rule: config.LengthHacking) -> Iterator[Found]:
+    """Tokens per episode at either end of what is seen, against the gain in success."""
+    spent, success = _tokens_per_episode(seen), seen.one("train/success")
+    if len(spent) < 2 * rule.iterations or len(success) < 2 * rule.iterations:
+        return
+    count = rule.iterations
+    before, now = float(np.mean(spent.values[:count])), float(np.mean(spent.values[-count:]))
+    gain = float(np.mean(success.values[-count:]) - np.mean(success.values[:count]))
+    if before > 0 and now > rule.times * before and gain < rule.gain:
+        figures: Figures = {"tokens per episode": now, "at first": before, "gain in success": gain}
+        title = f"Episodes grew from {before:.3g} to {now:.3g} tokens without succeeding more often"
+        first, last = int(spent.steps[0]), int(spent.steps[-1])
+        yield Found(
+            "progress/tokens", "warn", title, first, last, figures, ("progress/tokens", "train/success")
+        )
+
+
+def stalled_phase(seen: Observed, rule: config.StalledPhase) -> Iterator[Found]:
+    """No metrics for long, from a driver that is heard."""
+    idle, usual = seen.vitals.idle, seen.vitals.usual
+    if idle is not None and idle > max(rule.least, rule.times * (usual or 0.0)):
+        figures: Figures = {"seconds without metrics": idle, "usual seconds": usual or 0.0}
+        title = f"No iteration has ended for {idle:.0f} s, though the driver lives"
+        yield Found("progress", "bad", title, seen.step, seen.step, figures, ())
+
+
+def dead_worker(seen: Observed, rule: config.DeadWorker) -> Iterator[Found]:
+    """Silence, or attempts that died."""
+    silent, lost = seen.vitals.silent, seen.vitals.lost
+    if silent is not None and silent > rule.silence:
+        title = f"Nothing has been heard of the driver for {silent:.0f} s"
+        yield Found("driver", "bad", title, seen.step, seen.step, {"seconds of silence": silent}, ())
+    for number in lost:
+        figures: Figures = {"attempt": number, "reason": seen.vitals.reasons.get(number, "")[:400]}
+        title = f"Attempt {number} died and was not the last word"
+        yield Found(f"attempt {number}", "warn", title, seen.step, seen.step, figures, ())
+
+
+def _tokens_per_episode(seen: Observed) -> Curve:
+    """Differences of the two counters, at the steps that have both."""
+    tokens, episodes = seen.one("progress/tokens"), seen.one("progress/episodes")
+    steps, ours, theirs = np.intersect1d(tokens.steps, episodes.steps, return_indices=True)
+    spent, played = np.diff(tokens.values[ours]), np.diff(episodes.values[theirs])
+    kept = played > 0
+    return Curve(steps[1:][kept], spent[kept] / played[kept])

@@ -1,0 +1,91 @@
+"""What rules look at, and what they say."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from webapp.metrics.arrays import Floats, Ints
+
+Figures = dict[str, float | str]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The latest points of a metric, by step."""
+
+    steps: Ints
+    values: Floats
+
+    def finite(self) -> "Curve":
+        """Without NaN and infinities."""
+        kept = np.isfinite(self.values)
+        return Curve(self.steps[kept], self.values[kept])
+
+    def tail(self, count: int) -> "Curve":
+        """The last points."""
+        return Curve(self.steps[-count:], self.values[-count:])
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+@dataclass(frozen=True)
+class Vitals:
+    """Signs of life of a run that is under way; seconds. None: does not apply now."""
+
+    silent: float | None = None
+    """Since anything came from its driver."""
+    idle: float | None = None
+    """Since its last metrics, while its driver is heard."""
+    usual: float | None = None
+    """Median time between metrics."""
+    lost: tuple[int, ...] = ()
+    """Attempts that died."""
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    """Why, by attempt."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Everything a rule may look at."""
+
+    curves: Mapping[str, Curve]
+    vitals: Vitals = Vitals()
+    step: int = 0
+    """Iterations completed."""
+
+    def each(self, prefix: str, name: str) -> Iterator[tuple[str, str, Curve]]:
+        """(key, policy or role, finite points) of every `prefix/<whose>/name`."""
+        for key in sorted(self.curves):
+            start, _, rest = key.partition("/")
+            whose, _, last = rest.rpartition("/")
+            if start == prefix and last == name and whose:
+                yield key, whose, self.curves[key].finite()
+
+    def one(self, key: str) -> Curve:
+        """Finite points of a key; empty where there is none."""
+        found = self.curves.get(key)
+        return found.finite() if found else Curve(np.empty(0, np.int64), np.empty(0))
+
+
+@dataclass(frozen=True)
+class Found:
+    """One thing that is wrong, now."""
+
+    key: str
+    """What it is about: a metric, or an attempt. A rule has one open finding per key."""
+    severity: str
+    """bad or warn."""
+    title: str
+    first: int
+    last: int
+    """Steps between which it shows."""
+    figures: Figures
+    series: tuple[str, ...]
+    """Metrics that show it."""
+
+    def evidence(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"figures": self.figures, "series": list(self.series)}

@@ -1,0 +1,79 @@
+"""Gather what the rules look at: the latest points of some metrics, and signs of life."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from django.db.models import F, Q, Sum, Window
+from django.utils import timezone
+
+from webapp.health.observed import Curve, Observed, Vitals
+from webapp.metrics.arrays import unpack_floats, unpack_ints
+from webapp.metrics.models import Chunk, Series
+from webapp.runs.models import Attempt, Run, RunState
+
+LATEST = 500
+"""Points of a metric that are looked at, at least."""
+WATCHED = (
+    "train/success", "eval/success", "rollout/truncated", "rollout/staleness", "progress/tokens", "progress/episodes",
+)  # fmt: skip
+HEARD = 30.0
+"""Seconds: a driver that spoke so lately is heard."""
+
+
+def run_observe(run: Run) -> Observed:
+    """What there is to judge by now; a few database reads."""
+    wanted = (
+        Q(key__in=WATCHED)
+        | Q(key__startswith="policy/")
+        | Q(key__endswith="/too_easy")
+        | Q(key__endswith="/too_hard")
+    )
+    names = dict(Series.objects.filter(wanted, run=run).values_list("id", "key"))
+    return Observed(_curves(names), _vitals(run), run.iteration)
+
+
+def _curves(names: dict[int, str]) -> dict[str, Curve]:
+    """Chunks from the newest on until there are LATEST points, in one read."""
+    so_far = Window(Sum("count"), partition_by=F("series"), order_by=F("id").desc())
+    rows = (
+        Chunk.objects.filter(series_id__in=names)
+        .annotate(so_far=so_far)
+        .filter(so_far__lt=LATEST + F("count"))
+        .order_by("id")
+        .values_list("series_id", "attempt", "steps", "values")
+    )
+    parts: dict[str, list[tuple[int, Curve]]] = {}
+    for series, attempt, steps, values in rows:
+        parts.setdefault(names[series], []).append(
+            (attempt, Curve(unpack_ints(steps), unpack_floats(values)))
+        )
+    return {key: _joined(pieces) for key, pieces in parts.items()}
+
+
+def _joined(pieces: Iterable[tuple[int, Curve]]) -> Curve:
+    """By step; where attempts overlap, the newest attempt's word counts."""
+    ordered = sorted(pieces, key=lambda piece: piece[0])
+    steps = np.concatenate([curve.steps for _, curve in ordered])
+    values = np.concatenate([curve.values for _, curve in ordered])
+    order = np.argsort(steps, kind="stable")
+    steps, values = steps[order], values[order]
+    last = np.append(steps[1:] != steps[:-1], True)
+    return Curve(steps[last], values[last])
+
+
+def _vitals(run: Run) -> Vitals:
+    attempts = list(run.attempts.order_by("number"))
+    lost = [each for each in attempts if each.ended_as in ("failed", "lost")]
+    deaths = tuple(each.number for each in lost)
+    reasons = {each.number: each.reason for each in lost}
+    if not attempts or run.state != RunState.RUNNING or attempts[-1].state != Attempt.State.LIVE:
+        return Vitals(lost=deaths, reasons=reasons)
+    now = timezone.now()
+    heard = attempts[-1].heartbeat_at or attempts[-1].created_at
+    silent = (now - heard).total_seconds()
+    latest = Series.objects.filter(run=run, key__startswith="train/").order_by("-last_time").first()
+    begun = (attempts[-1].started_at or attempts[-1].created_at).timestamp()
+    since = max(begun, latest.last_time if latest else 0.0)
+    usual = (latest.last_time - begun) / max(latest.count, 1) if latest and latest.last_time > begun else None
+    idle = max(0.0, now.timestamp() - since) if silent < HEARD else None
+    return Vitals(silent, idle, usual, deaths, reasons)

@@ -1,0 +1,77 @@
+"""Reading findings: only ever through the reader's own projects."""
+
+from typing import Any
+
+from django.db.models import Case, IntegerField, Value, When
+from django.http import Http404
+from django.urls import reverse
+
+from webapp.accounts.permissions import Person
+from webapp.accounts.selectors import project_get
+from webapp.health.models import Channel, Finding
+from webapp.health.rules import RULES
+from webapp.metrics.arrays import spell
+from webapp.runs.models import Run
+from webapp.runs.selectors import run_get
+
+_ORDER = Case(
+    When(state="open", severity="bad", then=Value(0)),
+    When(state="open", then=Value(1)),
+    When(state="dismissed", then=Value(2)),
+    default=Value(3),
+    output_field=IntegerField(),
+)
+
+
+def findings_list(run: Run, state: str = "") -> list[dict[str, Any]]:
+    """Open ones first, the worst at the top; as `finding_document`."""
+    rows = run.findings.select_related("dismissed_by").order_by(_ORDER, "-last_step", "rule", "key")
+    return [finding_document(row) for row in (rows.filter(state=state) if state else rows)]
+
+
+def finding_get(user: Person, run_id: str, pk: int) -> Finding:
+    """One finding. Raises Http404."""
+    found = Finding.objects.filter(run=run_get(user, run_id), pk=pk).select_related("run__project").first()
+    if found is None:
+        raise Http404(f"the run {run_id} has no finding {pk}")
+    return found
+
+
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """What API and pages say of it; JSON types only."""
+    rule = RULES.get(finding.rule)
+    figures = finding.evidence.get("figures", {})
+    return {
+        "id": finding.pk,
+        "rule": finding.rule,
+        "key": finding.key,
+        "state": finding.state,
+        "severity": finding.severity,
+        "title": finding.title,
+        "first_step": finding.first_step,
+        "last_step": finding.last_step,
+        "figures": {
+            name: spell(value) if isinstance(value, float) else value for name, value in figures.items()
+        },
+        "series": finding.evidence.get("series", []),
+        "cause": rule.cause if rule else "",
+        "remedy": rule.remedy if rule else "",
+        "action": finding.action,
+        "done": finding.done,
+        "dismissed_by": finding.dismissed_by.username if finding.dismissed_by else None,
+        "created_at": finding.created_at.isoformat(),
+        "curves": reverse("runs:curves", args=[finding.run_id]),
+    }
+
+
+def channels_list(user: Person, slug: str) -> list[Channel]:
+    """Channels of a project. Raises Http404."""
+    return list(project_get(user, slug).channels.order_by("name"))
+
+
+def channel_get(user: Person, slug: str, pk: int) -> Channel:
+    """One channel. Raises Http404."""
+    found = project_get(user, slug).channels.filter(pk=pk).select_related("project").first()
+    if found is None:
+        raise Http404(f"the project {slug} has no channel {pk}")
+    return found
