@@ -1,6 +1,7 @@
 /* The runs list, kept up to date. */
 
 import { svg } from "./dom.js";
+import { completing } from "./filter.js";
 import { count, duration, number } from "./format.js";
 import { RunsFeed } from "./live.js";
 import { readAgain } from "./run/regions.js";
@@ -34,6 +35,8 @@ function spark(values) {
   const points = known.map(([index, value]) => `${(100 * index / last).toFixed(1)},${(22 - 20 * (value - low) / span).toFixed(1)}`).join(" ");
   return [svg("svg", { class: "spark", viewBox: "0 0 100 24", preserveAspectRatio: "none", "aria-hidden": "true" }, svg("polyline", { points }))];
 }
+
+for (const input of document.querySelectorAll("[data-filter]")) completing(input);
 
 const feed = new RunsFeed();
 let ready = false;

@@ -77,8 +77,8 @@ class RunList(generics.ListAPIView[Run]):
     pagination_class = RunPages
 
     def get_queryset(self) -> QuerySet[Run]:
-        """Filtered by q, state, tag, project."""
-        filters = {name: text(self.request, name) for name in ("q", "tag", "project")}
+        """Filtered by q, state, tag, project, filter."""
+        filters = {name: text(self.request, name) for name in ("q", "tag", "project", "filter")}
         filters["state"] = choice(self.request, "state", RunState.values)
         return runs_list(self.request.user, filters)
 
@@ -89,6 +89,7 @@ class RunList(generics.ListAPIView[Run]):
             parameter("state", str, f"one of {', '.join(RunState.values)}"),
             parameter("tag", str, "a whole tag"),
             parameter("project", str, "slug of a project"),
+            parameter("filter", str, "the filter language, e.g. eval/success > 0.8"),
         ],
         responses=JSON,
     )

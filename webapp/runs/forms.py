@@ -19,6 +19,7 @@ class RunFilters(forms.Form):
     state = forms.ChoiceField(required=False, choices=RunState.choices)
     tag = forms.CharField(required=False, max_length=60)
     project = forms.CharField(required=False, max_length=60)
+    filter = forms.CharField(required=False, max_length=2000, strip=False)
     before = forms.IntegerField(required=False, min_value=0)
 
     def values(self) -> dict[str, object]:

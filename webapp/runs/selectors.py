@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import projects_visible
+from webapp.runs.filters import runs_filter
 from webapp.runs.models import ENDED_STATES, Attempt, LogLine, Run, RunState
 
 
@@ -24,7 +25,10 @@ def runs_visible(user: Person) -> QuerySet[Run]:
 
 
 def runs_list(user: Person, filters: Mapping[str, Any] | None = None) -> QuerySet[Run]:
-    """Newest first. Filters: q (words in name, id, preset or tags), state, tag, project (slug)."""
+    """Newest first. Filters: q (words in name, id, preset or tags), state, tag, project (slug), filter (webapp.runs.filters).
+
+    Raises FilterError.
+    """
     found = runs_visible(user).order_by("-created_at", "-pk")
     filters = filters or {}
     if filters.get("state"):
@@ -40,7 +44,7 @@ def runs_list(user: Person, filters: Mapping[str, Any] | None = None) -> QuerySe
             | Q(preset__icontains=word)
             | Q(tags__contains=[word])
         )
-    return found
+    return runs_filter(found, str(filters.get("filter", "")))
 
 
 def run_get(user: Person, run_id: str) -> Run:

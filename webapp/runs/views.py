@@ -18,8 +18,9 @@ from webapp.metrics.selectors import series_read
 from webapp.runs.acts import SERVICES
 from webapp.runs.base_models import base_models, before_training
 from webapp.runs.charts import all_sections, overview_panels
+from webapp.runs.filters import FilterError
 from webapp.runs.forms import LEVELS, LogFilters, RunFilters
-from webapp.runs.models import RunState
+from webapp.runs.models import Run, RunState
 from webapp.runs.pages import (
     checkpoint_context,
     checkpoint_facts,
@@ -41,11 +42,18 @@ LATEST = 12
 def runs_page(request: HttpRequest) -> HttpResponse:
     """All runs that the user may see, filtered as the address says."""
     filters = RunFilters(request.GET).values()
-    page = Paginator(runs_list(request.user, filters), PER_PAGE).get_page(request.GET.get("page"))
+    wrong = ""
+    try:
+        found = runs_list(request.user, filters)
+    except FilterError as error:
+        wrong = error.fields["filter"]
+        found = Run.objects.none()
+    page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
     context = {
         "place": "runs",
         "project_slug": filters.get("project", ""),
         "filters": filters,
+        "wrong": wrong,
         "page": page,
         "rows": [run_summary(run) for run in page],
         "states": RunState.choices,

@@ -91,16 +91,21 @@ def launch(
 def runs(
     query: Annotated[str, typer.Argument(help="Words in name, id or tags.")] = "",
     state: Annotated[str, typer.Option(help="Only runs in this state.")] = "",
+    filter_text: Annotated[
+        str, typer.Option("--filter", help="E.g. 'eval/success > 0.8 and tag = baseline'.")
+    ] = "",
     limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=500)] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
-    found = find_server().call("/api/v1/runs/", q=query, state=state, limit=limit)["results"]
+    found = find_server().call("/api/v1/runs/", q=query, state=state, filter=filter_text, limit=limit)[
+        "results"
+    ]
     if as_json:
         _print_json(found)
     elif found:
         console.print(runs_table(found))
-    elif query or state:
+    elif query or state or filter_text:
         console.print("No such run.")
     else:
         console.print("No runs yet. Launch one: troupe launch plan_path_duo")

@@ -157,3 +157,12 @@ def test_sync_of_no_run_folder_says_where_it_looked(troupe: Troupe, name: str, t
     (tmp_path / "home" / "runs").mkdir(parents=True)
     said = troupe("sync", name)
     assert (said.status, "TROUPE_HOME" in said.err) == (1, True)
+
+
+def test_runs_by_filter(connected: str, troupe: Troupe, run: Run) -> None:
+    assert [
+        row["id"] for row in json.loads(troupe("runs", "--filter", "algorithm.type = at_grpo", "--json").out)
+    ] == [run.pk]
+    assert troupe("runs", "--filter", "algorithm.type = other", "--json").out.strip() == "[]"
+    wrong = troupe("runs", "--filter", "state = ")
+    assert wrong.status == 1 and "ends too early" in wrong.err
