@@ -28,7 +28,7 @@ class Finding(models.Model):
     first_step = models.BigIntegerField()
     last_step = models.BigIntegerField()
     evidence = models.JSONField(default=dict)
-    """{"figures": {name: number or text}, "series": [metric, ...]}."""
+    """{"figures": [[name, number or text], ...], "series": [metric, ...]}."""
     action = models.CharField(max_length=8, default="none")
     """What its rule asked for when it was new."""
     done = models.TextField(blank=True)

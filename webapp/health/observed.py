@@ -87,5 +87,5 @@ class Found:
     """Metrics that show it."""
 
     def evidence(self) -> dict[str, Any]:
-        """As JSON."""
-        return {"figures": self.figures, "series": list(self.series)}
+        """As JSON; figures as pairs, since the database does not keep the order of an object's keys."""
+        return {"figures": list(self.figures.items()), "series": list(self.series)}

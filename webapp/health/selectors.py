@@ -40,7 +40,7 @@ def finding_get(user: Person, run_id: str, pk: int) -> Finding:
 def finding_document(finding: Finding) -> dict[str, Any]:
     """What API and pages say of it; JSON types only."""
     rule = RULES.get(finding.rule)
-    figures = finding.evidence.get("figures", {})
+    figures = dict(finding.evidence.get("figures", []))
     return {
         "id": finding.pk,
         "rule": finding.rule,

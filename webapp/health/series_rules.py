@@ -102,7 +102,7 @@ def not_a_number(seen: Observed, rule: config.NotANumber) -> Iterator[Found]:
                 continue
             steps = curve.steps[wrong]
             what = "updates were skipped" if name == "skipped_steps" else f"{name} is no number"
-            figures: Figures = {"iterations with it": float(wrong.sum()), "of the latest": float(len(curve))}
+            figures: Figures = {"iterations with it": int(wrong.sum()), "of the latest": len(curve)}
             title = f"{policy}: {what}, last at step {steps[-1]}"
             yield Found(
                 key, "bad" if wrong[-1] else "warn", title, int(steps[0]), int(steps[-1]), figures, (key,)

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 from training_core.config.files import parse_config, to_toml
 from training_core.errors import ConfigError, TroupeError
 from webapp.accounts.permissions import can_edit
+from webapp.health.selectors import findings_list
 from webapp.metrics.selectors import keys as metric_keys
 from webapp.metrics.selectors import series_read
 from webapp.runs.acts import SERVICES
@@ -87,6 +88,7 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "tiles": overview_tiles(run.config, series),
         "base_models": base_models(run.config, run.facts),
         "before": before_training(series),
+        "findings": findings_list(run, "open")[:3],
         "episodes": run.episodes.order_by("-id")[:LATEST],
         "most": LATEST,
         "checkpoints": [row for row in kept["checkpoints"] if not row.removed],

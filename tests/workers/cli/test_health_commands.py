@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def finding(connected: str, run: Run) -> Finding:
     return Finding.objects.create(
         run=run, rule="kl_blow_up", key="policy/planner/kl", severity="bad", title="planner [bold]ran[/bold] away",
-        first_step=3, last_step=9, evidence={"figures": {"KL": 4.0}, "series": ["policy/planner/kl"]},
+        first_step=3, last_step=9, evidence={"figures": [["KL", 4.0]], "series": ["policy/planner/kl"]},
     )  # fmt: skip
 
 

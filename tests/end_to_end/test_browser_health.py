@@ -1,0 +1,101 @@
+"""The health page in a real browser."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.seed import Story, encoded
+from webapp.accounts.models import User
+from webapp.health.models import Finding
+from webapp.health.services import run_check
+from webapp.runs.models import Run
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+Telling = tuple[Run, Story]
+
+
+@pytest.fixture
+def telling(ada: User) -> Telling:
+    """A run after 24 iterations, with a NaN at the 17th."""
+    run = run_make(ada)
+    story = Story(run.pk, start=time.time() - 30)
+    tell(run, encoded(story.opening()))
+    tell(run, encoded(story.iterations(0, 24)))
+    return run, story
+
+
+def ill(run: Run, story: Story) -> None:
+    """Some iterations with a KL that has blown up and groups that teach nothing."""
+    values = {"policy/planner/kl": 6.0, "groups/planner/too_easy": 0.97, "rollout/truncated": 0.31}
+    tell(run, encoded(story.event("metrics", step=step, values=values) for step in range(25, 31)))
+
+
+def shoot(page: Page, name: str) -> None:
+    """A picture to look at, where TROUPE_SHOTS names a folder."""
+    if folder := os.environ.get("TROUPE_SHOTS"):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
+def test_findings_come_in_while_the_page_is_looked_at(page: Page, telling: Telling) -> None:
+    run, story = telling
+    page.goto(f"/runs/{run.pk}/health/")
+    expect(page.locator("[data-link]")).to_have_text("live")
+    expect(page.locator("main")).to_contain_text("No rule has anything to say")
+    ill(run, story)
+    run_check(run.pk)
+    finding = page.locator('[data-finding="kl_blow_up"]')
+    expect(finding).to_contain_text("planner is far from its base model")
+    expect(finding).to_contain_text("Likely cause")
+    expect(page.locator('.tabs a[aria-current="page"]')).to_contain_text("4")
+    finding.get_by_role("button", name="Dismiss").click()
+    past = page.locator(".past .finding")
+    expect(past).to_contain_text("dismissed")
+    expect(page.locator('.tabs a[aria-current="page"]')).to_contain_text("3")
+    past.get_by_role("button", name="Reopen").click()
+    expect(page.locator(".past")).to_have_count(0)
+    page.locator('[data-finding="kl_blow_up"] a').click()
+    expect(page.locator(".chart:visible")).to_have_count(1)
+    expect(page.locator(".chart:visible")).to_contain_text("kl")
+    page.goto(f"/runs/{run.pk}/")
+    expect(page.locator('[data-region="health"]')).to_contain_text("planner is far from its base model")
+    page.goto("/runs/")
+    page.locator("a.badge.bad", has_text="1 bad").click()
+    expect(page.locator("#open-title")).to_be_visible()
+
+
+def test_channels_are_added_and_removed_without_showing_their_address(page: Page, telling: Telling) -> None:
+    run, _ = telling
+    page.goto(f"/runs/{run.pk}/health/")
+    page.get_by_label("Name").fill("our chat")
+    page.get_by_label("Apprise URL").fill("nonsense")
+    page.get_by_role("button", name="Add channel").click()
+    expect(page.locator("main")).to_contain_text("Apprise does not know it")
+    page.get_by_label("Name").fill("our chat")
+    page.get_by_label("Apprise URL").fill("json://ada:hush-hush@127.0.0.1:9/hook")
+    page.get_by_role("button", name="Add channel").click()
+    expect(page.locator(".channel")).to_contain_text("our chat")
+    assert "hush-hush" not in page.content()
+    page.get_by_role("button", name="Remove our chat").click()
+    expect(page.locator("main")).to_contain_text("Nobody is told yet")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_and_has_no_serious_fault(page: Page, telling: Telling, scheme: str) -> None:
+    run, story = telling
+    ill(run, story)
+    run_check(run.pk)
+    Finding.objects.filter(rule="truncation").update(state="dismissed")
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    page.goto(f"/runs/{run.pk}/health/")
+    expect(page.locator("[data-link]")).to_have_text("live")
+    for width, height in ((1440, 900), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        shoot(page, f"health-{scheme}-{width}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        violations = Axe().run(page).response["violations"]
+        assert not [each["id"] for each in violations if each["impact"] in ("serious", "critical")]
