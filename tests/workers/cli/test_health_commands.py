@@ -33,3 +33,16 @@ def test_health_says_what_is_wrong_and_dismiss_hushes_it(troupe: Troupe, run: Ru
 def test_a_finding_that_is_not_there(troupe: Troupe, run: Run, connected: str) -> None:
     said = troupe("dismiss", run.pk, "99")
     assert said.status == 1 and "has no finding 99" in said.err
+
+
+def test_channels(troupe: Troupe, connected: str) -> None:
+    made = troupe("channel-add", "lab", "hook", "--address", "json://ada:hush-hush@127.0.0.1:9/x", "--json")
+    assert made.status == 0
+    number = str(json.loads(made.out)["id"])
+    said = troupe("channels", "lab")
+    assert "hook  json" in said.out and "hush-hush" not in said.out + made.out
+    tried = troupe("channel-try", "lab", number)
+    assert tried.status == 1 and "was not taken" in tried.out, "nobody listens there"
+    assert "removed" in troupe("channel-remove", "lab", number).out
+    assert "No channels yet" in troupe("channels", "lab").out
+    assert "no project's slug" in troupe("channels", "a/b").err

@@ -7,13 +7,17 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from workers.cli.api import find_server, run_path
+from workers.cli.api import ServerFailure, find_server, run_path
 from workers.cli.show import console, visible
 
 app = typer.Typer()
 RunId = Annotated[str, typer.Argument(help="Id of the run, as `troupe runs` shows it.")]
 FindingId = Annotated[int, typer.Argument(help="Number of the finding, as `troupe health` shows it.", min=1)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Project = Annotated[str, typer.Argument(help="Slug of the project.")]
+ChannelId = Annotated[
+    int, typer.Argument(help="Number of the channel, as `troupe channels` shows it.", min=1)
+]
 COLOURS = {"bad": "bold red", "warn": "yellow"}
 
 
@@ -67,3 +71,52 @@ def _line(text: str, style: str = "") -> None:
 
 def _print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+@app.command()
+def channels(project: Project, as_json: AsJson = False) -> None:
+    """List where a project's messages go."""
+    found = find_server().call(_channels(project))["results"]
+    if as_json:
+        return _print_json(found)
+    for each in found:
+        _line(f"{each['id']}  {each['name']}  {each['kind']}  {each['said']}")
+    if not found:
+        console.print("No channels yet: troupe channel-add PROJECT NAME")
+
+
+@app.command()
+def channel_add(
+    project: Project,
+    name: Annotated[str, typer.Argument(help="What to call it.")],
+    address: Annotated[
+        str,
+        typer.Option(prompt="Apprise URL", hide_input=True, help="An Apprise URL; asked for if not given."),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Give a project a channel for messages: webhook, e-mail, chat."""
+    made = find_server().call(_channels(project), {"name": name, "address": address})
+    _print_json(made) if as_json else _line(f"{made['id']}  {made['name']}")
+
+
+@app.command()
+def channel_try(project: Project, channel: ChannelId, as_json: AsJson = False) -> None:
+    """Send a message to a channel now."""
+    tried = find_server().call(_channels(project, f"{channel}/try/"), {})
+    _print_json(tried) if as_json else _line(f"{tried['name']}  {tried['said']}")
+    if not tried["taken"]:
+        sys.exit(1)
+
+
+@app.command()
+def channel_remove(project: Project, channel: ChannelId, as_json: AsJson = False) -> None:
+    """Send no more messages to a channel."""
+    gone = find_server().call(_channels(project, f"{channel}/remove/"), {})
+    _print_json(gone) if as_json else _line(f"{gone['name']}  removed")
+
+
+def _channels(project: str, below: str = "") -> str:
+    if not project.replace("-", "").replace("_", "").isalnum() or not project.isascii():
+        raise ServerFailure(f"{project!r} is no project's slug")
+    return f"/api/v1/projects/{project}/channels/{below}"
