@@ -38,6 +38,15 @@ function spark(values) {
 
 for (const input of document.querySelectorAll("[data-filter]")) completing(input);
 
+const picks = () => [...document.querySelectorAll(".pick input[name=runs]")];
+
+document.addEventListener("change", ({ target }) => {
+  if (target.matches("[data-pick-all]")) for (const box of picks()) box.checked = target.checked;
+  if (!target.closest(".pick")) return;
+  const chosen = picks().filter((box) => box.checked).length;
+  document.querySelector("[data-chosen]").textContent = chosen ? `${chosen} run${chosen > 1 ? "s" : ""} chosen` : "no run chosen";
+});
+
 const feed = new RunsFeed();
 let ready = false;
 setTimeout(() => (ready = true), 2000);
@@ -47,12 +56,18 @@ feed.addEventListener("runs", ({ detail }) => {
     else if (ready && (Date.now() - new Date(run.created_at)) < 120000) fresh();
   }
 });
-feed.addEventListener("resync", readAgain);
+feed.addEventListener("resync", refresh);
 feed.start();
+
+/* Chosen rows stay as they are. */
+function refresh() {
+  if (picks().some((box) => box.checked)) document.querySelector("[data-new-runs]").hidden = false;
+  else readAgain();
+}
 
 /* A run that is not in the table: show it where the table is the newest and unfiltered, else offer to. */
 function fresh() {
   const query = new URLSearchParams(location.search);
-  if (![...query.keys()].length) readAgain();
+  if (![...query.keys()].length) refresh();
   else document.querySelector("[data-new-runs]").hidden = false;
 }

@@ -30,8 +30,10 @@ from webapp.cluster.selectors import cluster_read
 from webapp.metrics.selectors import keys as series_keys
 from webapp.metrics.selectors import series_read
 from webapp.runs import services
+from webapp.runs.managing import run_do
 from webapp.runs.models import Run, RunState
 from webapp.runs.selectors import log_lines, run_get, runs_list
+from webapp.runs.sorting import SORTS
 from webapp.transcripts.models import Episode
 from webapp.transcripts.selectors import OUTCOMES, episode_document, episode_get, episodes_list
 from workers.launch.events import EpisodeKind
@@ -79,6 +81,8 @@ class RunList(generics.ListAPIView[Run]):
     def get_queryset(self) -> QuerySet[Run]:
         """Filtered by q, state, tag, project, filter."""
         filters = {name: text(self.request, name) for name in ("q", "tag", "project", "filter")}
+        filters["sort"] = choice(self.request, "sort", [sign + name for name in SORTS for sign in ("", "-")])
+        filters["archived"] = str(truth(self.request, "archived") or "")
         filters["state"] = choice(self.request, "state", RunState.values)
         return runs_list(self.request.user, filters)
 
@@ -89,6 +93,8 @@ class RunList(generics.ListAPIView[Run]):
             parameter("state", str, f"one of {', '.join(RunState.values)}"),
             parameter("tag", str, "a whole tag"),
             parameter("project", str, "slug of a project"),
+            parameter("sort", str, f"one of {', '.join(SORTS)}; -NAME: the greatest first"),
+            parameter("archived", bool, "archived runs too"),
             parameter("filter", str, "the filter language, e.g. eval/success > 0.8"),
         ],
         responses=JSON,
@@ -143,8 +149,7 @@ class RunAct(APIView):
     @extend_schema(request=None, responses={200: JSON, 409: JSON})
     def post(self, request: Request, run_id: str) -> Response:
         """The run afterwards; 409 where its state does not allow it."""
-        acts = {"stop": services.run_stop, "pause": services.run_pause, "resume": services.run_resume}
-        acts[self.act](request.user, run_get(request.user, run_id))
+        run_do(request.user, run_get(request.user, run_id), self.act)
         return Response(RunSerializer(run_get(request.user, run_id)).data)
 
 

@@ -1,10 +1,6 @@
 """What its people may do to a run, by state."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-from webapp.runs import services
 
 
 @dataclass(frozen=True)
@@ -42,8 +38,3 @@ ACTS = (
         "primary",
     ),
 )
-SERVICES: dict[str, Callable[..., Any]] = {
-    "stop": services.run_stop,
-    "pause": services.run_pause,
-    "resume": services.run_resume,
-}

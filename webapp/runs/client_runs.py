@@ -20,6 +20,7 @@ from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.live.services import hint
 from webapp.runs.attempts import attempt_end
+from webapp.runs.families import family_of
 from webapp.runs.models import ACTIVE_STATES, ALPHABET, Attempt, Run, RunSource, RunState
 from webapp.runs.services import check_storable
 from webapp.runs.states import TransitionRefused
@@ -97,6 +98,7 @@ def _made(user: Person, project: Project, wanted: ClientRun) -> Run:
         notes=wanted.notes,
         source=RunSource.CLIENT,
         config=config,
+        family=family_of(config),
         state=RunState.RUNNING,
         iterations=wanted.steps,
         started_at=now,

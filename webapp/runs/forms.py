@@ -3,6 +3,7 @@
 from django import forms
 
 from webapp.runs.models import RunState
+from webapp.runs.sorting import SORTS
 
 LEVELS = [
     ("debug", "debug and up"),
@@ -20,12 +21,17 @@ class RunFilters(forms.Form):
     tag = forms.CharField(required=False, max_length=60)
     project = forms.CharField(required=False, max_length=60)
     filter = forms.CharField(required=False, max_length=2000, strip=False)
+    sort = forms.ChoiceField(
+        required=False, choices=[(sign + name, name) for name in SORTS for sign in ("", "-")]
+    )
+    archived = forms.BooleanField(required=False)
+    group = forms.ChoiceField(required=False, choices=[("family", "all but seed")])
     before = forms.IntegerField(required=False, min_value=0)
 
     def values(self) -> dict[str, object]:
         """The filters that were given and make sense."""
         self.is_valid()
-        return {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
+        return {name: value for name, value in self.cleaned_data.items() if value not in ("", None, False)}
 
 
 class LogFilters(forms.Form):

@@ -44,7 +44,7 @@ def runs_reconcile_now() -> None:
     process_start()
     for run_id, state, source in (
         Run.objects.filter(state__in=ACTIVE_STATES)
-        .order_by("created_at")
+        .order_by("-priority", "created_at")
         .values_list("pk", "state", "source")
     ):
         try:

@@ -12,6 +12,7 @@ from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import projects_visible
 from webapp.runs.filters import runs_filter
 from webapp.runs.models import ENDED_STATES, Attempt, LogLine, Run, RunState
+from webapp.runs.sorting import runs_sort
 
 
 def runs_visible(user: Person) -> QuerySet[Run]:
@@ -25,12 +26,15 @@ def runs_visible(user: Person) -> QuerySet[Run]:
 
 
 def runs_list(user: Person, filters: Mapping[str, Any] | None = None) -> QuerySet[Run]:
-    """Newest first. Filters: q (words in name, id, preset or tags), state, tag, project (slug), filter (webapp.runs.filters).
+    """Newest first, or by `sort`. Filters: q (words in name, id, preset or tags), state, tag, project (slug), filter
+    (webapp.runs.filters). Archived runs are left out unless `archived` or the filter asks for them.
 
     Raises FilterError.
     """
-    found = runs_visible(user).order_by("-created_at", "-pk")
     filters = filters or {}
+    found = runs_sort(runs_visible(user), str(filters.get("sort", "")))
+    if not filters.get("archived") and "archived" not in str(filters.get("filter", "")):
+        found = found.filter(archived=False)
     if filters.get("state"):
         found = found.filter(state=filters["state"])
     if filters.get("tag"):
@@ -69,6 +73,9 @@ def run_summary(run: Run) -> dict[str, Any]:
         "preset": run.preset,
         "source": run.source,
         "tags": run.tags,
+        "priority": run.priority,
+        "archived": run.archived,
+        "family": run.family,
         "iteration": run.iteration,
         "iterations": run.iterations,
         "progress": min(run.iteration / run.iterations, 1.0) if run.iterations else 0.0,

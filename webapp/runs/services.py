@@ -21,6 +21,7 @@ from webapp.accounts.permissions import Person, can_edit
 from webapp.live.services import hint
 from webapp.runs import states
 from webapp.runs.attempts import attempt_end, attempt_lost
+from webapp.runs.families import family_of
 from webapp.runs.models import Attempt, LogLine, Phase, Run, RunSource, RunState
 from webapp.runs.queue import submit_soon
 from workers.launch.events import LogEvent, PhaseEvent, StatusEvent
@@ -63,6 +64,7 @@ def run_create(
         preset=preset,
         tags=sorted({str(tag)[:60] for tag in (*config.run.tags, *tags)}),
         config=resolved,
+        family=family_of(resolved),
         iterations=config.run.iterations,
     )
     _tell(run)

@@ -2,11 +2,12 @@
 
 from django.urls import path
 
-from webapp.runs import views
+from webapp.runs import list_views, views
 
 app_name = "runs"
 urlpatterns = [
-    path("", views.runs_page, name="list"),
+    path("", list_views.runs_page, name="list"),
+    path("bulk/", list_views.bulk_act, name="bulk"),
     path("<str:run_id>/", views.overview_page, name="detail"),
     path("<str:run_id>/curves/", views.curves_page, name="curves"),
     path("<str:run_id>/checkpoints/", views.checkpoints_page, name="checkpoints"),

@@ -3,7 +3,6 @@
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -16,51 +15,23 @@ from webapp.accounts.permissions import can_edit
 from webapp.health.selectors import findings_list
 from webapp.metrics.selectors import keys as metric_keys
 from webapp.metrics.selectors import series_read
-from webapp.runs.acts import SERVICES
 from webapp.runs.base_models import base_models, before_training
 from webapp.runs.charts import all_sections, overview_panels
-from webapp.runs.filters import FilterError
-from webapp.runs.forms import LEVELS, LogFilters, RunFilters
-from webapp.runs.models import Run, RunState
+from webapp.runs.forms import LEVELS, LogFilters
+from webapp.runs.managing import run_do
 from webapp.runs.pages import (
     checkpoint_context,
     checkpoint_facts,
     config_context,
     log_tail,
     run_context,
-    tags_of,
 )
-from webapp.runs.selectors import run_get, run_summary, runs_list
+from webapp.runs.selectors import run_get
 from webapp.runs.tiles import overview_tiles
 
 PER_PAGE = 50
 LATEST = 12
 """Transcripts on the overview."""
-
-
-@login_required
-@require_GET
-def runs_page(request: HttpRequest) -> HttpResponse:
-    """All runs that the user may see, filtered as the address says."""
-    filters = RunFilters(request.GET).values()
-    wrong = ""
-    try:
-        found = runs_list(request.user, filters)
-    except FilterError as error:
-        wrong = error.fields["filter"]
-        found = Run.objects.none()
-    page = Paginator(found, PER_PAGE).get_page(request.GET.get("page"))
-    context = {
-        "place": "runs",
-        "project_slug": filters.get("project", ""),
-        "filters": filters,
-        "wrong": wrong,
-        "page": page,
-        "rows": [run_summary(run) for run in page],
-        "states": RunState.choices,
-        "tags": tags_of(request.user),
-    }
-    return render(request, "runs/list.html", context)
 
 
 @login_required
@@ -156,12 +127,12 @@ def config_page(request: HttpRequest, run_id: str) -> HttpResponse:
 def run_act(request: HttpRequest, run_id: str, act: str) -> HttpResponse:
     """Stop, pause or resume, then back to where the button was."""
     run = run_get(request.user, run_id)
-    if act not in SERVICES:
+    if act not in ("stop", "pause", "resume"):
         raise Http404
     if not can_edit(request.user, run.project):
         raise PermissionDenied
     try:
-        SERVICES[act](request.user, run)
+        run_do(request.user, run, act)
     except TroupeError as error:
         messages.error(request, str(error))
     back = request.POST.get("next", "")

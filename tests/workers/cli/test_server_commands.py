@@ -166,3 +166,16 @@ def test_runs_by_filter(connected: str, troupe: Troupe, run: Run) -> None:
     assert troupe("runs", "--filter", "algorithm.type = other", "--json").out.strip() == "[]"
     wrong = troupe("runs", "--filter", "state = ")
     assert wrong.status == 1 and "ends too early" in wrong.err
+
+
+def test_one_act_on_many_runs(connected: str, troupe: Troupe, run: Run) -> None:
+    said = troupe("bulk", "tag", "--filter", "state = queued", "--value", "mine")
+    assert said.status == 0 and "done" in said.out
+    run.refresh_from_db()
+    assert "mine" in run.tags
+    refused = troupe("bulk", "archive", run.pk)
+    assert refused.status == 1 and "stop it first" in refused.out
+    assert troupe("bulk", "archive").status == 1
+    families = json.loads(troupe("families", "--json").out)
+    assert [row["runs"] for row in families] == [1]
+    assert run.name.split()[0] in troupe("families").out

@@ -106,3 +106,23 @@ def field_owner(path: str) -> str:
 def is_union(path: str) -> bool:
     """Whether a field tells types of a section apart."""
     return path.count(".") == 1 and path.endswith(".type")
+
+
+@register.simple_tag(takes_context=True)
+def sort_header(context: dict[str, Any], sort: str, label: str, style: str = "") -> SafeString:
+    """A column's header that orders the table by it, first as `sort` says, then the other way round."""
+    query = context["request"].GET.copy()
+    now, name = query.get("sort", ""), sort.removeprefix("-")
+    other = name if sort.startswith("-") else f"-{name}"
+    state = "none" if now.removeprefix("-") != name else "descending" if now.startswith("-") else "ascending"
+    query.pop("page", None)
+    query["sort"] = other if now == sort else sort
+    arrow = {"none": "", "ascending": " ↑", "descending": " ↓"}[state]
+    return format_html(
+        '<th scope="col" class="{}" aria-sort="{}"><a href="?{}">{}{}</a></th>',
+        style,
+        state,
+        query.urlencode(),
+        label,
+        arrow,
+    )

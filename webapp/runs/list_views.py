@@ -1,0 +1,85 @@
+"""The page of all runs."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_GET, require_POST
+
+from training_core.errors import ConfigError
+from webapp.runs.families import families_list
+from webapp.runs.filters import FilterError
+from webapp.runs.forms import RunFilters
+from webapp.runs.managing import runs_do
+from webapp.runs.models import Run, RunState
+from webapp.runs.pages import tags_of
+from webapp.runs.selectors import run_summary, runs_list
+
+PER_PAGE = 50
+BULK = [
+    ("stop", "Stop"),
+    ("pause", "Pause"),
+    ("resume", "Resume"),
+    ("archive", "Archive"),
+    ("unarchive", "Unarchive"),
+    ("tag", "Add tag"),
+    ("untag", "Remove tag"),
+    ("priority", "Set priority"),
+]
+
+
+@login_required
+@require_GET
+def runs_page(request: HttpRequest) -> HttpResponse:
+    """All runs that the user may see, filtered, ordered and grouped as the address says."""
+    filters = RunFilters(request.GET).values()
+    wrong = ""
+    try:
+        found = runs_list(request.user, filters)
+    except FilterError as error:
+        wrong = error.fields["filter"]
+        found = Run.objects.none()
+    grouped = filters.get("group") == "family"
+    rows: Any = families_list(found) if grouped else found
+    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    context = {
+        "place": "runs",
+        "project_slug": filters.get("project", ""),
+        "filters": filters,
+        "wrong": wrong,
+        "page": page,
+        "rows": list(page) if grouped else [run_summary(run) for run in page],
+        "grouped": grouped,
+        "bulk": BULK,
+        "states": RunState.choices,
+        "tags": tags_of(request.user),
+    }
+    return render(request, "runs/list.html", context)
+
+
+@login_required
+@require_POST
+def bulk_act(request: HttpRequest) -> HttpResponse:
+    """One act on the chosen runs, then back to the table."""
+    try:
+        done = runs_do(
+            request.user,
+            request.POST.getlist("runs"),
+            request.POST.get("act", ""),
+            request.POST.get("value", ""),
+        )
+    except ConfigError as error:
+        messages.error(request, "; ".join(error.fields.values()))
+    else:
+        for refused in [item for item in done if not item["ok"]]:
+            messages.error(request, f"{refused['id']}: {refused['detail']}")
+        if count := sum(item["ok"] for item in done):
+            messages.success(request, f"Done for {count} run{'s' if count != 1 else ''}.")
+    back = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(back, {request.get_host()}, require_https=request.is_secure())
+    return redirect(back if safe else reverse("runs:list"))
