@@ -17,7 +17,7 @@ class Rule(Section):
 class Recent(Rule):
     """A rule over the mean of the latest iterations."""
 
-    iterations: int = Field(5, ge=1, le=200)
+    window: int = Field(5, ge=1, le=200)
     """How many of the latest iterations are averaged; the rule is silent before there are as many."""
 
 
@@ -104,7 +104,7 @@ class LengthHacking(Rule):
     """Tokens per episode, as a multiple of what they were ..."""
     gain: float = Field(0.02, ge=0.0, le=1.0)
     """... while success in training has not risen by this much."""
-    iterations: int = Field(10, ge=3, le=200)
+    window: int = Field(10, ge=3, le=200)
     """Iterations at either end that are compared."""
 
 

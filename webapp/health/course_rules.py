@@ -42,9 +42,9 @@ def overfitting(seen: Observed, rule: config.Overfitting) -> Iterator[Found]:
 def length_hacking(seen: Observed, rule: config.LengthHacking) -> Iterator[Found]:
     """Tokens per episode at either end of what is seen, against the gain in success."""
     spent, success = _tokens_per_episode(seen), seen.one("train/success")
-    if len(spent) < 2 * rule.iterations or len(success) < 2 * rule.iterations:
+    if len(spent) < 2 * rule.window or len(success) < 2 * rule.window:
         return
-    count = rule.iterations
+    count = rule.window
     before, now = float(np.mean(spent.values[:count])), float(np.mean(spent.values[-count:]))
     gain = float(np.mean(success.values[-count:]) - np.mean(success.values[:count]))
     if before > 0 and now > rule.times * before and gain < rule.gain:

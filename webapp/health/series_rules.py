@@ -12,13 +12,13 @@ from webapp.health.observed import Curve, Figures, Found, Observed
 def entropy_collapse(seen: Observed, rule: config.EntropyCollapse) -> Iterator[Found]:
     """Low, and far below what it was."""
     for key, policy, curve in seen.each("policy", "entropy"):
-        if len(curve) < 2 * rule.iterations:
+        if len(curve) < 2 * rule.window:
             continue
-        now, before = _mean(curve, rule.iterations), float(np.mean(curve.values[: rule.iterations]))
+        now, before = _mean(curve, rule.window), float(np.mean(curve.values[: rule.window]))
         if now < rule.below and now < rule.share * before:
             figures: Figures = {"entropy now": now, "at first": before, "threshold": rule.below}
             title = f"Entropy of {policy} has collapsed: {now:.3g} nats per token, from {before:.3g}"
-            yield _found(key, "bad", title, curve, rule.iterations, figures)
+            yield _found(key, "bad", title, curve, rule.window, figures)
 
 
 def kl_blow_up(seen: Observed, rule: config.KlBlowUp) -> Iterator[Found]:
@@ -30,14 +30,14 @@ def kl_blow_up(seen: Observed, rule: config.KlBlowUp) -> Iterator[Found]:
 def ratio_tails(seen: Observed, rule: config.RatioTails) -> Iterator[Found]:
     """The median of the largest ratios; bad at ten times the threshold."""
     for key, policy, curve in seen.each("policy", "ratio_max"):
-        if len(curve) < rule.iterations:
+        if len(curve) < rule.window:
             continue
-        now = float(np.median(curve.tail(rule.iterations).values))
+        now = float(np.median(curve.tail(rule.window).values))
         if now > rule.above:
             figures: Figures = {"largest ratio (median)": now, "threshold": rule.above}
             title = f"Probability ratios of {policy} have long tails: up to {now:.3g}"
             severity = "bad" if now > 10 * rule.above else "warn"
-            yield _found(key, severity, title, curve, rule.iterations, figures)
+            yield _found(key, severity, title, curve, rule.window, figures)
 
 
 def clip_fraction(seen: Observed, rule: config.ClipFraction) -> Iterator[Found]:
@@ -113,7 +113,7 @@ class Threshold(Protocol):
     """Rules that compare a mean with a bound."""
 
     @property
-    def iterations(self) -> int:
+    def window(self) -> int:
         """How many are averaged."""
 
     @property
@@ -124,13 +124,13 @@ class Threshold(Protocol):
 def _above(key: str, curve: Curve, rule: Threshold, words: str, unit: str, bad_at: float) -> Iterator[Found]:
     """The mean of the latest iterations is above the threshold; bad at `bad_at` times it."""
     above = rule.above
-    if len(curve) < rule.iterations:
+    if len(curve) < rule.window:
         return
-    now = _mean(curve, rule.iterations)
+    now = _mean(curve, rule.window)
     if now > above:
-        figures: Figures = {"mean of the latest": now, "iterations": rule.iterations, "threshold": above}
+        figures: Figures = {"mean of the latest": now, "iterations": rule.window, "threshold": above}
         title = f"{words} {now:.3g} {unit}".strip()
-        yield _found(key, "bad" if now > bad_at * above else "warn", title, curve, rule.iterations, figures)
+        yield _found(key, "bad" if now > bad_at * above else "warn", title, curve, rule.window, figures)
 
 
 def _mean(curve: Curve, count: int) -> float:

@@ -26,7 +26,7 @@ def family_of(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def families_list(found: QuerySet[Run]) -> QuerySet[Run, dict[str, Any]]:
+def families_list(found: QuerySet[Run]) -> QuerySet[Any, Any]:
     """One row per family, the newest first: {"family", "runs", "name", "since", "until", and for each headline metric
     "<key> n", "<key> mean", "<key> sd" (of the sample; null for one run)}.
     """
