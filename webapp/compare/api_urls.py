@@ -1,5 +1,7 @@
-"""Addresses of the API of compare, below /api/v1/."""
+"""Addresses of the API of comparisons, below /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from webapp.compare import api
+
+urlpatterns = [path("compare/", api.Compare.as_view(), name="compare")]

@@ -9,6 +9,7 @@ from tests.workers.cli.conftest import Troupe
 from training_core.config.files import load_config, to_toml
 from webapp.accounts.models import User
 from webapp.accounts.tokens import token_create
+from webapp.metrics.models import Series
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Run, RunState
 from workers.launch.run_folder import RunFolder
@@ -179,3 +180,12 @@ def test_one_act_on_many_runs(connected: str, troupe: Troupe, run: Run) -> None:
     families = json.loads(troupe("families", "--json").out)
     assert [row["runs"] for row in families] == [1]
     assert run.name.split()[0] in troupe("families").out
+
+
+def test_compare_prints_groups(connected: str, troupe: Troupe, run: Run) -> None:
+    Series.objects.create(run=run, key="eval/success", last_value=0.75)
+    said = troupe("compare", run.pk, "--by", "algorithm.type")
+    assert said.status == 0 and "at_grpo" in said.out and "0.750" in said.out
+    assert json.loads(troupe("compare", run.pk, "--json").out)["groups"][0]["n"] == 1
+    assert run.pk in troupe("compare", run.pk, "--key", "no/such").out
+    assert troupe("compare").status == 1
