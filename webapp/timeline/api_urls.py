@@ -1,5 +1,7 @@
 """Addresses of the API of timeline, below /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from webapp.timeline import api
+
+urlpatterns = [path("runs/<str:run_id>/timeline/", api.RunTimeline.as_view(), name="run-timeline")]

@@ -11,7 +11,7 @@ from webapp.accounts.models import User
 from webapp.accounts.tokens import token_create
 from webapp.metrics.models import Series
 from webapp.metrics.selectors import series_read
-from webapp.runs.models import Attempt, LogLine, Run, RunState
+from webapp.runs.models import Attempt, LogLine, Phase, Run, RunState
 from workers.launch.run_folder import RunFolder
 from workers.reporting.reporter import Reporter
 
@@ -189,3 +189,15 @@ def test_compare_prints_groups(connected: str, troupe: Troupe, run: Run) -> None
     assert json.loads(troupe("compare", run.pk, "--json").out)["groups"][0]["n"] == 1
     assert run.pk in troupe("compare", run.pk, "--key", "no/such").out
     assert troupe("compare").status == 1
+
+
+def test_timeline_prints_shares(connected: str, troupe: Troupe, run: Run) -> None:
+    assert "No spans" in troupe("timeline", run.pk).out
+    spans = {"attempt": 1, "cursor": 1, "iteration": 3}
+    Phase.objects.create(run=run, worker="driver", phase="rollout", start=10.0, end=13.0, **spans)
+    Phase.objects.create(run=run, worker="up", phase="update", start=13.0, end=14.0, policy="p", **spans)
+    said = troupe("timeline", run.pk).out
+    assert "rollout 75%" in said and "25%" in said and "iterations 3 to 3" in said
+    assert (
+        len(json.loads(troupe("timeline", run.pk, "--json", "--first", "4", "--last", "5").out)["lanes"]) == 0
+    )
