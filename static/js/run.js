@@ -46,6 +46,7 @@ feed.addEventListener("delta", ({ detail }) => {
   run.summary = detail.run;
   const unknown = store.add(detail.points);
   for (const part of parts) part?.delta?.(detail, unknown);
+  document.dispatchEvent(new CustomEvent("rundelta"));
   for (const notice of document.querySelectorAll("[data-annotated]")) {
     if (detail.annotated.includes(Number(notice.dataset.annotated))) notice.hidden = false;
   }

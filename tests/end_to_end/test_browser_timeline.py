@@ -1,11 +1,13 @@
 """The timeline in a browser: lanes of a story, windows by the keyboard."""
 
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make
 from webapp.accounts.models import User
-from webapp.runs.models import Phase
+from webapp.runs.models import Phase, Run
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -26,10 +28,95 @@ def test_lanes_and_their_window(page: Page, ada: User) -> None:
         )  # fmt: skip
     page.goto(f"/runs/{run.pk}/timeline/")
     expect(page.get_by_role("heading", name="Iterations 20 to 29")).to_be_visible()
-    expect(page.get_by_role("img", name="update-1 executor: waited 90% of the time")).to_be_visible()
+    expect(page.get_by_role("application", name="Timeline")).to_be_visible()
+    shares = page.get_by_role("region", name="Shares of time")
+    expect(shares.get_by_role("row", name="update-1")).to_contain_text("90%")
     page.get_by_role("link", name="Earlier").press("Enter")
     expect(page.get_by_role("heading", name="Iterations 10 to 19")).to_be_visible()
     page.get_by_role("link", name="Closer").click()
     expect(page.get_by_role("heading", name="Iterations 15 to 19")).to_be_visible()
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def run_with_spans(ada: User, workers: int) -> Run:
+    """Ten iterations of ten seconds: every worker rolls out for six, then updates for as many tenths as its number."""
+    run = run_make(ada, "lanes", state="running")
+    Phase.objects.bulk_create(
+        Phase(
+            run=run, attempt=1, cursor=1, iteration=iteration, worker=f"worker-{number}", phase=phase, policy="planner",
+            start=1e9 + 10 * iteration + start, end=1e9 + 10 * iteration + end,
+        )
+        for iteration in range(10)
+        for number in range(workers)
+        for phase, start, end in (("rollout", 0, 6), ("update", 6, 6 + 4 * number / workers + 0.1))
+    )  # fmt: skip
+    return run
+
+
+def span_of(page: Page) -> float:
+    """Seconds that the address says are looked at."""
+    query = parse_qs(urlsplit(page.url).query)
+    return float(query["to"][0]) - float(query["from"][0])
+
+
+def test_zoom_pan_and_the_address(page: Page, ada: User) -> None:
+    run = run_with_spans(ada, 3)
+    page.goto(f"/runs/{run.pk}/timeline/?first=0&last=9")
+    canvas = page.get_by_role("application", name="Timeline")
+    expect(page.locator("[data-said]")).to_contain_text("iterations 0 to 9")
+    canvas.focus()
+    canvas.press("+")
+    page.wait_for_url("**/timeline/?from=*")
+    near = span_of(page)
+    canvas.hover()
+    page.mouse.wheel(0, -300)
+    page.wait_for_function(
+        "before => new URL(location).searchParams.get('to') - new URL(location).searchParams.get('from') < before - 1",
+        arg=near,
+    )
+    before = page.url
+    canvas.press("ArrowRight")
+    page.wait_for_function("before => location.href !== before", arg=before)
+    window = page.url
+    page.reload()
+    expect(page.locator("[data-said]")).to_contain_text("iterations")
+    assert page.url == window, "the address is the window"
+    before = parse_qs(urlsplit(page.url).query)["from"][0]
+    box = canvas.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 600, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 700, box["y"] + 50, steps=3)
+    page.mouse.up()
+    page.wait_for_function("before => new URL(location).searchParams.get('from') < before", arg=before)
+    page.get_by_role("button", name="Whole run").click()
+    expect(page.locator("[data-said]")).to_contain_text("iterations 0 to 9")
+
+
+def test_pointing_tells_phase_and_duration(page: Page, ada: User) -> None:
+    run = run_with_spans(ada, 3)
+    page.goto(f"/runs/{run.pk}/timeline/?from=1000000000&to=1000000010")
+    canvas = page.get_by_role("application", name="Timeline")
+    expect(canvas).to_be_visible()
+    box = canvas.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 168 + 0.3 * (box["width"] - 168), box["y"] + 48)
+    tip = page.locator("[data-tip]")
+    expect(tip).to_contain_text("rollout 6.00 s")
+    expect(tip).to_contain_text("worker-0 planner")
+    page.mouse.move(box["x"] + 168 + 0.9 * (box["width"] - 168), box["y"] + 48)
+    expect(tip).to_contain_text("waits")
+
+
+def test_many_lanes_are_a_carpet_and_paper_has_the_plain_form(page: Page, ada: User) -> None:
+    run = run_with_spans(ada, 64)
+    page.goto(f"/runs/{run.pk}/timeline/?first=0&last=9")
+    canvas = page.get_by_role("application", name="Timeline")
+    expect(page.locator("[data-timeline].carpet")).to_be_visible()
+    box = canvas.bounding_box()
+    assert box and box["height"] < 64 * 10 + 100
+    expect(page.locator(".lanes")).to_be_hidden()
+    page.emulate_media(media="print")
+    expect(page.locator(".lanes")).to_be_visible()
+    expect(canvas).to_be_hidden()

@@ -3,16 +3,50 @@
 from typing import Any
 
 from webapp.common.formats import duration
-from webapp.timeline.selectors import Lane, Timeline
+from webapp.timeline.selectors import Timeline
+from webapp.timeline.spans import Lane, Span
 
 WIDTH = 1000.0
 LEAST = 0.6
 """Width of the shortest bar, so that none is invisible."""
+MOST_ROWS = 12
+"""Waits that are listed."""
 
 
 def lanes_draw(timeline: Timeline) -> list[dict[str, Any]]:
     """One row per lane: {"worker", "policy", "bars", "shares", "waited"}; shares and waited in percent of the window."""
     return [_row(lane, timeline) for lane in timeline.lanes]
+
+
+def waits_show(timeline: Timeline) -> list[dict[str, Any]]:
+    """The longest waits: {"waiter", "awaited", "seconds", "percent" of the window}."""
+    whole = timeline.seconds or 1.0
+    return [
+        {
+            "waiter": wait.waiter,
+            "awaited": wait.awaited,
+            "seconds": wait.seconds,
+            "percent": 100 * wait.seconds / whole,
+        }
+        for wait in timeline.waits[:MOST_ROWS]
+    ]
+
+
+def iterations_show(timeline: Timeline) -> list[dict[str, Any]]:
+    """The latest iterations of the window: number, seconds, mean wait in percent, and who waited most."""
+    rows = []
+    for each in reversed(timeline.iterations[-MOST_ROWS:]):
+        most = max(each.shares, key=lambda label: each.shares[label], default="")
+        rows.append(
+            {
+                "iteration": each.iteration,
+                "seconds": each.end - each.start,
+                "mean": 100 * each.mean,
+                "most": most,
+                "percent": 100 * each.shares.get(most, 0.0),
+            }
+        )
+    return rows
 
 
 def _row(lane: Lane, timeline: Timeline) -> dict[str, Any]:
@@ -25,15 +59,17 @@ def _row(lane: Lane, timeline: Timeline) -> dict[str, Any]:
     return {
         "worker": lane.worker,
         "policy": lane.policy,
-        "bars": [
-            {
-                "phase": span.phase,
-                "x": f"{WIDTH * (span.start - timeline.start) / whole:.2f}",
-                "width": f"{max(LEAST, WIDTH * (span.end - span.start) / whole):.2f}",
-                "title": f"{span.phase}, iteration {span.iteration}: {duration(span.end - span.start)}",
-            }
-            for span in lane.spans
-        ],
+        "bars": [_bar(span, timeline, whole) for span in lane.spans],
         "shares": shares,
         "waited": 100 * waited / whole,
+    }
+
+
+def _bar(span: Span, timeline: Timeline, whole: float) -> dict[str, str]:
+    start, end = max(span.start, timeline.start), min(span.end, timeline.end)
+    return {
+        "phase": span.phase,
+        "x": f"{WIDTH * (start - timeline.start) / whole:.2f}",
+        "width": f"{max(LEAST, WIDTH * (end - start) / whole):.2f}",
+        "title": f"{span.phase}, iteration {span.iteration}: {duration(span.end - span.start)}",
     }

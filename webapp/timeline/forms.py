@@ -1,12 +1,16 @@
 """What the address of a timeline may ask for."""
 
+from math import isfinite
+
 from django import forms
 
 LARGEST = 2**31 - 1
+LATEST = 253402300799.0
+"""Seconds since the epoch, until the year 9999."""
 
 
 class Window(forms.Form):
-    """Iterations; what is not understood is left out."""
+    """Iterations, or moments; what is not understood is left out."""
 
     first = forms.IntegerField(required=False, min_value=-LARGEST, max_value=LARGEST)
     last = forms.IntegerField(required=False, min_value=0, max_value=LARGEST)
@@ -15,3 +19,18 @@ class Window(forms.Form):
         """First and last iteration, or None for what was not given."""
         self.is_valid()
         return self.cleaned_data.get("first"), self.cleaned_data.get("last")
+
+    def moments(self) -> tuple[float, float] | None:
+        """?from= and ?to= in seconds since the epoch; None unless both are there and in order."""
+        return moments_read(self.data.get("from", ""), self.data.get("to", ""))
+
+
+def moments_read(start: str, end: str) -> tuple[float, float] | None:
+    """Two moments from text; None where they are none, out of range or out of order."""
+    try:
+        first, last = float(start), float(end)
+    except (TypeError, ValueError):
+        return None
+    if not (isfinite(first) and isfinite(last)) or not 0 <= first < last <= LATEST:
+        return None
+    return first, last

@@ -1,57 +1,45 @@
-"""Who worked when: the spans of a window of iterations, lane by lane, and how long each lane waited."""
+"""Who worked when: the spans of a window, lane by lane, and how long each lane waited."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Max, Min
+from django.db.models import Max, Min, QuerySet
 
 from webapp.runs.models import Phase, Run
+from webapp.timeline.spans import Lane, Span, lanes_make, lanes_thin
+from webapp.timeline.waits import IterationWait, Wait, waits_by_iteration, who_waits
 
 WINDOW = 10
 """Iterations that are shown unless others are asked for."""
 MOST_WINDOW = 200
-MOST_SPANS = 5000
-
-
-@dataclass
-class Lane:
-    """What one worker did for one policy (none: the driver), in order of time."""
-
-    worker: str
-    policy: str
-    spans: list[Phase] = field(default_factory=list)
-
-    def busy(self) -> dict[str, float]:
-        """Seconds by phase."""
-        spent: dict[str, float] = {}
-        for span in self.spans:
-            spent[span.phase] = spent.get(span.phase, 0.0) + span.end - span.start
-        return spent
-
-    def waited(self, start: float, end: float) -> float:
-        """Seconds of the window in which no span of the lane was open; spans may overlap."""
-        covered, reached = 0.0, start
-        for span in sorted(self.spans, key=lambda span: span.start):
-            covered += max(0.0, min(span.end, end) - max(span.start, reached))
-            reached = max(reached, span.end)
-        return max(0.0, end - start - covered)
+MOST_READ = 100_000
+"""Spans that are read at most; the later ones are left out."""
+MOST_SPANS = 8000
+"""Spans that are handed out, about: more are joined."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """A window of iterations; start and end in seconds since the epoch."""
+    """A window of a run's work; start and end in seconds since the epoch."""
 
     first: int
     last: int
+    """Iterations in it."""
     start: float
     end: float
     lanes: list[Lane]
+    waits: list[Wait]
+    iterations: list[IterationWait]
     cut: bool
-    """More than MOST_SPANS spans: the later ones are left out."""
+    """More than MOST_READ spans: the later ones are left out."""
+    joined: bool
+    """Spans too close together to be told apart are drawn as one."""
     lowest: int
     highest: int
     """Iterations that the run has spans of."""
+    run_start: float
+    run_end: float
+    """First and last moment of the run's spans."""
 
     @property
     def seconds(self) -> float:
@@ -61,50 +49,94 @@ class Timeline:
 
 def timeline_read(run: Run, first: int | None = None, last: int | None = None) -> Timeline | None:
     """The spans of the iterations first ... last (default: the latest WINDOW); None where there are none at all."""
-    bounds = Phase.objects.filter(run=run).aggregate(low=Min("iteration"), high=Max("iteration"))
-    if bounds["high"] is None:
+    bounds = _bounds(run)
+    if bounds is None:
         return None
     last = bounds["high"] if last is None else last
     first = last - WINDOW + 1 if first is None else first
     first = max(first, last - MOST_WINDOW + 1, bounds["low"])
-    found = Phase.objects.filter(run=run, iteration__gte=first, iteration__lte=last).order_by("start", "pk")
-    spans = list(found[: MOST_SPANS + 1])
-    shown = spans[:MOST_SPANS]
+    found = Phase.objects.filter(run=run, iteration__gte=first, iteration__lte=last)
+    return _timeline(found, bounds, (first, last), None)
+
+
+def timeline_between(run: Run, start: float, end: float) -> Timeline | None:
+    """The spans that touch the moments start ... end; None where the run has no spans at all."""
+    bounds = _bounds(run)
+    if bounds is None:
+        return None
+    found = Phase.objects.filter(run=run, start__lte=end, end__gte=start)
+    return _timeline(found, bounds, None, (start, end))
+
+
+def _bounds(run: Run) -> dict[str, Any] | None:
+    bounds = Phase.objects.filter(run=run).aggregate(
+        low=Min("iteration"), high=Max("iteration"), start=Min("start"), end=Max("end")
+    )
+    return bounds if bounds["high"] is not None else None
+
+
+def _timeline(
+    found: QuerySet[Phase],
+    bounds: dict[str, Any],
+    iterations: tuple[int, int] | None,
+    moments: tuple[float, float] | None,
+) -> Timeline:
+    """A window that is given by iterations (then its moments are its spans') or by moments (then the other way round)."""
+    names = ("worker", "policy", "phase", "iteration", "start", "end")
+    rows = list(found.order_by("start", "pk").values_list(*names)[: MOST_READ + 1])
+    shown = [(worker, policy, Span(*facts)) for worker, policy, *facts in rows[:MOST_READ]]
+    spans = [span for _, _, span in shown]
+    start, end = moments or (
+        min((span.start for span in spans), default=0.0),
+        max((span.end for span in spans), default=0.0),
+    )
+    numbers = [span.iteration for span in spans] or [bounds["high"]]
+    first, last = iterations or (min(numbers), max(numbers))
+    lanes = lanes_make(shown)
+    waits, by_iteration = who_waits(lanes, start, end), waits_by_iteration(lanes)
+    joined = lanes_thin(lanes, MOST_SPANS, end - start)
     return Timeline(
         first=first,
         last=last,
-        start=min((span.start for span in shown), default=0.0),
-        end=max((span.end for span in shown), default=0.0),
-        lanes=_lanes(shown),
-        cut=len(spans) > MOST_SPANS,
+        start=start,
+        end=end,
+        lanes=lanes,
+        waits=waits,
+        iterations=by_iteration,
+        cut=len(rows) > MOST_READ,
+        joined=joined,
         lowest=bounds["low"],
         highest=bounds["high"],
+        run_start=bounds["start"],
+        run_end=bounds["end"],
     )
 
 
-def _lanes(spans: Iterable[Phase]) -> list[Lane]:
-    lanes: dict[tuple[str, str], Lane] = {}
-    for span in spans:
-        lanes.setdefault((span.worker, span.policy), Lane(span.worker, span.policy)).spans.append(span)
-    return [lanes[key] for key in sorted(lanes, key=lambda key: (key[0] != "driver", key))]
-
-
 def timeline_document(timeline: Timeline | None) -> dict[str, Any]:
-    """JSON for the API: {"first", "last", "start", "end", "cut", "lanes": [{"worker", "policy", "busy", "waited", "spans"}]}."""
+    """JSON for the API; times in seconds since the epoch, "waited" and "seconds" in seconds, shares from 0 to 1."""
     if timeline is None:
         return {"first": None, "last": None, "start": None, "end": None, "cut": False, "lanes": []}
-    lanes = [
-        {
-            "worker": lane.worker,
-            "policy": lane.policy,
-            "busy": lane.busy(),
-            "waited": lane.waited(timeline.start, timeline.end),
-            "spans": [
-                {"phase": span.phase, "iteration": span.iteration, "start": span.start, "end": span.end}
-                for span in lane.spans
-            ],
-        }
-        for lane in timeline.lanes
-    ]
-    facts = {name: getattr(timeline, name) for name in ("first", "last", "start", "end", "cut")}
-    return {**facts, "lanes": lanes}
+    facts = ("first", "last", "start", "end", "cut", "joined", "run_start", "run_end")
+    return {
+        **{name: getattr(timeline, name) for name in facts},
+        "lanes": [_lane(lane, timeline) for lane in timeline.lanes],
+        "waits": [
+            {"waiter": wait.waiter, "awaited": wait.awaited or None, "seconds": wait.seconds}
+            for wait in timeline.waits
+        ],
+        "iterations": [
+            {"iteration": each.iteration, "start": each.start, "end": each.end, "shares": each.shares, "mean": each.mean}
+            for each in timeline.iterations
+        ],
+    }  # fmt: skip
+
+
+def _lane(lane: Lane, timeline: Timeline) -> dict[str, Any]:
+    return {
+        "worker": lane.worker,
+        "policy": lane.policy,
+        "label": lane.label,
+        "busy": lane.busy(),
+        "waited": lane.waited(timeline.start, timeline.end),
+        "spans": [span._asdict() for span in lane.spans],
+    }

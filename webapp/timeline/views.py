@@ -1,15 +1,19 @@
 """The timeline page of a run."""
 
+from typing import Any
+
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from webapp.runs.models import Run
 from webapp.runs.pages import run_context
 from webapp.runs.selectors import run_get
-from webapp.timeline.drawing import lanes_draw
+from webapp.timeline.drawing import iterations_show, lanes_draw, waits_show
 from webapp.timeline.forms import Window
-from webapp.timeline.selectors import timeline_read
+from webapp.timeline.selectors import Timeline, timeline_between, timeline_read
 
 
 @login_required
@@ -17,22 +21,32 @@ from webapp.timeline.selectors import timeline_read
 def timeline_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Lanes of the window that the address asks for, with shares and waits."""
     run = run_get(request.user, run_id)
-    first, last = Window(request.GET).bounds()
-    timeline = timeline_read(run, first, last)
+    asked = Window(request.GET)
+    moments = asked.moments()
+    timeline = timeline_between(run, *moments) if moments else timeline_read(run, *asked.bounds())
     context = run_context(request.user, run, "timeline")
     if timeline is not None:
-        size = timeline.last - timeline.first + 1
-        context |= {
-            "timeline": timeline,
-            "lanes": lanes_draw(timeline),
-            "phases": sorted({span.phase for lane in timeline.lanes for span in lane.spans}),
-            "earlier": (timeline.first - size, timeline.first - 1)
-            if timeline.first > timeline.lowest
-            else None,
-            "later": (timeline.last + 1, timeline.last + size) if timeline.last < timeline.highest else None,
-            "closer": (timeline.last - size // 2 + 1, timeline.last) if size > 1 else None,
-            "wider": (timeline.last - 2 * size + 1, timeline.last)
-            if timeline.first > timeline.lowest
-            else None,
-        }
+        context |= _shown(run, timeline) | {"by_moments": moments is not None}
     return render(request, "timeline/page.html", context)
+
+
+def _shown(run: Run, timeline: Timeline) -> dict[str, Any]:
+    size = timeline.last - timeline.first + 1
+    before, after = timeline.first > timeline.lowest, timeline.last < timeline.highest
+    return {
+        "timeline": timeline,
+        "lanes": lanes_draw(timeline),
+        "waits": waits_show(timeline),
+        "iterations": iterations_show(timeline),
+        "phases": sorted({span.phase for lane in timeline.lanes for span in lane.spans}),
+        "earlier": (timeline.first - size, timeline.first - 1) if before else None,
+        "later": (timeline.last + 1, timeline.last + size) if after else None,
+        "closer": (timeline.last - size // 2 + 1, timeline.last) if size > 1 else None,
+        "wider": (timeline.last - 2 * size + 1, timeline.last) if before else None,
+        "window": {
+            "url": reverse("api:run-timeline", args=[run.pk]),
+            "start": timeline.start,
+            "end": timeline.end,
+            "whole": [timeline.run_start, timeline.run_end],
+        },
+    }

@@ -6,7 +6,9 @@ from rest_framework.test import APIClient
 
 from webapp.accounts.models import User
 from webapp.runs.models import Phase, Run
-from webapp.timeline.selectors import Lane, timeline_read
+from webapp.timeline.selectors import timeline_between, timeline_read
+from webapp.timeline.spans import Lane, Span, lanes_make, lanes_thin
+from webapp.timeline.waits import waits_by_iteration, who_waits
 
 pytestmark = pytest.mark.django_db
 
@@ -41,9 +43,9 @@ def test_waits_by_hand_with_spans_that_overlap() -> None:
         "w",
         "",
         [
-            Phase(phase="update", start=2, end=6),
-            Phase(phase="sync", start=4, end=5),
-            Phase(phase="update", start=8, end=9),
+            Span("update", 1, 2, 6),
+            Span("sync", 1, 4, 5),
+            Span("update", 1, 8, 9),
         ],
     )
     assert lane.waited(0, 10) == 5.0 and lane.busy() == {"update": 5.0, "sync": 1.0}
@@ -78,7 +80,7 @@ def test_page_and_api(run: Run, user: User, spans: None, client: Client) -> None
     api.force_authenticate(user)
     said = api.get(f"/api/v1/runs/{run.pk}/timeline/", {"first": 20, "last": 20}).json()
     assert said["lanes"][1] == {
-        "worker": "update-0", "policy": "planner", "busy": {"update": 40.0}, "waited": 60.0,
+        "worker": "update-0", "policy": "planner", "label": "update-0 planner", "busy": {"update": 40.0}, "waited": 60.0,
         "spans": [{"phase": "update", "iteration": 20, "start": 2060.0, "end": 2100.0}],
     }  # fmt: skip
     api.force_authenticate(User.objects.create_user("eve"))
@@ -89,3 +91,59 @@ def test_a_run_without_spans(run: Run, user: User, client: Client) -> None:
     client.force_login(user)
     assert "No spans of work yet" in client.get(f"/runs/{run.pk}/timeline/").content.decode()
     assert timeline_read(run) is None
+
+
+def lanes_by_hand() -> list[Lane]:
+    stretches = [("a", 0, 4), ("a", 8, 10), ("b", 4, 8), ("c", 2, 6), ("driver", 11, 12)]
+    return lanes_make((worker, "", Span("update", 1, start, end)) for worker, start, end in stretches)
+
+
+def test_who_waits_for_whom_by_hand() -> None:
+    found = {(wait.waiter, wait.awaited): wait.seconds for wait in who_waits(lanes_by_hand(), 0, 12)}
+    assert found == {
+        ("a", "b"): 3.0, ("a", "c"): 1.0, ("a", ""): 1.0, ("a", "driver"): 1.0,
+        ("b", "a"): 5.0, ("b", "c"): 1.0, ("b", ""): 1.0, ("b", "driver"): 1.0,
+        ("c", "a"): 4.0, ("c", "b"): 2.0, ("c", ""): 1.0, ("c", "driver"): 1.0,
+    }  # fmt: skip
+    assert who_waits(lanes_by_hand(), 5, 5) == [] and who_waits([], 0, 1) == []
+
+
+def test_wait_shares_of_an_iteration_by_hand() -> None:
+    (only,) = waits_by_iteration(lanes_by_hand())
+    assert (only.iteration, only.start, only.end) == (1, 0, 12)
+    assert only.shares == {"a": 0.5, "b": pytest.approx(8 / 12), "c": pytest.approx(8 / 12)}
+    assert only.mean == pytest.approx((6 + 8 + 8) / 36)
+
+
+def test_lanes_are_in_the_order_of_their_numbers_and_the_driver_is_first() -> None:
+    made = lanes_make(
+        (name, "", Span("update", 1, 0, 1)) for name in ("worker-10", "worker-2", "driver", "worker-2b")
+    )
+    assert [lane.label for lane in made] == ["driver", "worker-2", "worker-2b", "worker-10"]
+
+
+def test_spans_too_close_to_draw_are_joined() -> None:
+    lane = Lane("w", "", [Span("rollout", n // 10, n, n + 0.5) for n in range(1000)])
+    assert not lanes_thin([lane], 1000, 1000.0) and len(lane.spans) == 1000
+    assert lanes_thin([lane], 100, 1000.0)
+    assert lane.spans == [Span("rollout", 0, 0, 999.5)]
+
+
+def test_a_window_of_moments(run: Run, user: User, spans: None, client: Client) -> None:
+    some = timeline_between(run, 350.0, 465.0)
+    assert some and (some.first, some.last, some.start, some.end) == (3, 4, 350.0, 465.0)
+    assert [len(lane.spans) for lane in some.lanes] == [2, 2, 2] and some.run_end == 2100.0
+    assert some.lanes[1].waited(350.0, 465.0) == 115 - 40 - 5
+    client.force_login(user)
+    page = client.get(f"/runs/{run.pk}/timeline/?from=350&to=465").content.decode()
+    assert "Iterations 3 to 4" in page
+    for query in ("?from=5", "?from=nan&to=3", "?from=9&to=2", "?from=-1&to=1e300", "?from=0&to=1"):
+        assert client.get(f"/runs/{run.pk}/timeline/{query}").status_code == 200
+    said = client.get(f"/api/v1/runs/{run.pk}/timeline/", {"from": 350, "to": 465}).json()
+    assert {(wait["waiter"], wait["awaited"]): wait["seconds"] for wait in said["waits"]} == {
+        ("update-0 planner", "driver"): 70.0, ("update-1 executor<b>", "driver"): 70.0,
+        ("update-1 executor<b>", "update-0 planner"): 30.0,
+    }  # fmt: skip
+    assert said["iterations"][0]["shares"] == {"update-0 planner": 0.6, "update-1 executor<b>": 0.9}
+    refused = client.get(f"/api/v1/runs/{run.pk}/timeline/", {"from": 9, "to": "x"})
+    assert refused.status_code == 400 and "two moments" in refused.json()["detail"]

@@ -1,0 +1,103 @@
+"""Who waited, how long, and for whom."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webapp.timeline.spans import Lane
+
+NOBODY = ""
+"""Awaited where no lane worked: what reports no spans, start and end."""
+MOST_CELLS = 8_000_000
+"""Moments times lanes that are looked at; beyond, who waits for whom is not computed."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One lane waited while others worked."""
+
+    waiter: str
+    awaited: str
+    """Another lane's label, or NOBODY."""
+    seconds: float
+
+
+@dataclass(frozen=True)
+class IterationWait:
+    """How much of an iteration each lane waited."""
+
+    iteration: int
+    start: float
+    end: float
+    shares: dict[str, float]
+    """Lane's label -> share of the iteration's time, 0 to 1."""
+
+    @property
+    def mean(self) -> float:
+        """Over the lanes."""
+        return sum(self.shares.values()) / len(self.shares) if self.shares else 0.0
+
+
+def waits_by_iteration(lanes: Sequence[Lane]) -> list[IterationWait]:
+    """Share waited of every iteration, from its first span's start to its last one's end, by lane.
+
+    The driver is left out: it does little but wait by its nature.
+    """
+    bounds: dict[int, tuple[float, float]] = {}
+    for lane in lanes:
+        for span in lane.spans:
+            start, end = bounds.get(span.iteration, (span.start, span.end))
+            bounds[span.iteration] = (min(start, span.start), max(end, span.end))
+    workers = working(lanes)
+    return [
+        IterationWait(
+            iteration,
+            start,
+            end,
+            {lane.label: lane.waited(start, end) / (end - start) for lane in workers} if end > start else {},
+        )
+        for iteration, (start, end) in sorted(bounds.items())
+    ]
+
+
+def who_waits(lanes: Sequence[Lane], start: float, end: float) -> list[Wait]:
+    """Seconds that each lane waited while others worked, longest first.
+
+    A moment in which several others work is split evenly among them; one in which nobody works is NOBODY's. The driver
+    (while it writes a checkpoint) may be waited for, but is not said to wait.
+    """
+    covered = [lane.covered(start, end) for lane in lanes]
+    marks = [start, end, *(moment for stretches in covered for stretch in stretches for moment in stretch)]
+    moments = np.unique(np.array(marks, dtype=float))
+    if not lanes or len(moments) < 2 or len(moments) * len(lanes) > MOST_CELLS:
+        return []
+    busy = np.zeros((len(moments) - 1, len(lanes)))
+    for column, stretches in enumerate(covered):
+        for first, last in stretches:
+            busy[np.searchsorted(moments, first) : np.searchsorted(moments, last), column] = 1.0
+    waiters = {lane.label for lane in working(lanes)}
+    found = _waits([lane.label for lane in lanes], busy, np.diff(moments))
+    return [wait for wait in found if wait.waiter in waiters]
+
+
+def working(lanes: Sequence[Lane]) -> list[Lane]:
+    """All lanes but the driver's; the driver's too where there is no other."""
+    return [lane for lane in lanes if lane.worker != "driver"] or list(lanes)
+
+
+def _waits(labels: Sequence[str], busy: NDArray[np.float64], lengths: NDArray[np.float64]) -> list[Wait]:
+    """`busy` [moments, lanes] is 1 where a lane works, `lengths` [moments] in seconds."""
+    at_work = busy.sum(axis=1)
+    portion = np.divide(lengths, at_work, out=np.zeros_like(lengths), where=at_work > 0)
+    idle = 1.0 - busy
+    for_whom = idle.T @ (busy * portion[:, None])
+    for_nobody = idle.T @ np.where(at_work == 0, lengths, 0.0)
+    found = [
+        Wait(waiter, awaited, float(for_whom[row, column]))
+        for row, waiter in enumerate(labels)
+        for column, awaited in enumerate(labels)
+    ]
+    found += [Wait(waiter, NOBODY, float(for_nobody[row])) for row, waiter in enumerate(labels)]
+    return sorted((wait for wait in found if wait.seconds > 1e-9), key=lambda wait: -wait.seconds)
