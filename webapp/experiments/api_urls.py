@@ -1,5 +1,12 @@
 """Addresses of the API of experiments, below /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from webapp.experiments import api
+
+urlpatterns = [
+    path("sweeps/", api.Sweeps.as_view(), name="sweeps"),
+    path("sweeps/plan/", api.SweepPlans.as_view(), name="sweep-plan"),
+    path("sweeps/<int:pk>/", api.SweepDetail.as_view(), name="sweep"),
+    path("sweeps/<int:pk>/stop/", api.SweepStop.as_view(), name="sweep-stop"),
+]

@@ -2,10 +2,12 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tomlkit
+
+from training_core.config.sweeps import SEED
 
 
 def launch_command(preset: str, overrides: Mapping[str, Any]) -> str:
@@ -42,3 +44,25 @@ def _reads_as_itself(value: str) -> bool:
         and value[0].isalpha()
         and value not in ("true", "false", "inf", "nan")
     )
+
+
+def sweep_command(
+    preset: str, overrides: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], method: str
+) -> str:
+    """`troupe sweep PRESET key=value … --grid field=value,value --seeds 0,1,2`."""
+    words = [f"{path}={_spelled(value)}" for path, value in overrides.items()]
+    for path, values in axes.items():
+        text = ",".join(_spelled(value) for value in values)
+        words += ["--seeds", text] if path == SEED else [f"--{method}", f"{path}={text}"]
+    return " \\\n  ".join(["troupe sweep " + shlex.quote(preset), *_paired(words)])
+
+
+def _paired(words: Sequence[str]) -> list[str]:
+    """An option and its value stay on one line."""
+    lines: list[str] = []
+    for word in words:
+        if lines and lines[-1] in ("--seeds", "--grid", "--list"):
+            lines[-1] += f" {shlex.quote(word)}"
+        else:
+            lines.append(shlex.quote(word))
+    return lines

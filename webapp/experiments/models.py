@@ -35,7 +35,7 @@ class Sweep(models.Model):
     axes = models.JSONField(default=dict)
     """What varies: dotted field path -> list of values."""
     method = models.CharField(max_length=8, default="grid")
-    """grid: every combination; list: the n-th values of all axes together."""
+    """grid: every combination; list: the n-th values of all axes together. Seeds cross both."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -2,10 +2,15 @@
 
 from django.urls import path
 
-from webapp.experiments import views
+from webapp.experiments import sweep_views, views
 
 app_name = "experiments"
 urlpatterns = [
     path("new/", views.experiment_new, name="new"),
     path("check/", views.experiment_check, name="check"),
+    path("sweeps/", sweep_views.sweeps_page, name="sweeps"),
+    path("sweeps/new/", sweep_views.sweep_new, name="sweep-new"),
+    path("sweeps/check/", sweep_views.sweep_check, name="sweep-check"),
+    path("sweeps/<int:pk>/", sweep_views.sweep_page, name="sweep"),
+    path("sweeps/<int:pk>/stop/", sweep_views.sweep_end, name="sweep-stop"),
 ]

@@ -33,6 +33,16 @@ def get(mapping: dict[str, Any] | None, key: str) -> Any:
 
 
 @register.filter
+def spelled(value: Any) -> str:
+    """A config value as it is written in a form: lists with commas, no quotes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ", ".join(spelled(item) for item in value)
+    return formats.NONE if value is None else str(value)
+
+
+@register.filter
 def when(moment: datetime | str | None) -> SafeString | str:
     """How long ago, as a <time> that app.js keeps up to date."""
     if not moment:

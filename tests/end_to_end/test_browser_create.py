@@ -1,0 +1,110 @@
+"""Setting up experiments in a real browser: sweeps."""
+
+import os
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from webapp.accounts.models import Project, User
+from webapp.experiments.models import Sweep
+from webapp.experiments.planning import plan_make
+from webapp.experiments.services import sweep_create
+from webapp.runs.models import RunState
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+RATES = "policies.*.learner.learning_rate"
+
+
+def shoot(page: Page, name: str) -> None:
+    """Pictures to look at, where TROUPE_SHOTS names a folder."""
+    folder = os.environ.get("TROUPE_SHOTS")
+    if not folder:
+        return
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for width, height in ((1440, 900), (390, 844)):
+            page.set_viewport_size({"width": width, "height": height})
+            page.screenshot(path=Path(folder) / f"{name}-{width}-{scheme}.png", full_page=True)
+    page.emulate_media(color_scheme="light")
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def fits(page: Page) -> None:
+    """No serious violation, and no scrolling sideways on a phone."""
+    found = Axe().run(page).response["violations"]
+    assert not [each["id"] for each in found if each["impact"] in ("serious", "critical")], found
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+@pytest.fixture
+def sweep(ada: User) -> Sweep:
+    """Six runs, some of them further than others."""
+    plan = plan_make("plan_path_duo", {"run.iterations": 40}, {RATES: [3e-4, 1e-3], "run.seed": [0, 1, 2]})
+    made = sweep_create(ada, Project.objects.get(slug="lab"), plan, "rates")
+    values = (0.41, 0.38, None, 0.83, 0.79, 0.86)
+    for value, run in zip(values, made.runs.order_by("created_at"), strict=True):
+        if value is not None:
+            spark = {
+                "key": "train/return",
+                "values": [0.1, 0.2, 0.5 * value, value],
+                "stride": 10,
+                "counts": [10] * 4,
+            }
+            run.headline = {
+                "eval/success": value,
+                "eval_sampled/success": value - 0.05,
+                "train/return": value,
+                "spark": spark,
+            }
+            run.state, run.iteration = RunState.FINISHED, 40
+            run.save()
+    return made
+
+
+def test_a_sweep_is_planned_while_it_is_written(page: Page, ada: User) -> None:
+    page.goto("/experiments/sweeps/")
+    page.get_by_role("link", name="Set up a sweep").click()
+    expect(page.locator("#plan")).to_contain_text("3 runs to launch")
+    page.get_by_label("Field 1", exact=True).fill("algorithm.lr")
+    page.get_by_label("Values of field 1").fill("3e-4, 1e-3")
+    expect(page.locator("#plan")).to_contain_text("did you mean policies.*.learner.learning_rate?")
+    page.get_by_label("Field 1", exact=True).fill(RATES)
+    expect(page.locator("#plan")).to_contain_text("6 runs to launch")
+    page.get_by_role("button", name="Add a field").click()
+    expect(page.get_by_label("Field 4", exact=True)).to_be_focused()
+    page.keyboard.type("rollout.group_size")
+    page.get_by_label("Values of field 4").fill("4, 8")
+    expect(page.locator("#plan")).to_contain_text("12 runs to launch")
+    shoot(page, "sweep-new")
+    fits(page)
+    page.get_by_role("button", name="Remove field 4").click()
+    expect(page.locator("#plan")).to_contain_text("6 runs to launch")
+    page.get_by_label("Name").fill("rates")
+    page.get_by_role("button", name="Launch all").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("rates")
+    expect(page.locator("tbody a.row-link")).to_have_count(6)
+
+
+def test_a_sweep_shows_its_points_and_follows_its_runs(page: Page, sweep: Sweep) -> None:
+    page.goto(f"/experiments/sweeps/{sweep.pk}/")
+    points = page.get_by_role("region", name="Points")
+    expect(points.locator("tbody tr").first).to_contain_text("0.001")
+    expect(points.locator("tbody tr").first).to_contain_text("best")
+    expect(page.locator("#sweep-runs")).to_contain_text("5 of 6 runs ended")
+    shoot(page, "sweep")
+    fits(page)
+    page.get_by_role("link", name="success, greedy").click()
+    assert "sort=-eval%2Fsuccess" in page.url
+    expect(page.get_by_role("region", name="Runs").locator("tbody tr").first).to_contain_text("0.86")
+    last = sweep.runs.get(state=RunState.QUEUED)
+    last.state, last.headline = RunState.FINISHED, {"eval/success": 0.97}
+    last.save()
+    expect(page.locator("#sweep-runs")).to_contain_text("6 of 6 runs ended")
+    expect(page.get_by_role("region", name="Runs").locator("tbody tr").first).to_contain_text("0.97")
+    page.goto("/experiments/sweeps/")
+    shoot(page, "sweeps")
+    fits(page)

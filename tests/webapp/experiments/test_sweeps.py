@@ -1,0 +1,219 @@
+"""Sweeps: planned, launched, read, stopped; by page and by API."""
+
+import json
+
+import pytest
+from django.core.exceptions import PermissionDenied
+from django.test import Client
+
+from training_core.errors import ConfigError
+from webapp.accounts.models import AuditEntry, Membership, Project, User
+from webapp.experiments.commands import sweep_command
+from webapp.experiments.models import Sweep
+from webapp.experiments.planning import plan_make
+from webapp.experiments.services import sweep_create
+from webapp.runs.models import Run, RunState
+
+NEW = "/experiments/sweeps/new/"
+RATES = "policies.*.learner.learning_rate"
+pytestmark = pytest.mark.django_db
+
+
+def form(**more: object) -> dict[str, object]:
+    return {
+        "preset": "plan_path_duo",
+        "project": "lab",
+        "shared": "run.iterations=4",
+        "field": [RATES],
+        "values": ["3e-4, 1e-3"],
+        "seeds": "0, 1, 2",
+        "method": "grid",
+        **more,
+    }
+
+
+@pytest.fixture
+def ada(client: Client, user: User, project: Project) -> Client:
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def sweep(user: User, project: Project) -> Sweep:
+    plan = plan_make("plan_path_duo", {"run.iterations": 4}, {RATES: [1e-4, 1e-3], "run.seed": [0, 1]})
+    return sweep_create(user, project, plan, tags=["rates"])
+
+
+def test_a_plan_says_what_it_costs() -> None:
+    plan = plan_make("plan_path_duo", {"run.iterations": 4}, {RATES: [3e-4, 1e-3], "rollout.tasks": [8, 16]})
+    assert not plan.errors and plan.cost
+    assert (plan.cost.runs, plan.cost.iterations) == (4, 16)
+    turns, group, roles = 5, 8, 2
+    assert plan.cost.answers == 4 * 2 * (8 + 16) * group * turns * roles
+    assert plan.cost.cpus > 0 and plan.cost.gpus == 0
+    assert plan.configs[3].policies["executor"].learner.learning_rate == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("axes", "method", "path", "said"),
+    [
+        ({"rollout.tasks": [8, 0]}, "grid", "rollout.tasks", "0: "),
+        ({"algorithm.clip_lo": [0.1]}, "grid", "algorithm.clip_lo", "did you mean algorithm.clip_low"),
+        ({"algorithm.lr": [0.1]}, "grid", "algorithm.lr", "did you mean policies."),
+        ({"nowhere.*.x": [1]}, "grid", "nowhere.*.x", "fits no field"),
+        ({"run.seed": [1, 1]}, "grid", "run.seed", "twice"),
+        ({"run.seed": []}, "grid", "run.seed", "one value or more"),
+        ({"run.iterations": [4, 5]}, "grid", "run.iterations", "both fixed and varied"),
+        ({"rollout.group_size": [2, 4], "run.seed": list(range(101))}, "grid", "axes", "202 runs are more"),
+        ({"rollout.group_size": [2, 4], "rollout.tasks": [8]}, "list", "method", "rollout.tasks has 1"),
+        ({}, "grid", "axes", "at least one"),
+        ({"run.seed": [1]}, "random", "method", "grid, list"),
+        ({"algorithm.kl_coefficient": [float("inf")]}, "grid", "algorithm.kl_coefficient", ""),
+    ],
+)
+def test_mistakes_are_told_at_their_fields(axes: dict, method: str, path: str, said: str) -> None:
+    plan = plan_make("plan_path_duo", {"run.iterations": 4}, axes, method)
+    assert list(plan.errors) == [path] and said in plan.errors[path]
+    assert plan.cost is None
+
+
+def test_combinations_that_cannot_work_are_told() -> None:
+    axes = {"rollout.tasks": [8, 300], "resources.environments_per_worker": [100, 200]}
+    plan = plan_make("plan_path_duo", {}, axes)
+    assert list(plan.errors) == ["resources.environments_per_worker"]
+    assert (
+        "with tasks=300 · environments_per_worker=100: " in plan.errors["resources.environments_per_worker"]
+    )
+    assert not plan.configs
+    assert plan_make("none such", {}, axes).errors.keys() == {"preset"}
+
+
+def test_a_sweep_launches_its_runs(sweep: Sweep) -> None:
+    runs = list(sweep.runs.order_by("created_at"))
+    assert len(runs) == 4 and {run.state for run in runs} == {RunState.QUEUED}
+    rates = [
+        run.config["policies"][name]["learner"]["learning_rate"]
+        for run in runs
+        for name in ("planner", "executor")
+    ]
+    assert rates == [1e-4] * 4 + [1e-3] * 4
+    assert [run.config["run"]["seed"] for run in runs] == [0, 1, 0, 1]
+    assert runs[0].family == runs[1].family != runs[2].family
+    assert runs[0].name == "plan_path_duo over learning_rate, seed · learning_rate=0.0001 · seed=0"
+    assert runs[0].tags == ["rates"] and runs[0].iterations == 4
+    assert AuditEntry.objects.filter(act="sweep.create", target=str(sweep.pk)).exists()
+
+
+def test_nothing_is_launched_where_something_is_wrong(user: User, project: Project, stranger: User) -> None:
+    bad = plan_make("plan_path_duo", {}, {"rollout.tasks": [8, 0]})
+    with pytest.raises(ConfigError):
+        sweep_create(user, project, bad)
+    with pytest.raises(PermissionDenied):
+        sweep_create(stranger, project, plan_make("plan_path_duo", {}, {"run.seed": [0, 1]}))
+    assert not Sweep.objects.exists() and not Run.objects.exists()
+
+
+def test_the_form_launches(ada: Client) -> None:
+    assert "What varies" in ada.get(NEW).content.decode()
+    plan = ada.post("/experiments/sweeps/check/", form()).content.decode()
+    assert "<strong>6 runs</strong> to launch" in plan and "--seeds 0,1,2" in plan
+    assert not Run.objects.exists()
+    answer = ada.post(NEW, form(name="rates"))
+    sweep = Sweep.objects.get()
+    assert answer.status_code == 302 and answer.url == f"/experiments/sweeps/{sweep.pk}/"
+    assert (sweep.name, sweep.runs.count()) == ("rates", 6)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"values": ["nothing, 1e-3"]}, "valid number"),
+        ({"values": [""]}, "one value or more"),
+        ({"field": [""]}, "name the field"),
+        ({"field": [RATES, RATES], "values": ["1", "2"]}, "two rows"),
+        ({"shared": "no equals"}, "not of the form key=value"),
+        ({"seeds": "0..5000"}, "more than 1000"),
+        ({"field": ["run.seed"]}, "place of its own"),
+    ],
+)
+def test_what_was_written_is_kept_where_it_is_wrong(ada: Client, change: dict, said: str) -> None:
+    answer = ada.post(NEW, form(**change))
+    html = answer.content.decode()
+    assert answer.status_code == 400 and said in html
+    assert "run.iterations=4" in html or "shared" in change
+    assert not Sweep.objects.exists()
+
+
+def test_the_page_ranks_points_and_sorts_runs(ada: Client, sweep: Sweep) -> None:
+    for value, run in zip((0.2, 0.4, 0.9, 0.7), sweep.runs.order_by("created_at"), strict=True):
+        run.headline = {"eval/success": value}
+        run.state = RunState.FINISHED
+        run.save()
+    document = ada.get(f"/api/v1/sweeps/{sweep.pk}/", {"sort": "-eval/success"}).json()
+    assert [row["headline"]["eval/success"] for row in document["results"]] == [0.9, 0.7, 0.4, 0.2]
+    best = document["points"][0]
+    assert best["values"] == {RATES: 1e-3} and best["n"] == 2
+    assert best["mean"] == pytest.approx(0.8) and best["sd"] == pytest.approx(0.1414, abs=1e-4)
+    page = ada.get(f"/experiments/sweeps/{sweep.pk}/", {"sort": "-eval/success"}).content.decode()
+    assert "4 of 4 runs ended" in page and "<strong>0.80</strong>" in page and "hx-trigger" not in page
+    assert page.index("<strong>0.90</strong>") < page.index("<strong>0.70</strong>")
+    assert "Stop all" not in page
+    part = ada.get(f"/experiments/sweeps/{sweep.pk}/", headers={"HX-Request": "true"}).content.decode()
+    assert "<html" not in part and "Points" in part
+    assert sweep.name in ada.get("/experiments/sweeps/").content.decode()
+
+
+def test_others_neither_see_nor_stop_it(ada: Client, sweep: Sweep, stranger: User) -> None:
+    eve = Client()
+    eve.force_login(stranger)
+    assert eve.get(f"/experiments/sweeps/{sweep.pk}/").status_code == 404
+    assert eve.get(f"/api/v1/sweeps/{sweep.pk}/").status_code == 404
+    assert eve.get("/api/v1/sweeps/").json() == {"results": []}
+    Membership.objects.create(project=sweep.project, user=stranger, level=Membership.Level.VIEWER)
+    assert eve.get(f"/experiments/sweeps/{sweep.pk}/").status_code == 200
+    assert eve.post(f"/experiments/sweeps/{sweep.pk}/stop/").status_code == 403
+    assert eve.post(f"/api/v1/sweeps/{sweep.pk}/stop/").status_code == 403
+    assert eve.post(NEW, form()).status_code == 400
+    assert {run.state for run in sweep.runs.all()} == {RunState.QUEUED}
+    assert ada.post(f"/experiments/sweeps/{sweep.pk}/stop/").status_code == 302
+    assert {run.state for run in sweep.runs.all()} == {RunState.STOPPED}
+
+
+def test_the_api_plans_launches_and_stops(ada: Client) -> None:
+    body = {
+        "preset": "plan_path_duo",
+        "axes": {"rollout.group_size": [2, 4]},
+        "seeds": [0, 1],
+        "project": "lab",
+    }
+
+    def post(path: str, data: object) -> tuple[int, dict]:
+        answer = ada.post(path, json.dumps(data), "application/json")
+        return answer.status_code, answer.json()
+
+    status, plan = post("/api/v1/sweeps/plan/", body)
+    assert (status, plan["cost"]["runs"]) == (200, 4) and not Sweep.objects.exists()
+    assert plan["points"][1] == {"rollout.group_size": 2, "run.seed": 1}
+    status, made = post("/api/v1/sweeps/", body | {"name": "sizes", "tags": ["a"]})
+    assert (status, made["name"], made["runs"], len(made["results"])) == (201, "sizes", 4, 4)
+    assert post(f"/api/v1/sweeps/{made['id']}/stop/", {})[1]["results"][0]["ok"]
+    for wrong, path in [
+        ({"axes": {"rollout.group_size": [1]}}, "rollout.group_size"),
+        ({"axes": 3}, "axes"),
+        ({"seeds": "0,1"}, "seeds"),
+        ({"nane": "x"}, "nane"),
+        ({"tags": "x"}, "tags"),
+        ({"axes": {"run.seed": [1]}}, "seeds"),
+    ]:
+        status, answer = post("/api/v1/sweeps/", body | wrong)
+        assert status == 400 and list(answer["errors"]) == [path], wrong
+    assert Sweep.objects.count() == 1
+
+
+def test_the_command_says_the_same_sweep() -> None:
+    said = sweep_command(
+        "plan_path_duo", {"run.tags": ["a"]}, {RATES: [1e-4, 1e-3], "run.seed": [0, 1]}, "grid"
+    )
+    assert said.replace(" \\\n  ", " ") == (
+        "troupe sweep plan_path_duo 'run.tags=[\"a\"]' --grid 'policies.*.learner.learning_rate=0.0001,0.001' --seeds 0,1"
+    )

@@ -1,0 +1,72 @@
+"""Sweeps by command, against the real API."""
+
+import json
+
+import pytest
+
+from tests.workers.cli.conftest import Troupe
+from webapp.experiments.models import Sweep
+from webapp.runs.models import Run
+
+pytestmark = pytest.mark.usefixtures("connected")
+RATES = "policies.*.learner.learning_rate"
+WORDS = ("sweep", "plan_path_duo", "run.iterations=3", "--grid", f"{RATES}=1e-4,3e-4", "--seeds", "0..2")
+
+
+def test_a_plan_launches_nothing(troupe: Troupe) -> None:
+    said = troupe(*WORDS, "--plan")
+    assert said.status == 0
+    assert said.out.startswith("6 runs, 18 iterations, at most ")
+    planned = json.loads(troupe(*WORDS, "--plan", "--json").out)
+    assert planned["cost"]["runs"] == 6 and planned["axes"] == {RATES: [1e-4, 3e-4], "run.seed": [0, 1, 2]}
+    assert not Sweep.objects.exists() and not Run.objects.exists()
+
+
+def test_without_a_yes_nothing_is_launched(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert troupe(*WORDS).status == 1
+    assert not Sweep.objects.exists()
+
+
+def test_launch_list_show_and_stop(troupe: Troupe, connected: str) -> None:
+    assert "troupe sweep PRESET" in troupe("sweeps").out
+    said = troupe(*WORDS, "--name", "rates", "--tag", "a", "--yes")
+    sweep = Sweep.objects.get()
+    assert f"sweep {sweep.pk}  6 runs  {connected}/experiments/sweeps/{sweep.pk}/" in said.out
+    assert (sweep.name, sweep.runs.count(), sweep.runs.first().tags) == ("rates", 6, ["a"])
+    assert "rates" in troupe("sweeps").out
+    assert json.loads(troupe("sweeps", "--json").out)[0]["runs"] == 6
+    shown = troupe("sweep-show", str(sweep.pk)).out
+    assert all(run.pk in shown for run in sweep.runs.all()) and "0.0003" in shown
+    found = json.loads(troupe("sweep-show", str(sweep.pk), "--sort", "-run.seed", "--json").out)
+    assert [row["values"]["run.seed"] for row in found["results"]] == [2, 2, 1, 1, 0, 0]
+    assert troupe("sweep-stop", str(sweep.pk)).out.count("stopping") == 6
+    assert set(sweep.runs.values_list("state", flat=True)) == {"stopped"}
+
+
+def test_lists_go_together(troupe: Troupe) -> None:
+    words = ("--list", "rollout.group_size=2,4", "--list", "rollout.tasks=16,8", "--yes", "--json")
+    made = json.loads(troupe("sweep", "plan_path_duo", *words).out)
+    values = [row["values"] for row in made["results"]]
+    assert values == [
+        {"rollout.group_size": 2, "rollout.tasks": 16},
+        {"rollout.group_size": 4, "rollout.tasks": 8},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--grid", "algorithm.lr=1e-4"), "did you mean policies.*.learner.learning_rate?"),
+        (("--grid", "rollout.group_size=1,2"), "rollout.group_size: 1: "),
+        (("--grid", "rollout.group_size"), "not of the form"),
+        (("--grid", "rollout.group_size=2", "--list", "rollout.tasks=2"), "either --grid or --list"),
+        ((), "vary at least one field"),
+    ],
+)
+def test_mistakes_are_sentences(troupe: Troupe, words: tuple[str, ...], said: str) -> None:
+    answer = troupe("sweep", "plan_path_duo", *words, "--yes")
+    assert answer.status == 1 and said in answer.err.replace("\n", " ")
+    assert "Traceback" not in answer.err and not Sweep.objects.exists()

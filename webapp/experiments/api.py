@@ -1,0 +1,109 @@
+"""Sweeps in the REST API."""
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.exceptions import PermissionDenied
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from training_core.errors import ConfigError
+from webapp.accounts.models import Project
+from webapp.accounts.permissions import Person
+from webapp.accounts.selectors import project_default, project_get
+from webapp.api.queries import choice, number, text
+from webapp.api.schema import JSON, parameter
+from webapp.experiments.services import sweep_create, sweep_stop
+from webapp.experiments.sweep_forms import plan_document, plan_from_body
+from webapp.experiments.sweep_tables import sweep_document, sweep_get, sweep_summary, sweeps_visible
+from webapp.metrics.headline import HEADLINE
+
+MOST = 500
+SWEEP_KEYS = {"preset", "overrides", "axes", "seeds", "method", "name", "project", "tags"}
+
+
+class Sweeps(APIView):
+    """Runs that were launched together."""
+
+    @extend_schema(
+        operation_id="v1_sweeps_list", parameters=[parameter("limit", int, "at most 500")], responses=JSON
+    )
+    def get(self, request: Request) -> Response:
+        """The caller's sweeps, newest first, with counts of their runs."""
+        found = sweeps_visible(request.user)[: min(number(request, "limit", 50, 1), MOST)]
+        return Response({"results": [sweep_summary(sweep) for sweep in found]})
+
+    @extend_schema(request=JSON, responses={201: JSON, 400: JSON})
+    def post(self, request: Request) -> Response:
+        """Launch {"preset", "overrides", "axes": {field: [values]}, "seeds", "method": "grid"|"list", "name", "project",
+        "tags"}: all of its runs, or none and one message per field path.
+        """
+        body = body_of(request, SWEEP_KEYS)
+        name, tags = body.get("name", ""), body.get("tags", [])
+        if not isinstance(name, str):
+            raise ConfigError({"name": "give text"})
+        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+            raise ConfigError({"tags": "give a list of words"})
+        project = project_of(request.user, body.get("project", ""))
+        sweep = sweep_create(request.user, project, plan_from_body(body), name, tags)
+        made = sweep_get(request.user, sweep.pk)
+        return Response(sweep_document(request.user, made), status=201)
+
+
+class SweepPlans(APIView):
+    """A sweep before it is launched."""
+
+    @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
+    def post(self, request: Request) -> Response:
+        """The runs that such a sweep would launch, and what they cost; nothing is created."""
+        plan = plan_from_body(body_of(request, SWEEP_KEYS))
+        if plan.errors:
+            raise ConfigError(plan.errors)
+        return Response(plan_document(plan))
+
+
+class SweepDetail(APIView):
+    """One sweep."""
+
+    @extend_schema(
+        parameters=[
+            parameter("sort", str, "a varied field or a headline metric; -NAME: the greatest first"),
+            parameter("metric", str, f"what points are ranked by: one of {', '.join(HEADLINE)}"),
+        ],
+        responses=JSON,
+    )
+    def get(self, request: Request, pk: int) -> Response:
+        """Its runs with their values, and its points (all but the seed) with mean and sd."""
+        metric = choice(request, "metric", HEADLINE) or HEADLINE[0]
+        sweep = sweep_get(request.user, pk)
+        return Response(sweep_document(request.user, sweep, text(request, "sort"), metric))
+
+
+class SweepStop(APIView):
+    """Stop a sweep."""
+
+    @extend_schema(request=None, responses=JSON)
+    def post(self, request: Request, pk: int) -> Response:
+        """Stops those of its runs that have not ended: [{"id", "ok", "detail"}]."""
+        return Response({"results": sweep_stop(request.user, sweep_get(request.user, pk))})
+
+
+def body_of(request: Request, known: set[str]) -> dict[str, Any]:
+    """The body, an object of known keys: a typing error must not launch something else. Raises ConfigError."""
+    if not isinstance(request.data, dict):
+        raise ConfigError({"": "the body is a JSON object"})
+    unknown = sorted(set(request.data) - known)
+    if unknown:
+        raise ConfigError(dict.fromkeys(unknown, "there is no such field"))
+    return dict(request.data)
+
+
+def project_of(user: Person, slug: Any) -> Project:
+    """The project of this slug, or the caller's first. Raises Http404, PermissionDenied, ConfigError."""
+    if not isinstance(slug, str):
+        raise ConfigError({"project": "give a project's slug"})
+    project = project_get(user, slug) if slug else project_default(user)
+    if project is None:
+        raise PermissionDenied("you may launch in no project; ask an owner for the editor level")
+    return project

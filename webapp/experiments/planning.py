@@ -1,0 +1,169 @@
+"""A sweep before it is launched: its runs, each checked by the config's schema, and what they cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, cast
+
+from training_core.config.files import apply_overrides, parse_config, read_preset
+from training_core.config.run import RunConfig
+from training_core.config.sweeps import SEED, Method, combinations, count, expand_path
+from training_core.errors import ConfigError
+from webapp.experiments.costs import Cost, cost_of
+from webapp.experiments.differences import flatten
+from webapp.experiments.fields import spell
+from webapp.runs.services import check_storable
+
+MOST_RUNS = 200
+MOST_AXES = 12
+MOST_TOLD = 5
+"""Combinations whose mistakes are told."""
+METHODS = ("grid", "list")
+COMMON_NAMES = {"lr": "policies.*.learner.learning_rate", "batch_size": "rollout.tasks"}
+"""What others call a field."""
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What a sweep would launch."""
+
+    preset: str
+    overrides: dict[str, Any]
+    """What all its runs share."""
+    axes: dict[str, list[Any]]
+    """What varies; a path may have `*` parts."""
+    method: Method = "grid"
+    points: list[dict[str, Any]] = field(default_factory=list)
+    """Per run: axis -> value."""
+    configs: list[RunConfig] = field(default_factory=list)
+    cost: Cost | None = None
+    errors: dict[str, str] = field(default_factory=dict)
+    """By field path; nothing may be launched while there are any."""
+
+    def settings(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """All overrides of one run, with no `*` left."""
+        return self.overrides | spread(point, _whole(self.preset, self.overrides))
+
+
+def plan_make(
+    preset: str, overrides: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], method: str = "grid"
+) -> SweepPlan:
+    """Check every value, then every combination. Mistakes are in the plan's `errors`, by field path."""
+    kept = {path: list(values) for path, values in axes.items()}
+    plan = SweepPlan(preset, dict(overrides), kept, cast(Method, method))
+    try:
+        _checked(plan)
+        points = list(combinations(kept, plan.method))
+        configs = _configs(plan, points)
+    except ConfigError as error:
+        return SweepPlan(preset, plan.overrides, kept, plan.method, errors=error.fields)
+    return SweepPlan(preset, plan.overrides, kept, plan.method, points, configs, cost_of(configs))
+
+
+def spread(point: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's values under the paths of single fields."""
+    return {single: value for path, value in point.items() for single in expand_path(path, tree)}
+
+
+def short_names(paths: Sequence[str]) -> dict[str, str]:
+    """The last parts of each path that tell it from the others, for headings and names."""
+    names: dict[str, str] = {}
+    for path in paths:
+        parts = path.split(".")
+        others = [other.split(".") for other in paths if other != path]
+        length = next(
+            (n for n in range(1, len(parts)) if all(other[-n:] != parts[-n:] for other in others)), len(parts)
+        )
+        names[path] = ".".join(parts[-length:])
+    return names
+
+
+def point_name(point: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """`clip_low=0.1 · seed=2`."""
+    return " · ".join(f"{names[path]}={spell(value)}" for path, value in point.items())
+
+
+def _checked(plan: SweepPlan) -> None:
+    """Raises ConfigError for what is wrong with the sweep as a whole, or with one of its values."""
+    if plan.method not in METHODS:
+        raise ConfigError({"method": f"use one of {', '.join(METHODS)}"})
+    if not plan.axes:
+        raise ConfigError({"axes": "vary at least one field, or give several seeds"})
+    if len(plan.axes) > MOST_AXES:
+        raise ConfigError({"axes": f"vary at most {MOST_AXES} fields"})
+    tree = _whole(plan.preset, plan.overrides)
+    wrong = {path: text for path, values in plan.axes.items() if (text := _wrong(plan, tree, path, values))}
+    if wrong:
+        raise ConfigError(wrong)
+    if (runs := count(plan.axes, plan.method)) > MOST_RUNS:
+        raise ConfigError({"axes": f"{runs:,} runs are more than the {MOST_RUNS} that one sweep may launch"})
+
+
+def _wrong(plan: SweepPlan, tree: Mapping[str, Any], path: str, values: Sequence[Any]) -> str:
+    """What is wrong with one axis; empty for nothing."""
+    if not values:
+        return "give one value or more"
+    if len(set(map(repr, values))) < len(values):
+        return "has the same value twice"
+    if path in plan.overrides:
+        return "is both fixed and varied; leave out one of them"
+    if "*" in path and not expand_path(path, tree):
+        return "fits no field"
+    singles = expand_path(path, tree)
+    for value in values:
+        found = _mistakes(plan, dict.fromkeys(singles, value))
+        own = {at: text for at, text in found.items() if any(_same(at, single) for single in singles)}
+        if own:
+            text = next(iter(own.values()))
+            return (
+                text + _meant(path, tree) if text == "there is no such field" else f"{spell(value)}: {text}"
+            )
+    return ""
+
+
+def _same(at: str, path: str) -> bool:
+    """Whether a message filed `at` is about the field at `path`, a part of it, or an unknown section above it."""
+    return at == path or at.startswith(f"{path}.") or path.startswith(f"{at}.")
+
+
+def _mistakes(plan: SweepPlan, values: Mapping[str, Any]) -> dict[str, str]:
+    try:
+        parse_config(apply_overrides(read_preset(plan.preset), {**plan.overrides, **values}))
+    except ConfigError as error:
+        return error.fields
+    return {}
+
+
+def _meant(path: str, tree: Mapping[str, Any]) -> str:
+    """The field that was likely meant."""
+    leaf, paths = path.rsplit(".", 1)[-1], list(flatten(tree))
+    by_leaf = {known.rsplit(".", 1)[-1]: known for known in reversed(paths)}
+    near = [COMMON_NAMES[leaf]] if leaf in COMMON_NAMES else get_close_matches(path, paths, 1, 0.75)
+    near = near or [by_leaf[name] for name in get_close_matches(leaf, list(by_leaf), 1, 0.6)]
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _configs(plan: SweepPlan, points: Sequence[Mapping[str, Any]]) -> list[RunConfig]:
+    """Every run's config. Raises ConfigError for combinations that cannot work."""
+    configs: list[RunConfig] = []
+    wrong: dict[str, str] = {}
+    base, tree = read_preset(plan.preset), _whole(plan.preset, plan.overrides)
+    names = short_names(list(plan.axes))
+    for point in points:
+        try:
+            config = parse_config(apply_overrides(base, {**plan.overrides, **spread(point, tree)}))
+            check_storable(config.model_dump(mode="json"))
+            configs.append(config)
+        except ConfigError as error:
+            told = point_name({path: value for path, value in point.items() if path != SEED}, names)
+            for path, text in error.fields.items():
+                if len(wrong) < MOST_TOLD:
+                    wrong.setdefault(path, f"with {told}: {text}")
+    if wrong:
+        raise ConfigError(wrong)
+    return configs
+
+
+def _whole(preset: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The shared config, with all defaults. Raises ConfigError."""
+    return parse_config(apply_overrides(read_preset(preset), overrides)).model_dump(mode="json")

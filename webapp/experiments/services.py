@@ -1,0 +1,71 @@
+"""Writing sweeps and templates."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+
+from training_core.config.files import read_preset
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import Project, User
+from webapp.accounts.permissions import Person, can_edit
+from webapp.experiments.models import Sweep
+from webapp.experiments.planning import SweepPlan, point_name, short_names
+from webapp.runs.managing import runs_do
+from webapp.runs.models import Run, RunState
+from webapp.runs.services import run_create
+
+LONGEST_NAME = 120
+STOPPABLE = (RunState.QUEUED, RunState.STARTING, RunState.RUNNING)
+
+
+@transaction.atomic
+def sweep_create(
+    user: Person, project: Project, plan: SweepPlan, name: str = "", tags: Iterable[str] = ()
+) -> Sweep:
+    """Launch all runs of a plan, or none. Raises ConfigError, PermissionDenied."""
+    _may(user, project)
+    if plan.errors:
+        raise ConfigError(plan.errors)
+    name = _name(name or f"{plan.preset} over {', '.join(short_names(list(plan.axes)).values())}")
+    sweep = Sweep.objects.create(
+        project=project,
+        owner_id=user.pk,
+        name=name,
+        preset=plan.preset,
+        overrides=plan.overrides,
+        axes=plan.axes,
+        method=plan.method,
+    )
+    tree, names, made = read_preset(plan.preset), short_names(list(plan.axes)), []
+    for point in plan.points:
+        title = f"{name[:60]} · {point_name(point, names)}"
+        made.append(run_create(user, project, tree, plan.preset, plan.settings(point), title, tags).pk)
+    Run.objects.filter(pk__in=made).update(sweep=sweep)
+    audit_note(user, project, "sweep.create", str(sweep.pk), name=name, runs=len(made))
+    return sweep
+
+
+def sweep_stop(user: Person, sweep: Sweep) -> list[dict[str, Any]]:
+    """Stop those of its runs that have not ended: [{"id", "ok", "detail"}]. Raises PermissionDenied."""
+    _may(user, sweep.project)
+    alive = list(sweep.runs.filter(state__in=STOPPABLE).values_list("pk", flat=True))
+    done = runs_do(user, alive, "stop") if alive else []
+    audit_note(user, sweep.project, "sweep.stop", str(sweep.pk), runs=len(done))
+    return done
+
+
+def _may(user: Person, project: Project) -> None:
+    if not isinstance(user, User) or not can_edit(user, project):
+        raise PermissionDenied(
+            f"you may not launch in the project {project.slug}; ask an owner for the editor level"
+        )
+
+
+def _name(text: str) -> str:
+    name = text.strip()
+    if "\0" in name:
+        raise ConfigError({"name": "text holds no NUL characters"})
+    return name[:LONGEST_NAME]

@@ -1,0 +1,109 @@
+"""What the form of a sweep and the API send, as a plan."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import QueryDict
+
+from training_core.config.files import parse_overrides, parse_value, preset_names
+from training_core.config.sweeps import SEED, parse_axes, parse_values
+from training_core.errors import ConfigError
+from webapp.experiments.planning import SweepPlan, plan_make
+
+ROWS = 3
+"""Empty rows of fields that the form begins with."""
+
+
+def plan_from_post(post: QueryDict) -> SweepPlan:
+    """The form: rows of `field` and `values`, `seeds`, shared changes as key=value lines. Never raises ConfigError."""
+    preset = post.get("preset", "")
+    axes: dict[str, list[Any]] = {}
+    errors: dict[str, str] = {}
+    for path, text in zip(post.getlist("field"), post.getlist("values"), strict=False):
+        path = path.strip()
+        if not path and not text.strip():
+            continue
+        try:
+            axes |= _row(path, text, axes)
+        except ConfigError as error:
+            errors |= error.fields
+    try:
+        shared = shared_overrides(post.get("shared", ""))
+        seeds = post.get("seeds", "").strip()
+        axes |= {SEED: parse_values(seeds)} if seeds else {}
+    except ConfigError as error:
+        shared, errors = {}, errors | {path or SEED: text for path, text in error.fields.items()}
+    if errors:
+        return SweepPlan(preset, shared, axes, errors=errors)
+    return plan_make(preset, shared, axes, post.get("method", "grid"))
+
+
+def _row(path: str, text: str, axes: Mapping[str, Any]) -> dict[str, list[Any]]:
+    if not path:
+        raise ConfigError({"axes": f"name the field that takes {text.strip()[:40]}"})
+    if path in axes:
+        raise ConfigError({path: "stands in two rows; put all values in one"})
+    if path == SEED:
+        raise ConfigError({path: "has a place of its own: Seeds"})
+    return parse_axes([f"{path}={text}"])
+
+
+def shared_overrides(text: str) -> dict[str, Any]:
+    """key=value lines. Raises ConfigError."""
+    return parse_overrides([line.strip() for line in text.splitlines() if line.strip()])
+
+
+def form_values(query: Mapping[str, str]) -> dict[str, Any]:
+    """What the form shows at first: ?preset=NAME&algorithm.clip_low=0.3 (shared by all runs)."""
+    preset = query.get("preset", "")
+    shared = {path: parse_value(text) for path, text in query.items() if "." in path}
+    seed = shared.pop(SEED, None)
+    return {
+        "preset": preset if preset in preset_names() else preset_names()[0],
+        "shared": "\n".join(f"{path}={query[path]}" for path in shared),
+        "rows": [("", "")] * ROWS,
+        "seeds": "0, 1, 2" if seed is None else str(seed),
+        "method": "grid",
+        "name": "",
+    }
+
+
+def posted_values(post: QueryDict) -> dict[str, Any]:
+    """The same as it was sent, so that nothing is lost."""
+    rows = list(zip(post.getlist("field"), post.getlist("values"), strict=False))
+    return {name: post.get(name, "") for name in ("preset", "shared", "seeds", "method", "name")} | {
+        "rows": rows + [("", "")] * max(0, ROWS - len(rows))
+    }
+
+
+def plan_from_body(body: Mapping[str, Any]) -> SweepPlan:
+    """The API: {"preset", "overrides", "axes": {field: [values]}, "seeds": [...], "method"}. Raises ConfigError."""
+    preset, overrides = body.get("preset"), body.get("overrides", {})
+    axes, seeds = body.get("axes", {}), body.get("seeds", [])
+    if not isinstance(preset, str):
+        raise ConfigError({"preset": "name a preset"})
+    if not isinstance(overrides, dict):
+        raise ConfigError({"overrides": "give an object: field path to value"})
+    if not isinstance(axes, dict) or not all(isinstance(values, list) for values in axes.values()):
+        raise ConfigError({"axes": "give an object: field path to a list of values"})
+    if not isinstance(seeds, list):
+        raise ConfigError({"seeds": "give a list of whole numbers"})
+    if seeds and SEED in axes:
+        raise ConfigError({"seeds": f"give either seeds or an axis {SEED}"})
+    return plan_make(
+        preset, overrides, {**axes, **({SEED: seeds} if seeds else {})}, str(body.get("method", "grid"))
+    )
+
+
+def plan_document(plan: SweepPlan) -> dict[str, Any]:
+    """A plan as JSON."""
+    cost = plan.cost
+    return {
+        "preset": plan.preset,
+        "overrides": plan.overrides,
+        "axes": plan.axes,
+        "method": plan.method,
+        "points": plan.points,
+        "errors": plan.errors,
+        "cost": vars(cost) if cost else None,
+    }

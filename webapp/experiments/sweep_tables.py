@@ -1,0 +1,153 @@
+"""Reading sweeps: the list, and the table of one sweep's runs by what they vary."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet
+from django.http import Http404
+from django.urls import reverse
+
+from training_core.config.sweeps import SEED, expand_path
+from webapp.accounts.permissions import Person
+from webapp.accounts.selectors import projects_visible
+from webapp.experiments.fields import spell
+from webapp.experiments.models import Sweep
+from webapp.experiments.planning import short_names
+from webapp.metrics.headline import HEADLINE
+from webapp.runs.models import ACTIVE_STATES, ENDED_STATES
+from webapp.runs.selectors import run_summary, runs_visible
+
+LABELS = {
+    "eval/success": "success, greedy",
+    "eval_sampled/success": "success, sampled",
+    "train/return": "return, training",
+}
+
+
+def sweeps_visible(user: Person) -> QuerySet[Sweep]:
+    """Sweeps of the user's projects, the newest first, with counts of their runs: `total`, `over`, `active`."""
+    return (
+        Sweep.objects.filter(project__in=projects_visible(user))
+        .select_related("project", "owner")
+        .annotate(
+            total=Count("runs"),
+            over=Count("runs", filter=Q(runs__state__in=ENDED_STATES)),
+            active=Count("runs", filter=Q(runs__state__in=ACTIVE_STATES)),
+        )
+        .order_by("-created_at", "-pk")
+    )
+
+
+def sweep_get(user: Person, pk: int) -> Sweep:
+    """One sweep. Raises Http404 for those of other people's projects too."""
+    sweep = sweeps_visible(user).filter(pk=pk).first()
+    if sweep is None:
+        raise Http404(f"there is no sweep {pk} that you may see")
+    return sweep
+
+
+def sweep_summary(sweep: Sweep) -> dict[str, Any]:
+    """JSON shape of one of `sweeps_visible`."""
+    return {
+        "id": sweep.pk,
+        "name": sweep.name,
+        "project": sweep.project.slug,
+        "owner": sweep.owner.username if sweep.owner else "",
+        "preset": sweep.preset,
+        "overrides": sweep.overrides,
+        "axes": sweep.axes,
+        "method": sweep.method,
+        "created_at": sweep.created_at.isoformat(),
+        "runs": getattr(sweep, "total", 0),
+        "ended": getattr(sweep, "over", 0),
+        "active": getattr(sweep, "active", 0),
+        "links": {"page": reverse("experiments:sweep", args=[sweep.pk])},
+    }
+
+
+def sweep_rows(user: Person, sweep: Sweep, sort: str = "") -> list[dict[str, Any]]:
+    """Its runs as `run_summary` with `values` (axis -> value): as launched, or by an axis or a headline metric.
+
+    sort: a name, with a minus sign for the greatest first; what has no value comes last.
+    """
+    rows = []
+    for run in runs_visible(user).filter(sweep=sweep).order_by("created_at", "pk"):
+        rows.append(run_summary(run) | {"values": {path: value_at(run.config, path) for path in sweep.axes}})
+    return _sorted(rows, sort)
+
+
+def value_at(config: Mapping[str, Any], path: str) -> Any:
+    """A field of a config; of several (`*`), the first."""
+    here: Any = config
+    for name in next(iter(expand_path(path, config)), path).split("."):
+        here = here.get(name) if isinstance(here, Mapping) else None
+    return here
+
+
+def _sorted(rows: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
+    name = sort.removeprefix("-")
+    if not name:
+        return rows
+
+    def value(row: dict[str, Any]) -> Any:
+        return row["values"].get(name) if name in row["values"] else row["headline"].get(name)
+
+    known = [row for row in rows if isinstance(value(row), int | float)]
+    words = [row for row in rows if row not in known and value(row) is not None]
+    rest = [row for row in rows if row not in known and row not in words]
+    down = sort.startswith("-")
+    return [
+        *sorted(known, key=value, reverse=down),
+        *sorted(words, key=lambda row: spell(value(row)), reverse=down),
+        *rest,
+    ]
+
+
+def sweep_points(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]]:
+    """Runs that differ by seed alone as one row: values, runs, n, mean and sd of `metric`; the best mean first."""
+    grouped: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        values = {path: value for path, value in row["values"].items() if path != SEED}
+        grouped.setdefault(repr(values), []).append(row)
+    points = [_point(same, metric) for same in grouped.values()]
+    return sorted(points, key=lambda point: (point["mean"] is None, -(point["mean"] or 0.0)))
+
+
+def _point(rows: list[Mapping[str, Any]], metric: str) -> dict[str, Any]:
+    found = [row["headline"].get(metric) for row in rows]
+    numbers = [value for value in found if isinstance(value, int | float)]
+    return {
+        "values": {path: value for path, value in rows[0]["values"].items() if path != SEED},
+        "runs": [row["id"] for row in rows],
+        "n": len(numbers),
+        "mean": fmean(numbers) if numbers else None,
+        "sd": stdev(numbers) if len(numbers) > 1 else None,
+    }
+
+
+def sweep_document(user: Person, sweep: Sweep, sort: str = "", metric: str = HEADLINE[0]) -> dict[str, Any]:
+    """One sweep, whole, as JSON."""
+    rows = sweep_rows(user, sweep, sort)
+    return sweep_summary(sweep) | {"metric": metric, "results": rows, "points": sweep_points(rows, metric)}
+
+
+def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[str, Any]:
+    """What the page of a sweep shows."""
+    document = sweep_document(user, sweep, sort, metric)
+    names = short_names(list(sweep.axes))
+    known = [point["mean"] for point in document["points"] if point["mean"] is not None]
+    return document | {
+        "place": "sweeps",
+        "project_slug": "",
+        "sweep": sweep,
+        "names": names,
+        "seeded": len(sweep.axes.get(SEED, [])) > 1,
+        "fields": [path for path in sweep.axes if path != SEED],
+        "metrics": [(key, LABELS.get(key, key)) for key in HEADLINE],
+        "metric_sort": f"-{metric}",
+        "metric_label": LABELS.get(metric, metric),
+        "best": max(known) if known else None,
+        "sort": sort,
+        "done": sum(row["state"] in ENDED_STATES for row in document["results"]),
+    }
