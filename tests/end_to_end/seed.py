@@ -252,6 +252,8 @@ class Grid:
             if self.agent == self.goal:
                 return True
             free = [word for word in MOVES if self._free(word)]
+            if not free:
+                return False
             word = min(free, key=self._distance) if toward else self.draw.choice(free)
             self.agent = (self.agent[0] + MOVES[word][0], self.agent[1] + MOVES[word][1])
         return self.agent == self.goal

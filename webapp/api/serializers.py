@@ -67,7 +67,7 @@ class EpisodeSerializer(serializers.ModelSerializer[Episode]):
 
     class Meta:
         model = Episode
-        exclude = ("cursor",)
+        exclude = ("cursor", "words")
 
 
 class CheckpointSerializer(serializers.ModelSerializer[Checkpoint]):

@@ -1,7 +1,7 @@
 """REST API v1: what the pages can do, for scripts."""
 
 from dataclasses import asdict
-from typing import Any, get_args
+from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
@@ -34,9 +34,9 @@ from webapp.runs.managing import run_do
 from webapp.runs.models import Run, RunState
 from webapp.runs.selectors import log_lines, run_get, runs_list
 from webapp.runs.sorting import SORTS
+from webapp.transcripts.api import FILTERS, filters_read
 from webapp.transcripts.models import Episode
-from webapp.transcripts.selectors import OUTCOMES, episode_document, episode_get, episodes_list
-from workers.launch.events import EpisodeKind
+from webapp.transcripts.selectors import episode_document, episode_get, episodes_list
 
 MOST_POINTS = 10_000
 
@@ -177,16 +177,7 @@ class RunSeries(APIView):
         return Response({"cursor": run.event_count, "series": series})
 
 
-@extend_schema(
-    parameters=[
-        parameter("kind", str, f"one of {', '.join(get_args(EpisodeKind))}"),
-        parameter("outcome", str, f"one of {', '.join(OUTCOMES)}"),
-        parameter("iteration", int, "of this iteration"),
-        parameter("probe", bool, "only probes, or none"),
-        parameter("task", str, "id of a task"),
-        parameter("q", str, "words in title, task, outcome or name"),
-    ]
-)
+@extend_schema(parameters=FILTERS)
 class RunEpisodes(generics.ListAPIView[Episode]):
     """Episodes of a run, newest first."""
 
@@ -195,14 +186,8 @@ class RunEpisodes(generics.ListAPIView[Episode]):
     queryset = Episode.objects.none()
 
     def get_queryset(self) -> QuerySet[Episode]:
-        """Filtered by kind, outcome, iteration, probe, task, q."""
-        filters: dict[str, Any] = {name: text(self.request, name) for name in ("task", "q")}
-        filters["kind"] = choice(self.request, "kind", get_args(EpisodeKind))
-        filters["outcome"] = choice(self.request, "outcome", tuple(OUTCOMES))
-        filters["probe"] = truth(self.request, "probe")
-        if self.request.query_params.get("iteration"):
-            filters["iteration"] = number(self.request, "iteration", 0)
-        return episodes_list(run_get(self.request.user, self.kwargs["run_id"]), filters)
+        """Filtered by webapp.transcripts.forms.EpisodeFilters."""
+        return episodes_list(run_get(self.request.user, self.kwargs["run_id"]), filters_read(self.request))
 
 
 class EpisodeDetail(APIView):

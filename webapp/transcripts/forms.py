@@ -1,22 +1,70 @@
-"""What addresses of transcript pages may ask for."""
+"""What addresses of transcript pages, and of their API, may ask for."""
+
+from typing import Any
 
 from django import forms
 
 KINDS = [("train", "training"), ("eval", "greedy evaluation"), ("eval_sampled", "sampled evaluation")]
 OUTCOMES = [("success", "solved"), ("unsolved", "not solved"), ("failed", "failed")]
+FEW = ("q", "kind", "outcome", "iteration_min", "iteration_max")
+"""Filters that are always in sight."""
+
+
+def _word(text: str, most: int = 80) -> forms.CharField:
+    return forms.CharField(required=False, max_length=most, help_text=text)
+
+
+def _whole(text: str) -> forms.IntegerField:
+    return forms.IntegerField(required=False, min_value=0, max_value=10**17, help_text=text)
+
+
+def _real(text: str) -> forms.FloatField:
+    return forms.FloatField(required=False, help_text=text)
+
+
+def _truth(text: str) -> forms.NullBooleanField:
+    return forms.NullBooleanField(required=False, help_text=text)
 
 
 class EpisodeFilters(forms.Form):
-    """Filters of the transcripts list; what is not understood is left out."""
+    """Filters of transcripts; a page leaves out what it does not understand, the API refuses it."""
 
-    q = forms.CharField(required=False, max_length=200)
-    kind = forms.ChoiceField(required=False, choices=KINDS)
-    outcome = forms.ChoiceField(required=False, choices=OUTCOMES)
-    iteration = forms.IntegerField(required=False, min_value=0, max_value=2**31 - 1)
-    probe = forms.BooleanField(required=False)
-    before = forms.IntegerField(required=False, min_value=1, max_value=2**62)
+    q = _word('words seen or said, in title, task, outcome; "a phrase", -without, begin*', 400)
+    kind = forms.ChoiceField(required=False, choices=KINDS, help_text="train, eval or eval_sampled")
+    outcome = forms.ChoiceField(
+        required=False, choices=OUTCOMES, help_text="success, unsolved or failed (the environment raised)"
+    )
+    iteration = _whole("of this iteration")
+    iteration_min = _whole("of this iteration or later")
+    iteration_max = _whole("of this iteration or earlier")
+    role = _word("this role took part; a reward range is then of its own reward")
+    policy = _word("this policy took part; a version is then its own")
+    version = _whole("some policy (or `policy`) was at this version")
+    reward_min = _real("return, or the reward of `role`, at least")
+    reward_max = _real("return, or the reward of `role`, at most")
+    tokens_min = _whole("at least so many response tokens")
+    tokens_max = _whole("at most so many response tokens")
+    turns_min = _whole("at least so many turns")
+    turns_max = _whole("at most so many turns")
+    truncated = _truth("some answer was cut at its token limit, or none was")
+    failed = _truth("the environment raised, or it did not")
+    probe = _truth("only probes, or none")
+    environment = _word("type of the environment")
+    task = _word("id of a task", 200)
 
-    def values(self) -> dict[str, object]:
+    def values(self) -> dict[str, Any]:
         """The filters that were given and make sense."""
         self.is_valid()
-        return {name: value for name, value in self.cleaned_data.items() if value not in ("", None, False)}
+        return {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
+
+
+class Place(forms.Form):
+    """Where in the stream a page begins."""
+
+    before = forms.IntegerField(required=False, min_value=1, max_value=2**62)
+    after = forms.IntegerField(required=False, min_value=0, max_value=2**62)
+
+    def values(self) -> tuple[int | None, int | None]:
+        """(before, after): ids of episodes."""
+        self.is_valid()
+        return self.cleaned_data.get("before"), self.cleaned_data.get("after")

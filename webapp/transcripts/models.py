@@ -1,5 +1,7 @@
 """Episodes: a row of searchable facts, a compressed body, annotations that came later."""
 
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 
 from webapp.runs.models import Run
@@ -32,6 +34,10 @@ class Episode(models.Model):
     tokens = models.IntegerField()
     started = models.FloatField()
     ended = models.FloatField()
+    environment = models.CharField(max_length=80, blank=True)
+    """Type of the environment it was played in."""
+    words = SearchVectorField(null=True)
+    """What can be found of it (webapp.transcripts.words)."""
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "name"], name="one_episode_per_name")]
@@ -39,6 +45,8 @@ class Episode(models.Model):
             models.Index(fields=["run", "-id"]),
             models.Index(fields=["run", "kind", "-id"]),
             models.Index(fields=["run", "task"]),
+            models.Index(fields=["run", "iteration", "-id"], name="episodes_of_an_iteration"),
+            GinIndex(fields=["words"], name="episode_words"),
         ]
 
 

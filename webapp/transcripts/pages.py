@@ -1,14 +1,44 @@
 """What the pages of transcripts show."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from webapp.common.tones import role_tones
 from webapp.runs.models import Run
+from webapp.transcripts.forms import FEW, KINDS, OUTCOMES
 from webapp.transcripts.models import Episode
 
 STRIP = 24
 """Plays of the same task that are shown side by side."""
+
+TRUTHS = (("truncated", "Cut off"), ("failed", "Failed"), ("probe", "Probe"))
+
+
+def filters_context(run: Run, filters: Mapping[str, Any]) -> dict[str, Any]:
+    """What the form of filters offers. A single iteration is shown as a range of one."""
+    shown = dict(filters)
+    if (iteration := shown.pop("iteration", None)) is not None:
+        shown |= {"iteration_min": iteration, "iteration_max": iteration}
+    newest: dict[str, Any] = (
+        Episode.objects.filter(run=run).order_by("-pk").values("rewards", "versions").first() or {}
+    )
+    return {
+        "filters": shown,
+        "more_filters": len(shown.keys() - set(FEW)),
+        "kinds": KINDS,
+        "outcomes": OUTCOMES,
+        "truths": TRUTHS,
+        "roles": _names(role_tones(run.config), newest.get("rewards"), shown.get("role")),
+        "policies": _names(run.config.get("policies"), newest.get("versions"), shown.get("policy")),
+        "environments": _names(
+            [run.config.get("environment", {}).get("type")], None, shown.get("environment")
+        ),
+    }
+
+
+def _names(known: Iterable[str] | None, met: Iterable[str] | None, chosen: str | None) -> list[str]:
+    """Each once: those of the config, of the newest episode, and the one that is asked for."""
+    return [name for name in dict.fromkeys([*(known or ()), *(met or ()), chosen]) if name]
 
 
 def turns_shown(run: Run, document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -68,13 +98,13 @@ def _tokens(candidate: Mapping[str, Any]) -> dict[str, Any]:
 
 def same_task(episode: Episode) -> list[Episode]:
     """How the same task was played in the same way over training, oldest first; the last STRIP of them."""
-    plays = Episode.objects.filter(run=episode.run_id, task=episode.task, kind=episode.kind)
+    plays = Episode.objects.filter(run=episode.run_id, task=episode.task, kind=episode.kind).defer("words")
     return list(reversed(plays.order_by("-iteration", "-id")[:STRIP]))
 
 
 def neighbours(episode: Episode) -> tuple[Episode | None, Episode | None]:
     """The episode before and the one after, in order of arrival."""
-    near = Episode.objects.filter(run=episode.run_id)
+    near = Episode.objects.filter(run=episode.run_id).defer("words")
     return near.filter(pk__lt=episode.pk).order_by("-pk").first(), near.filter(pk__gt=episode.pk).order_by(
         "pk"
     ).first()

@@ -5,44 +5,27 @@ from typing import Any
 
 import orjson
 import zstandard
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404
 
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import projects_visible
 from webapp.runs.models import Run
+from webapp.transcripts.filters import episodes_narrow
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 
-OUTCOMES = {
-    "success": {"success": True},
-    "unsolved": {"success": False, "failed": False},
-    "failed": {"failed": True},
-}
 PER_CANDIDATE = {"ratios": "ratios", "entropies": "entropies", "training_logprobs": "training_logprobs"}
 
 
 def episodes_list(run: Run, filters: Mapping[str, Any] | None = None) -> QuerySet[Episode]:
-    """Newest first. Filters: kind, outcome (success, unsolved, failed), iteration, probe, task, q (title, task, outcome)."""
-    found = Episode.objects.filter(run=run).order_by("-pk")
-    filters = filters or {}
-    for name in ("kind", "iteration", "task", "probe"):
-        if filters.get(name) not in (None, ""):
-            found = found.filter(**{name: filters[name]})
-    if filters.get("outcome") in OUTCOMES:
-        found = found.filter(**OUTCOMES[filters["outcome"]])
-    for word in str(filters.get("q", "")).split():
-        found = found.filter(
-            Q(title__icontains=word)
-            | Q(task__icontains=word)
-            | Q(outcome__icontains=word)
-            | Q(name__icontains=word)
-        )
-    return found
+    """Newest first, narrowed by the filters of webapp.transcripts.forms.EpisodeFilters."""
+    found = Episode.objects.filter(run=run).order_by("-pk").defer("words")
+    return episodes_narrow(found, run, filters or {})
 
 
 def episode_get(user: Person, pk: int) -> Episode:
     """One episode. Raises Http404 for those of other people's projects too."""
-    found = Episode.objects.select_related("run__project", "run__owner")
+    found = Episode.objects.select_related("run__project", "run__owner").defer("words")
     episode = found.filter(pk=pk, run__project__in=projects_visible(user)).first()
     if episode is None:
         raise Http404(f"there is no episode {pk} that you may see")

@@ -1,6 +1,7 @@
 """Keeping episodes: facts in a row, the body compressed beside it, annotations as they come."""
 
 import math
+from typing import Any
 
 import orjson
 import zstandard
@@ -8,6 +9,7 @@ from django.db.models import Sum
 from django.db.models.functions import Length
 
 from webapp.runs.models import Run
+from webapp.transcripts import words
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 from workers.launch.events import EpisodeAnnotationEvent, EpisodeEvent
 
@@ -21,11 +23,15 @@ def episodes_store(run: Run, cursor: int, events: list[EpisodeEvent]) -> None:
     names = {event.episode: event for event in events}
     there = set(Episode.objects.filter(run=run, name__in=names).values_list("name", flat=True))
     fresh = [event for name, event in names.items() if name not in there]
-    rows = Episode.objects.bulk_create(_row(run, cursor, event) for event in fresh)
-    EpisodeBody.objects.bulk_create(_body(row, event) for row, event in zip(rows, fresh, strict=True))
+    bodies = [event.model_dump(mode="json", include={"turns", "final_board"}) for event in fresh]
+    rows = Episode.objects.bulk_create(
+        _row(run, cursor, event, body) for event, body in zip(fresh, bodies, strict=True)
+    )
+    EpisodeBody.objects.bulk_create(_body(row, body) for row, body in zip(rows, bodies, strict=True))
 
 
-def _row(run: Run, cursor: int, event: EpisodeEvent) -> Episode:
+def _row(run: Run, cursor: int, event: EpisodeEvent, body: dict[str, Any]) -> Episode:
+    facts = (event.title, event.outcome, event.task, event.episode, event.error)
     return Episode(
         run=run,
         attempt=event.attempt,
@@ -48,6 +54,8 @@ def _row(run: Run, cursor: int, event: EpisodeEvent) -> Episode:
         tokens=event.tokens,
         started=event.started,
         ended=event.ended,
+        environment=str(run.config.get("environment", {}).get("type", ""))[:80],
+        words=words.vector(run.pk, words.searchable(facts, body)),
     )
 
 
@@ -57,8 +65,7 @@ def _json_number(value: float | str) -> float | str:
     return number if math.isfinite(number) else str(value)
 
 
-def _body(row: Episode, event: EpisodeEvent) -> EpisodeBody:
-    document = event.model_dump(mode="json", include={"turns", "final_board"})
+def _body(row: Episode, document: dict[str, Any]) -> EpisodeBody:
     data = zstandard.compress(orjson.dumps(document), level=3)
     return EpisodeBody(episode=row, data=data, size=len(data))
 

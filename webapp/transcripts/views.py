@@ -1,4 +1,4 @@
-"""Pages of transcripts: the list, and one episode turn by turn."""
+"""Pages of transcripts: the stream, and one episode turn by turn."""
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
@@ -8,30 +8,26 @@ from django.views.decorators.http import require_GET
 from webapp.common.tones import role_tones
 from webapp.runs.pages import run_context
 from webapp.runs.selectors import run_get
-from webapp.transcripts.forms import KINDS, OUTCOMES, EpisodeFilters
-from webapp.transcripts.pages import neighbours, replay_data, same_task, turns_shown
-from webapp.transcripts.selectors import episode_document, episode_get, episodes_list
-
-PER_PAGE = 60
+from webapp.transcripts.forms import EpisodeFilters, Place
+from webapp.transcripts.listing import PER_PAGE, stream_read
+from webapp.transcripts.pages import filters_context, neighbours, replay_data, same_task, turns_shown
+from webapp.transcripts.selectors import episode_document, episode_get
 
 
 @login_required
 @require_GET
 def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """The run's episodes, newest first, filtered as the address says."""
+    """The run's episodes, newest first, filtered as the address says; `part=rows` gives rows alone."""
     run = run_get(request.user, run_id)
     filters = EpisodeFilters(request.GET).values()
-    before = filters.pop("before", None)
-    found = episodes_list(run, filters)
-    if before:
-        found = found.filter(pk__lt=before)
-    episodes = list(found[: PER_PAGE + 1])
+    before, after = Place(request.GET).values()
+    found = stream_read(run, filters, before, after)
+    if request.GET.get("part") == "rows":
+        return render(request, "transcripts/_rows.html", {"run": run, "episodes": found.episodes})
     context = run_context(request.user, run, "transcripts") | {
-        "filters": filters,
-        "kinds": KINDS,
-        "outcomes": OUTCOMES,
-        "episodes": episodes[:PER_PAGE],
-        "older": episodes[PER_PAGE - 1].pk if len(episodes) > PER_PAGE else None,
+        **filters_context(run, filters),
+        "episodes": found.episodes,
+        "older": found.older,
         "paused": before is not None,
         "most": PER_PAGE,
     }

@@ -1,4 +1,4 @@
-/* Tables of transcripts: new ones come in at the top, if they fit the filters of the page. */
+/* Tables of transcripts: new ones come in at the top. The stream of all asks the server for those that fit its filters. */
 
 import { el } from "../dom.js";
 import { count, fixed } from "../format.js";
@@ -9,9 +9,9 @@ export function episodes(run) {
       const table = document.querySelector("[data-episodes]");
       tally(message.episodes.length);
       if (!table) return;
-      const fitting = message.episodes.filter((episode) => fits(episode, table.dataset));
+      if ("stream" in table.dataset) return document.dispatchEvent(new CustomEvent("episodes", { detail: message.episodes.length }));
       const body = table.querySelector("tbody");
-      for (const episode of fitting.slice(-Number(table.dataset.most))) {
+      for (const episode of message.episodes.slice(-Number(table.dataset.most))) {
         if (document.getElementById(`episode-${episode.id}`)) continue;
         body.prepend(row(run.id, episode));
       }
@@ -32,16 +32,6 @@ function tally(more) {
     mark.dataset.episodeCount = Number(mark.dataset.episodeCount) + more;
     mark.textContent = count(Number(mark.dataset.episodeCount));
   }
-}
-
-function fits(episode, wanted) {
-  if (wanted.paused) return false;
-  if (wanted.kind && episode.kind !== wanted.kind) return false;
-  if (wanted.iteration && String(episode.iteration) !== wanted.iteration) return false;
-  if (wanted.outcome && outcome(episode) !== wanted.outcome) return false;
-  if (wanted.probe && !episode.probe) return false;
-  const text = `${episode.name} ${episode.task} ${episode.title} ${episode.outcome}`.toLowerCase();
-  return !wanted.search || text.includes(wanted.search.toLowerCase());
 }
 
 function outcome(episode) {

@@ -1,5 +1,99 @@
 """Episodes: find, read, label, export."""
 
+import json
+import sys
+from typing import Annotated, Any
+
 import typer
+from rich.table import Table
+from rich.text import Text
+
+from workers.cli.api import find_server, run_path
+from workers.cli.show import console, number, visible
 
 app = typer.Typer()
+RunId = Annotated[str, typer.Argument(help="Id of the run, as `troupe runs` shows it.")]
+EpisodeId = Annotated[
+    int, typer.Argument(help="Number of the episode, as `troupe transcripts` shows it.", min=1)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--filter", "-f", metavar="NAME=VALUE",
+        help="Narrow down, e.g. -f role=executor -f reward_max=0 -f iteration_min=40 -f truncated=true.",
+    ),
+]  # fmt: skip
+Words = Annotated[
+    str, typer.Option("--search", "-s", help='Words seen or said: word, "a phrase", -without, begin*.')
+]
+
+
+@app.command()
+def transcripts(
+    run_id: RunId,
+    search: Words = "",
+    filters: Filters = None,
+    limit: Annotated[int, typer.Option(help="At most so many, newest first.", min=1, max=500)] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List a run's episodes that fit, newest first."""
+    found = find_server().call(run_path(run_id, "episodes/"), q=search, limit=limit, **_given(filters))[
+        "results"
+    ]
+    if as_json:
+        return _print_json(found)
+    if not found:
+        return console.print("No episode fits.")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("id", "episode", "play", "task", "outcome"):
+        table.add_column(heading)
+    for heading in ("turns", "tokens", "return"):
+        table.add_column(heading, justify="right")
+    for each in found:
+        table.add_row(
+            str(each["id"]), *(Text(visible(str(each[name]))) for name in ("name", "kind", "title", "outcome")),
+            str(each["turn_count"]), str(each["tokens"]), number(each["episode_return"]),
+        )  # fmt: skip
+    console.print(table)
+
+
+@app.command()
+def transcript(episode: EpisodeId, as_json: AsJson = False) -> None:
+    """Read one episode, turn by turn."""
+    found = find_server().call(f"/api/v1/episodes/{episode}/")
+    if as_json:
+        return _print_json(found)
+    _line(
+        f"{found['name']}  {found['title']}  {found['outcome']}  return {number(found['episode_return'])}",
+        "bold",
+    )
+    for place, turn in enumerate(found.get("turns", []), 1):
+        said = turn["candidates"][turn["executed"]] if turn["candidates"] else None
+        reward = f"  reward {number(said['reward'])}" if said else ""
+        _line(f"\n#{place} {turn['role']} ({turn['policy']}){reward}", "bold")
+        for message in turn["messages"]:
+            _line(f"{message.get('role', '')}: {message.get('content', '')}", "dim")
+        if said:
+            _line(said["text"])
+    if "turns" not in found:
+        console.print("Only the facts of this episode are kept.")
+
+
+def _given(filters: list[str] | None) -> dict[str, str]:
+    """NAME=VALUE words by name. Raises typer.BadParameter."""
+    given = {}
+    for each in filters or []:
+        name, is_pair, value = each.partition("=")
+        if not is_pair or not name.isidentifier() or name in ("q", "limit", "path", "body"):
+            raise typer.BadParameter(f"{each!r}: give NAME=VALUE, e.g. outcome=failed")
+        given[name] = value
+    return given
+
+
+def _line(text: str, style: str = "") -> None:
+    console.print(Text(visible(text), style=style), soft_wrap=True)
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,87 @@
+/* The stream of episodes: older ones come in as it is scrolled, newer ones as they are played, and the document stays small. */
+
+import { atMost, el } from "../dom.js";
+import { ListWindow } from "./window.js";
+
+const end = document.querySelector("[data-stream-end]");
+const folded = document.querySelector(".more-filters");
+if (folded && innerWidth < 760) folded.open = false; // what was found comes first on a small screen
+let list = null, busy = false;
+
+function body() {
+  return document.querySelector("[data-episodes] tbody");
+}
+
+function window_() {
+  if (list && body()?.contains(list.room)) return list.window;
+  const room = el("tr", { class: "room", hidden: true, "aria-hidden": "true" }, el("td", { colspan: 7 }));
+  list = { room, window: new ListWindow(body(), room) };
+  return list.window;
+}
+
+/* Rows of this page's filters beyond a cursor, and the cursor after them. */
+async function rows(query) {
+  const address = new URL(location.href);
+  address.searchParams.delete("before");
+  for (const [name, value] of Object.entries({ ...query, part: "rows" })) address.searchParams.set(name, value);
+  const answer = await fetch(address, { headers: { Accept: "text/html" } });
+  if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+  const holder = new DOMParser().parseFromString(`<table><tbody>${await answer.text()}</tbody></table>`, "text/html");
+  return [...holder.querySelectorAll("tr")].map((row) => document.adoptNode(row));
+}
+
+async function more() {
+  if (busy) return;
+  if (window_().hasLater) return void window_().later();
+  const link = end.querySelector("[data-older]");
+  if (!link) return;
+  busy = true;
+  end.setAttribute("aria-busy", "true");
+  try {
+    const last = window_().last;
+    const found = await rows({ before: last.dataset.id });
+    window_().append(found);
+    if (!found.length) link.remove();
+  } catch {
+    observer.disconnect(); // the link still works by hand
+  } finally {
+    busy = false;
+    end.removeAttribute("aria-busy");
+  }
+  if (near(end)) requestAnimationFrame(more);
+}
+
+function near(element) {
+  const { top, bottom } = element.getBoundingClientRect();
+  return top < innerHeight + 600 && bottom > -600;
+}
+
+const observer = new IntersectionObserver((entries) => entries.some((each) => each.isIntersecting) && more(), { rootMargin: "600px" });
+observer.observe(end);
+
+addEventListener("scroll", () => {
+  if (!list) return;
+  const { room, window: shown } = list;
+  while (!room.hidden && shown.hasEarlier && room.getBoundingClientRect().bottom > -600) shown.earlier();
+}, { passive: true });
+
+/* New episodes of a filtered stream: only the server can say which of them fit. */
+const fresh = atMost(1000, async () => {
+  const after = window_().first?.dataset.id ?? 0;
+  const found = [];
+  for (let page = null; found.length < 600 && (page === null || page.length >= 60); found.push(...page)) {
+    page = await rows(found.length ? { after, before: found.at(-1).dataset.id } : { after }).catch(() => []);
+  }
+  if (!found.length) return;
+  for (const row of found) row.classList.add("fresh");
+  window_().prepend(found.filter((row) => !document.getElementById(row.id)));
+  document.querySelector("[data-episodes]").hidden = false;
+  const empty = document.querySelector("[data-no-episodes]");
+  if (empty) empty.hidden = true;
+});
+
+document.addEventListener("episodes", ({ detail }) => {
+  const table = document.querySelector("[data-episodes]");
+  if (!detail || !table || table.dataset.paused) return;
+  fresh();
+});

@@ -1,0 +1,120 @@
+"""Transcripts in a browser: the stream, search, one episode."""
+
+import os
+import re
+import time
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.seed import Story, encoded, hostile
+from webapp.accounts.models import User
+from webapp.runs.models import Run
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+Telling = tuple[Run, Story]
+
+
+@pytest.fixture
+def telling(ada: User) -> Telling:
+    """A running run after 30 iterations of 20 transcripts each."""
+    run = run_make(ada, state="running")
+    story = Story(run.pk, start=time.time() - 300)
+    tell(run, encoded(story.opening()))
+    tell(run, encoded(story.iterations(0, 30, whole=20)))
+    return run, story
+
+
+def test_the_stream_loads_as_it_is_scrolled_and_stays_small(page: Page, telling: Telling) -> None:
+    run, story = telling
+    page.goto(f"/runs/{run.pk}/transcripts/")
+    rows = page.locator("[data-episodes] tbody tr.row")
+    expect(page.locator("[data-link]")).to_have_text("live")
+    newest = rows.first.get_attribute("id") or ""
+    oldest = f"episode-{run.episodes.order_by('pk').values_list('pk', flat=True)[0]}"
+    for _ in range(60):
+        page.mouse.wheel(0, 5000)
+        if page.locator(f"#{oldest}").count():
+            break
+        page.wait_for_timeout(50)
+    expect(page.locator(f"#{oldest}")).to_be_attached()
+    assert rows.count() <= 360 < run.episodes.count()
+    expect(page.locator(f"#{newest}")).not_to_be_attached()
+    for _ in range(60):
+        page.mouse.wheel(0, -5000)
+        if page.locator(f"#{newest}").count():
+            break
+        page.wait_for_timeout(50)
+    expect(page.locator(f"#{newest}")).to_be_attached()
+    keys = [int((each or "0").removeprefix("episode-")) for each in page.evaluate(
+        "[...document.querySelectorAll('[data-episodes] tr.row')].map(each => each.id)")]  # fmt: skip
+    assert keys == sorted(set(keys), reverse=True), "each once, newest first"
+
+
+def test_search_and_filters_while_episodes_come_in(page: Page, telling: Telling) -> None:
+    run, story = telling
+    page.goto(f"/runs/{run.pk}/transcripts/")
+    expect(page.locator("[data-link]")).to_have_text("live")
+    page.keyboard.press("/")
+    page.keyboard.type('"right right"')
+    page.keyboard.press("Enter")
+    expect(page.locator("mark").first).to_have_text("right right")
+    page.get_by_text("More filters").click()
+    page.get_by_label("Role").select_option("executor")
+    expect(page).to_have_url(re.compile(r"q=%22right\+right%22.*role=executor"))
+    page.get_by_label("Reward from").fill("0.5")
+    page.get_by_label("Reward from").press("Enter")
+    expect(page).to_have_url(re.compile("reward_min=0.5"))
+    first = page.locator("[data-episodes] tbody tr.row").first.get_attribute("id")
+    expect(page.locator("[data-link]")).to_have_text("live")
+    tell(run, encoded(story.iterations(30, 33, whole=20)))
+    expect(page.locator("[data-episodes] tbody tr.row").first).not_to_have_id(first or "")
+    expect(page.locator("[data-episodes] tbody tr.row.fresh mark").first).to_be_visible()
+    found = page.locator("[data-episodes] tbody tr.row").first
+    found.get_by_role("link").click()
+    expect(page.locator(".turn.here mark, .turn.here")).to_be_visible()
+
+
+def test_scripts_stay_text_in_the_stream(page: Page, ada: User) -> None:
+    run = run_make(ada, state="running")
+    story = Story(run.pk)
+    tell(run, encoded(hostile(story.opening())))
+    tell(run, encoded(hostile(story.iterations(0, 2))))
+    page.goto(f"/runs/{run.pk}/transcripts/?q=hacked")
+    expect(page.locator("[data-link]")).to_have_text("live")
+    expect(page.locator(".hit").first).to_contain_text("<script>window.hacked = 1</script>")
+    tell(run, encoded(hostile(story.iterations(2, 4))))
+    expect(page.locator("tr.fresh .hit").first).to_contain_text("<script>")
+    assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_fits_and_is_accessible(page: Page, telling: Telling, width: int, colours: str) -> None:
+    run, _ = telling
+    page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
+    page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
+    episode = run.episodes.filter(kind="train", failed=False).order_by("-pk").first()
+    assert episode
+    for name, address in (
+        ("stream", f"/runs/{run.pk}/transcripts/?q=right&role=executor"),
+        ("episode", f"/runs/{run.pk}/episodes/{episode.pk}/"),
+    ):
+        page.goto(address)
+        expect(page.locator("[data-link]")).to_have_text("live")
+        shoot(page, f"{name}-{width}-{colours}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, address
+        found = [
+            each
+            for each in Axe().run(page).response["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert not found, [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found]
+
+
+def shoot(page: Page, name: str) -> None:
+    """A picture, where TROUPE_SHOTS names a folder for it."""
+    if folder := os.environ.get("TROUPE_SHOTS"):
+        page.screenshot(path=f"{folder}/{name}.png", full_page=False)

@@ -1,0 +1,175 @@
+"""Filters and full-text search, through selectors, pages, API, and the migration that fills old rows."""
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.test import Client
+
+from tests.webapp.transcripts.test_episodes import candidate, played, turn
+from webapp.accounts.models import User
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode
+from webapp.transcripts.selectors import episodes_list
+from webapp.transcripts.services import episodes_store
+from webapp.transcripts.words import MOST_CHARACTERS, searchable, terms
+
+
+def said(*texts: str, saw: str = "where to?") -> list[dict[str, Any]]:
+    message = [{"role": "user", "content": saw}]
+    return [turn(0, "planner") | {"candidates": [candidate(text) for text in texts], "messages": message}]
+
+
+@pytest.fixture
+def names(run: Run) -> Any:
+    def read(asked: str = "", **filters: Any) -> str:
+        return "".join(episodes_list(run, {"q": asked, **filters}).values_list("name", flat=True))
+
+    return read
+
+
+def test_words_are_found_wherever_they_were_seen_or_said(run: Run, names: Any) -> None:
+    episodes_store(
+        run,
+        1,
+        [
+            played("a", turns=said("Up up and away")),
+            played("b", turns=said("left", "the Road not taken")),
+            played("c", turns=said("left", saw="<secret>blocked: up</secret>")),
+            played("d", turns=[], outcome="failed", failed=True, error="ValueError: the floor gave way"),
+        ],
+    )
+    assert names("up") == "ca", "a move, no stop word"
+    assert names("UP and") == "a"
+    assert names('"and up"') == "" and names('"and away"') == "a"
+    assert names("road") == "b", "candidates that were not carried on"
+    assert names("secret") == "c", "what stands in angle brackets"
+    assert names("</secret>") == "c"
+    assert names("aw") == "" and names("aw*") == "a"
+    assert names("left -road") == "c" and names('-"not taken"') == "dca"
+    assert names("floor gave") == "d"
+    assert names("goal") == "dcba", "titles"
+    assert names("'; drop & | ! :* <->") == "", "no syntax of the database"
+    assert names("!!! ' -- &") == "dcba", "nothing that could be found"
+
+
+def test_another_runs_words_stay_there(run: Run, names: Any) -> None:
+    other = Run.objects.create(
+        project=run.project, owner=run.owner, name="other", config=run.config, iterations=1
+    )
+    episodes_store(other, 1, [played("x", turns=said("needle"))])
+    assert names("needle") == ""
+    assert episodes_list(other, {"q": "needle"}).count() == 1
+
+
+def test_a_huge_episode_is_searchable_from_its_start(run: Run, names: Any) -> None:
+    endless = " ".join(f"w{number}" for number in range(60_000)) + " " + "x" * 5000
+    episodes_store(run, 1, [played("a", turns=said(endless))])
+    assert len(searchable([], {"turns": said(endless)})) == MOST_CHARACTERS
+    assert (names("w1 w9000"), names("w59999")) == ("a", "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [
+        ('one "two three" -four fi*',
+         [(True, ["one"], False), (True, ["two", "three"], False), (False, ["four"], False), (True, ["fi"], True)]),
+        ('-"not this', [(False, ["not", "this"], False)]),
+        ("train/12-0", [(True, ["train", "12", "0"], False)]),
+        ("- * \"\" '", []),
+    ],
+)  # fmt: skip
+def test_terms(asked: str, read: list[Any]) -> None:
+    assert terms(asked) == read
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"iteration_min": 3, "iteration_max": 4}, "cb"), ({"iteration": 9}, "d"),
+        ({"role": "judge"}, "d"), ({"policy": "executor"}, "c"),
+        ({"version": 7}, "ca"), ({"policy": "planner", "version": 7}, "a"), ({"policy": "planner", "version": 6}, ""),
+        ({"reward_min": 1.0}, "b"), ({"reward_max": 0.0}, "a"), ({"reward_min": 0.0, "reward_max": 0.5}, "c"),
+        ({"role": "planner", "reward_max": -1.0}, "c"), ({"role": "planner", "reward_min": -1e9}, "cba"),
+        ({"tokens_min": 9}, "c"), ({"tokens_max": 3}, "b"), ({"turns_min": 2}, "cba"), ({"turns_max": 1}, "d"),
+        ({"truncated": True}, "b"), ({"truncated": False}, "dca"), ({"failed": True}, "d"), ({"failed": False}, "cba"),
+        ({"environment": "plan_path"}, "dcba"), ({"environment": "sudoku"}, ""), ({"task": "t-2"}, "b"), ({}, "dcba"),
+    ],
+)  # fmt: skip
+def test_every_filter(run: Run, names: Any, filters: dict[str, Any], found: str) -> None:
+    episodes_store(
+        run,
+        1,
+        [
+            played("a", iteration=1, episode_return=-1.0, versions={"planner": 7}),
+            played("b", iteration=3, episode_return=1.0, truncated=True, tokens=3, task="t-2"),
+            played("c", iteration=4, episode_return=0.5, tokens=9, rewards={"planner": -2}, versions={"executor": 7}),
+            played("d", iteration=9, episode_return="NaN", failed=True, rewards={"judge": "NaN"}, versions={}, turns=[]),
+        ],
+    )  # fmt: skip
+    assert names(**filters) == found
+
+
+def test_old_rows_are_filled(run: Run, names: Any) -> None:
+    episodes_store(run, 1, [played("a", turns=said("needle")), played("b")])
+    Episode.objects.update(words=None, environment="")
+    Episode.objects.get(name="b").body.delete()
+    assert names("needle") == ""
+    import_module("webapp.transcripts.migrations.0003_words_of_old_episodes").fill(apps, None)
+    assert (names("needle"), names("goal"), names(environment="plan_path")) == ("a", "ba", "ba")
+
+
+def test_the_page_marks_what_was_found_and_links_to_its_turn(client: Client, run: Run, user: User) -> None:
+    client.force_login(user)
+    turns = [*said("nothing"), *said("a <b>needle</b> in it")]
+    episodes_store(run, 1, [played("1-3-train-0", turns=turns), played("1-3-train-1", turns=said("hay"))])
+    html = client.get(f"/runs/{run.pk}/transcripts/", {"q": "NEEDLE"}).content.decode()
+    pk = Episode.objects.get(name="1-3-train-0").pk
+    assert f'/episodes/{pk}/#turn-2"' in html
+    assert "a &lt;b&gt;<mark>needle</mark>&lt;/b&gt; in it" in html
+    assert "3·1" not in html
+
+
+def test_rows_alone_beyond_a_cursor(client: Client, run: Run, user: User) -> None:
+    client.force_login(user)
+    episodes_store(run, 1, [played(f"1-3-train-{number}") for number in range(4)])
+    keys = list(Episode.objects.order_by("pk").values_list("pk", flat=True))
+    answer = client.get(
+        f"/runs/{run.pk}/transcripts/", {"part": "rows", "before": keys[3], "after": keys[0]}
+    ).content.decode()
+    assert [f'data-id="{key}"' in answer for key in keys] == [False, True, True, False]
+    assert "<html" not in answer
+
+
+def test_odd_addresses_leave_the_page_whole(client: Client, run: Run, user: User) -> None:
+    client.force_login(user)
+    odd = {
+        "reward_min": "x",
+        "version": "9" * 40,
+        "truncated": "perhaps",
+        "role": "'\"",
+        "before": "-1",
+        "q": '"',
+    }
+    assert client.get(f"/runs/{run.pk}/transcripts/", odd).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "odd", ["reward_min=x", "version=-1", "truncated=perhaps", "q=%00", f"tokens_max={'9' * 40}"]
+)
+def test_the_api_refuses_what_it_does_not_understand(client: Client, run: Run, user: User, odd: str) -> None:
+    client.force_login(user)
+    answer = client.get(f"/api/v1/runs/{run.pk}/episodes/?{odd}")
+    assert answer.status_code == 400
+    assert odd.partition("=")[0] in answer.json()["detail"]
+
+
+def test_the_api_finds_and_filters(client: Client, run: Run, user: User) -> None:
+    client.force_login(user)
+    episodes_store(
+        run, 1, [played("a", turns=said("needle")), played("b", turns=said("needle"), iteration=8)]
+    )
+    found = client.get(f"/api/v1/runs/{run.pk}/episodes/?q=needle&iteration_max=5").json()["results"]
+    assert [each["name"] for each in found] == ["a"]
+    assert "words" not in found[0] and found[0]["environment"] == "plan_path"

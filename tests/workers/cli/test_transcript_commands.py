@@ -1,0 +1,42 @@
+"""troupe transcripts and transcript against a real server."""
+
+import json
+
+import pytest
+
+from tests.webapp.transcripts.test_episodes import played
+from tests.workers.cli.conftest import Troupe
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode
+from webapp.transcripts.services import episodes_store
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def told(connected: str, run: Run) -> Run:
+    hostile = "goal \x1b[2J[bold]x[/bold]"
+    episodes_store(
+        run, 1, [played("1-3-train-0", title=hostile), played("1-4-train-0", iteration=4, success=False, outcome="lost")]
+    )  # fmt: skip
+    return run
+
+
+def test_transcripts_are_found_and_read(troupe: Troupe, told: Run) -> None:
+    listed = troupe("transcripts", told.pk)
+    assert listed.status == 0 and listed.out.index("1-4-train-0") < listed.out.index("1-3-train-0")
+    assert "goal \ufffd[2J[bold]x[/bold]" in listed.out
+    found = json.loads(troupe("transcripts", told.pk, "-s", "lost", "-f", "outcome=unsolved", "--json").out)
+    assert [each["name"] for each in found] == ["1-4-train-0"]
+    assert "No episode fits" in troupe("transcripts", told.pk, "-f", "iteration_min=5").out
+    pk = str(Episode.objects.get(name="1-3-train-0").pk)
+    read = troupe("transcript", pk)
+    assert "#1 planner (planner)  reward 1.500" in read.out and "<script>x</script>" in read.out
+    assert len(json.loads(troupe("transcript", pk, "--json").out)["turns"]) == 3
+
+
+def test_mistakes_are_told(troupe: Troupe, told: Run) -> None:
+    assert "reward_min='x'" in troupe("transcripts", told.pk, "-f", "reward_min=x").err
+    assert "no filter nonesuch" in troupe("transcripts", told.pk, "-f", "nonesuch=1").err
+    assert "NAME=VALUE" in troupe("transcripts", told.pk, "-f", "failed").err
+    assert troupe("transcript", "999999").status == 1

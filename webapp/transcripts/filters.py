@@ -1,0 +1,77 @@
+"""Narrowing a run's episodes down."""
+
+from collections.abc import Mapping
+from math import inf
+from typing import Any
+
+from django.db.models import BooleanField, F, FloatField, Func, Q, QuerySet
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
+
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode
+from webapp.transcripts.words import query, terms
+
+Episodes = QuerySet[Episode]
+Given = Mapping[str, Any]
+
+OUTCOMES = {
+    "success": {"success": True},
+    "unsolved": {"success": False, "failed": False},
+    "failed": {"failed": True},
+}
+COLUMNS = {
+    "kind": "kind", "iteration": "iteration", "iteration_min": "iteration__gte", "iteration_max": "iteration__lte",
+    "role": "rewards__has_key", "policy": "versions__has_key", "tokens_min": "tokens__gte", "tokens_max": "tokens__lte",
+    "turns_min": "turn_count__gte", "turns_max": "turn_count__lte", "truncated": "truncated", "failed": "failed",
+    "probe": "probe", "environment": "environment", "task": "task",
+}  # fmt: skip
+"""Filter -> look-up of the column that it is about."""
+
+
+class SomeVersion(Func):
+    """Whether any policy of `versions` was at this version."""
+
+    function = "jsonb_path_exists"
+    template = "%(function)s(%(expressions)s, '$.* ? (@ == %(version)d)')"
+    output_field = BooleanField()
+
+
+def episodes_narrow(found: Episodes, run: Run, given: Given) -> Episodes:
+    """The episodes that fit all filters of webapp.transcripts.forms.EpisodeFilters that are given."""
+    columns = {COLUMNS[name]: value for name, value in given.items() if name in COLUMNS and _is_given(value)}
+    found = found.filter(**columns)
+    for narrow in (_outcome, _version, _reward):
+        found = narrow(found, given)
+    asked = str(given.get("q", ""))
+    return found.filter(words=query(run.pk, asked)) if terms(asked) else found
+
+
+def _is_given(value: Any) -> bool:
+    return value not in ("", None)
+
+
+def _outcome(found: Episodes, given: Given) -> Episodes:
+    return found.filter(**OUTCOMES.get(str(given.get("outcome", "")), {}))
+
+
+def _version(found: Episodes, given: Given) -> Episodes:
+    version = given.get("version")
+    if not _is_given(version):
+        return found
+    if given.get("policy"):
+        return found.filter(versions__contains={given["policy"]: version})
+    return found.filter(SomeVersion(F("versions"), version=int(str(version))))
+
+
+def _reward(found: Episodes, given: Given) -> Episodes:
+    """Of the role that is asked for, or the return. NaN is in no range, though PostgreSQL sorts it above infinity."""
+    least, most = given.get("reward_min"), given.get("reward_max")
+    if least is None and most is None:
+        return found
+    if given.get("role"):
+        found = found.annotate(reward=Cast(KeyTextTransform(str(given["role"]), "rewards"), FloatField()))
+    else:
+        found = found.annotate(reward=F("episode_return"))
+    low, high = -inf if least is None else least, inf if most is None else most
+    return found.filter(Q(reward__gte=low) & Q(reward__lte=high))

@@ -1,0 +1,76 @@
+"""Full-text search in what agents saw and said: words as they stand (no stemming, no stop words: "up" is a move)."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from django.contrib.postgres.search import SearchQuery
+from django.db.models import Func, TextField, Value
+
+MOST_CHARACTERS = 100_000
+"""Characters of one episode that can be found; PostgreSQL keeps at most a megabyte of words a row."""
+MOST_TERMS = 20
+_PIECE = re.compile(r"\w+")
+_TERM = re.compile(r'(-?)"([^"]*)"?|(\S+)')
+
+
+def searchable(facts: Iterable[str], document: Mapping[str, Any]) -> str:
+    """What can be found of an episode: its facts, what was carried on, what was seen, every other candidate."""
+    parts = dict.fromkeys([*facts, *_said(document)])
+    return " ".join(_PIECE.findall(" ".join(parts).casefold()))[:MOST_CHARACTERS]
+
+
+def _said(document: Mapping[str, Any]) -> Iterator[str]:
+    turns = document.get("turns", [])
+    for turn in turns:
+        if 0 <= turn["executed"] < len(turn["candidates"]):
+            yield turn["candidates"][turn["executed"]]["text"]
+    for turn in turns:
+        yield from (str(text) for message in turn["messages"] for text in message.values())
+    for turn in turns:
+        yield from (candidate["text"] for candidate in turn["candidates"])
+
+
+def run_word(run_id: str) -> str:
+    """A word that all episodes of a run have and no agent says, so that the index alone finds a run's episodes."""
+    return f"run\N{MIDDLE DOT}{run_id}".encode().hex()
+
+
+def vector(run_id: str, text: str) -> Func:
+    """The column's value of `searchable` text."""
+    words = Value(f"{run_word(run_id)} {text}", output_field=TextField())
+    return Func(Value("simple"), words, function="to_tsvector", template="%(function)s(%(expressions)s)")
+
+
+def terms(asked: str) -> list[tuple[bool, list[str], bool]]:
+    """What somebody looks for: (wanted or not, words that follow one another, the last one is a beginning).
+
+    `two words` both occur; `"two words"` follow one another; `-word` does not occur; `wor*` begins a word.
+    """
+    found = []
+    for minus, phrase, single in _TERM.findall(asked):
+        unwanted = bool(minus) or (single.startswith("-") and len(single) > 1)
+        text = single.removeprefix("-") if unwanted and single else single or phrase
+        if pieces := _PIECE.findall(text.casefold()):
+            found.append((not unwanted, pieces, text.endswith("*")))
+    return found[:MOST_TERMS]
+
+
+def query(run_id: str, asked: str) -> SearchQuery:
+    """A run's episodes with these words."""
+    parts = [f"'{run_word(run_id)}'"]
+    for wanted, pieces, beginning in terms(asked):
+        words = [f"'{piece}'" for piece in pieces]
+        words[-1] += ":*" if beginning else ""
+        parts.append(("" if wanted else "!") + f"({' <-> '.join(words)})")
+    return SearchQuery(" & ".join(parts), config="simple", search_type="raw")
+
+
+def pattern(asked: str) -> re.Pattern[str] | None:
+    """What to mark of what was found; None where nothing is looked for."""
+    wanted = [
+        r"\W+".join(map(re.escape, pieces)) + (r"\w*" if beginning else "")
+        for is_wanted, pieces, beginning in terms(asked)
+        if is_wanted
+    ]
+    return re.compile(rf"\b(?:{'|'.join(wanted)})\b", re.IGNORECASE) if wanted else None
