@@ -86,10 +86,10 @@ class Router:
         self._kept = [episodes[place] for place in sorted(chosen)]
         return self._collected(episodes, self._kept, seconds)
 
-    def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
-        """See Crew. The first of the held-out tasks are the probes."""
+    def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int, first: int = 0) -> Collected:
+        """See Crew. The first of the held-out tasks are the probes; `first` begins at a later one."""
         start = time.time()
-        played = self._play(iteration, kind, range(episodes))
+        played = self._play(iteration, kind, range(first, first + episodes))
         probes = [episode for episode in played if episode.probe]
         return self._collected(played, probes, time.time() - start)
 

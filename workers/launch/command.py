@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from workers.launch.launcher import Launch
+from workers.launch.launcher import JobLaunch, Launch
 
 ROOT = Path(__file__).resolve().parents[2]
 """Where our packages are imported from."""
@@ -11,8 +11,10 @@ SECRETS = ("DATABASE_URL", "REDIS_URL", "TROUPE_SECRET_KEY", "TROUPE_TOKEN", "RA
 """Of the server; a run has no business with them."""
 
 
-def driver_command(launch: Launch, python: str) -> list[str]:
-    """`python -m workers.run CONFIG --folder ...`."""
+def driver_command(launch: Launch | JobLaunch, python: str) -> list[str]:
+    """`python -m workers.run CONFIG --folder ...`, or `python -m workers.job FOLDER ...`."""
+    if isinstance(launch, JobLaunch):
+        return [python, "-m", "workers.job", str(launch.folder), "--home", str(launch.home)]
     options = {
         "--folder": str(launch.folder),
         "--run": launch.run,
@@ -25,7 +27,7 @@ def driver_command(launch: Launch, python: str) -> list[str]:
     return [python, "-m", "workers.run", str(launch.folder / "config.toml"), *words]
 
 
-def driver_variables(launch: Launch) -> dict[str, str]:
+def driver_variables(launch: Launch | JobLaunch) -> dict[str, str]:
     """What a driver finds in its environment: one thread, quiet libraries, its token."""
     variables = {
         "OMP_NUM_THREADS": "1",
@@ -33,7 +35,8 @@ def driver_variables(launch: Launch) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "TROUPE_HOME": str(launch.home),
     }
-    return variables | ({"TROUPE_INGEST_TOKEN": launch.ingest_token} if launch.ingest_token else {})
+    token = launch.ingest_token if isinstance(launch, Launch) else ""
+    return variables | ({"TROUPE_INGEST_TOKEN": token} if token else {})
 
 
 def own_path() -> str:

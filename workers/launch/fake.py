@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from workers.launch.launcher import Capacity, JobState, JobStatus, Launch, LauncherFailure
+from workers.launch.launcher import Capacity, JobLaunch, JobState, JobStatus, Launch, LauncherFailure
 
 
 @dataclass
@@ -12,16 +12,21 @@ class FakeLauncher:
     reachable: bool = True
     jobs: dict[str, JobStatus] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
-    """Every launch that made a new job, in order."""
+    """Every launch of a run that made a new job, in order."""
+    short: list[JobLaunch] = field(default_factory=list)
+    """The same of short jobs."""
     stopped: list[str] = field(default_factory=list)
     log: str = ""
     devices: Capacity = field(default_factory=lambda: Capacity(2.0, 0.0, 2.0, 0.0))
 
-    def submit(self, launch: Launch) -> str:
+    def submit(self, launch: Launch | JobLaunch) -> str:
         """See Launcher."""
         self._reach()
         if launch.submission_id not in self.jobs:
-            self.launches.append(launch)
+            if isinstance(launch, JobLaunch):
+                self.short.append(launch)
+            else:
+                self.launches.append(launch)
             self.jobs[launch.submission_id] = JobStatus(JobState.PENDING)
         return launch.submission_id
 

@@ -50,6 +50,43 @@ class Launch:
         """Same run and attempt, same id: submission is idempotent."""
         return f"troupe-{self.run}-{self.attempt}"
 
+    @property
+    def log(self) -> Path:
+        """Where a local launcher writes what the driver prints."""
+        return self.folder / f"attempt-{self.attempt}" / "driver.log"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the backend's own pages show of it."""
+        return {"run": self.run, "attempt": str(self.attempt)}
+
+
+@dataclass(frozen=True)
+class JobLaunch:
+    """A short job beside runs: what it needs lies in its folder (see workers.launch.job_folder)."""
+
+    job: str
+    folder: Path
+    home: Path
+    """TROUPE_HOME, for cached base models."""
+    gpus: float = 0.0
+    """Of its one process."""
+
+    @property
+    def submission_id(self) -> str:
+        """Same job, same id: submission is idempotent."""
+        return f"troupe-job-{self.job}"
+
+    @property
+    def log(self) -> Path:
+        """Where a local launcher writes what the job prints."""
+        return self.folder / "driver.log"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the backend's own pages show of it."""
+        return {"job": self.job}
+
 
 @dataclass(frozen=True)
 class Capacity:
@@ -68,8 +105,8 @@ class LauncherFailure(Exception):
 class Launcher(Protocol):
     """Execution backend: Ray jobs, local processes, or a fake for tests."""
 
-    def submit(self, launch: Launch) -> str:
-        """Start the attempt unless its submission id exists already; return that id. Raises LauncherFailure."""
+    def submit(self, launch: Launch | JobLaunch) -> str:
+        """Start the attempt or job unless its submission id exists already; return that id. Raises LauncherFailure."""
         ...
 
     def status(self, submission_id: str) -> JobStatus:

@@ -16,8 +16,14 @@ import time
 from pathlib import Path
 
 from workers.launch.command import ROOT, SECRETS, driver_command, driver_variables, own_path
-from workers.launch.launcher import Capacity, JobState, JobStatus, Launch, LauncherFailure
-from workers.launch.run_folder import RunFolder
+from workers.launch.launcher import (
+    Capacity,
+    JobLaunch,
+    JobState,
+    JobStatus,
+    Launch,
+    LauncherFailure,
+)
 
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL, as Ray's."""
@@ -39,7 +45,7 @@ class LocalProcessLauncher:
         self._jobs = home / "jobs"
         self._children: list[subprocess.Popen[bytes]] = []
 
-    def submit(self, launch: Launch) -> str:
+    def submit(self, launch: Launch | JobLaunch) -> str:
         """See Launcher."""
         name = launch.submission_id
         folder = self._jobs / name
@@ -101,8 +107,8 @@ class LocalProcessLauncher:
         cores = float(len(os.sched_getaffinity(0)))
         return Capacity(cores, 0.0, cores, 0.0)
 
-    def _start(self, launch: Launch, folder: Path) -> None:
-        log = RunFolder(launch.folder).attempt(launch.attempt) / "driver.log"
+    def _start(self, launch: Launch | JobLaunch, folder: Path) -> None:
+        log = launch.log
         log.parent.mkdir(parents=True, exist_ok=True)
         (folder / "log").write_text(str(log))
         variables = {name: value for name, value in os.environ.items() if name not in SECRETS}

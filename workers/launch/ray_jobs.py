@@ -15,7 +15,14 @@ from urllib.parse import urlsplit
 import httpx
 
 from workers.launch.command import driver_command, driver_variables, own_path
-from workers.launch.launcher import Capacity, JobState, JobStatus, Launch, LauncherFailure
+from workers.launch.launcher import (
+    Capacity,
+    JobLaunch,
+    JobState,
+    JobStatus,
+    Launch,
+    LauncherFailure,
+)
 from workers.launch.packages import code_package
 
 LOG_TAIL = 64_000
@@ -51,7 +58,7 @@ class RayJobLauncher:
             verify=parts.scheme == "https",
         )
 
-    def submit(self, launch: Launch) -> str:
+    def submit(self, launch: Launch | JobLaunch) -> str:
         """See Launcher."""
         name = launch.submission_id
         if self._exists(name):
@@ -107,7 +114,7 @@ class RayJobLauncher:
         """Let go of the connection."""
         self._client.close()
 
-    def _request(self, launch: Launch) -> dict[str, Any]:
+    def _request(self, launch: Launch | JobLaunch) -> dict[str, Any]:
         variables = driver_variables(launch)
         environment: dict[str, Any] = {"env_vars": variables}
         if self.remote:
@@ -117,9 +124,10 @@ class RayJobLauncher:
         return {
             "submission_id": launch.submission_id,
             "entrypoint": shlex.join(driver_command(launch, "python" if self.remote else sys.executable)),
-            "entrypoint_num_cpus": 0,  # a driver never waits for a core
+            "entrypoint_num_cpus": 0,  # a driver never waits for a core, nor does a person who waits for a short job
+            **({"entrypoint_num_gpus": launch.gpus} if isinstance(launch, JobLaunch) and launch.gpus else {}),
             "runtime_env": environment,
-            "metadata": {"run": launch.run, "attempt": str(launch.attempt)},
+            "metadata": launch.labels,
         }
 
     def _upload_code(self) -> str:

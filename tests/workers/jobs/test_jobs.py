@@ -1,0 +1,142 @@
+"""Short jobs on a little model: what they play is checked against the router that a run uses."""
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers.running import small_config
+from training_core.config.files import to_toml
+from workers.job import main
+from workers.jobs import talk as talking
+from workers.launch.job_folder import JobFolder
+from workers.loops.attempt import run_attempt
+from workers.loops.records import Attempt
+
+
+@pytest.fixture(scope="module")
+def trained(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run folder with checkpoints of two iterations."""
+    folder = tmp_path_factory.mktemp("trained")
+    config = small_config(little_model, run__iterations=2)
+    assert run_attempt(Attempt(config, "r", 1, folder, folder.parent), local=True) == 0
+    return folder
+
+
+def do(
+    folder: Path,
+    model: Path,
+    kind: str,
+    checkpoint: Path | str = "",
+    other: Path | str = "",
+    /,
+    **parameters: Any,
+) -> tuple[int, JobFolder]:
+    job = JobFolder(folder)
+    job.open(
+        to_toml(small_config(model)),
+        {"kind": kind, "parameters": parameters, "checkpoint": str(checkpoint), "other": str(other)},
+    )
+    return main([str(folder), "--home", str(folder.parent)]), job
+
+
+def latest(trained: Path) -> Path:
+    return sorted((trained / "checkpoints").iterdir())[-1]
+
+
+def test_a_dry_run_plays_a_training_episode_with_its_candidates(tmp_path: Path, little_model: Path) -> None:
+    status, job = do(tmp_path / "j", little_model, "dry_run", episodes=2)
+    episodes = job.kept()
+    result = job.read("result") or {}
+    assert status == 0 and len(episodes) == 2 and {each["kind"] for each in episodes} == {"train"}
+    group = small_config(little_model).rollout.group_size
+    assert {len(turn["candidates"]) for each in episodes for turn in each["turns"]} == {group}
+    assert result["return"] == pytest.approx(sum(each["episode_return"] for each in episodes) / 2)
+    assert (job.read("progress") or {})["done"] >= 0.5
+
+
+def test_an_evaluation_of_a_checkpoint_says_what_the_run_itself_said(
+    tmp_path: Path, little_model: Path, trained: Path
+) -> None:
+    config = small_config(little_model)
+    status, job = do(
+        tmp_path / "j", little_model, "evaluate", latest(trained), episodes=config.evaluation.episodes
+    )
+    spool = [json.loads(line) for path in trained.rglob("*.jsonl") for line in path.read_text().splitlines()]
+    said = [
+        event["values"] for event in spool if event["type"] == "metrics" and "eval/return" in event["values"]
+    ]
+    result = job.read("result") or {}
+    assert status == 0 and len(job.kept()) == config.evaluation.episodes
+    assert result["return"] == pytest.approx(said[-1]["eval/return"])
+    assert result["success"] == pytest.approx(said[-1]["eval/success"])
+
+
+def test_an_evaluation_may_begin_at_a_later_task(tmp_path: Path, little_model: Path, trained: Path) -> None:
+    _, all_ = do(tmp_path / "a", little_model, "evaluate", latest(trained), episodes=4)
+    _, late = do(tmp_path / "b", little_model, "evaluate", latest(trained), episodes=2, first=2)
+    assert [each["task"] for each in late.kept()] == [each["task"] for each in all_.kept()][2:]
+
+
+def test_a_match_seats_both_checkpoints_in_every_way(
+    tmp_path: Path, little_model: Path, trained: Path
+) -> None:
+    first, last = sorted((trained / "checkpoints").iterdir())[0], latest(trained)
+    status, job = do(tmp_path / "j", little_model, "match", first, last, episodes=2, kind="eval")
+    lines = (job.read("result") or {})["seatings"]
+    _, alone = do(tmp_path / "alone", little_model, "evaluate", last, episodes=2)
+    assert status == 0
+    assert [tuple(line["seats"].values()) for line in lines] == [
+        ("a", "a"), ("b", "b"), ("a", "b"), ("b", "a"),
+    ]  # fmt: skip
+    assert lines[1]["return"] == pytest.approx((alone.read("result") or {})["return"])
+
+
+def test_a_person_takes_a_role(tmp_path: Path, little_model: Path, trained: Path) -> None:
+    config = small_config(little_model)
+    roles = list(config.team.roles)
+    folder = JobFolder(tmp_path / "j")
+    heard: list[dict[str, Any]] = []
+
+    def speak() -> None:
+        turn = 0
+        while folder.read("result") is None and folder.read("error") is None:
+            asked = (folder.read("moment") or {}).get("asked")
+            if asked and asked["turn"] == turn:
+                heard.append(asked)
+                folder.say(turn, "<b>nothing of use</b>")
+                turn += 1
+            time.sleep(0.01)
+
+    person = threading.Thread(target=speak)
+    person.start()
+    status, job = do(folder.root, little_model, "talk", latest(trained), roles=[roles[0]])
+    person.join()
+    (episode,) = job.kept()
+    said = [turn for turn in episode["turns"] if turn["role"] == roles[0]]
+    assert status == 0 and heard and {each["role"] for each in heard} == {roles[0]}
+    assert {turn["candidates"][0]["text"] for turn in said} == {"<b>nothing of use</b>"}
+    assert len((job.read("moment") or {})["moves"]) == len(episode["turns"])
+
+
+def test_a_conversation_ends_when_nobody_speaks(
+    tmp_path: Path, little_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talking, "PATIENCE", 0.0)
+    role = next(iter(small_config(little_model).team.roles))
+    status, job = do(tmp_path / "j", little_model, "talk", roles=[role])
+    assert status == 1 and "nobody spoke" in (job.read("error") or {})["reason"]
+
+
+def test_a_checkpoint_of_another_team_is_refused(tmp_path: Path, little_model: Path) -> None:
+    (tmp_path / "iteration-000001").mkdir()
+    status, job = do(tmp_path / "j", little_model, "evaluate", tmp_path / "iteration-000001")
+    assert status == 1 and "another team" in (job.read("error") or {})["reason"]
+
+
+def test_a_folder_without_a_request_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path), "--home", str(tmp_path)]) == 2
+    assert str(tmp_path) in capsys.readouterr().err

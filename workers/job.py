@@ -1,0 +1,60 @@
+"""Entry point of a short job: `python -m workers.job FOLDER --home HOME`.
+
+What is wanted lies in the folder (see workers.launch.job_folder); what comes out is left there too.
+Exit status: 0 done; 1 failed, with the reason in error.json; 2 the request cannot be read.
+"""
+
+import argparse
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from training_core.config.files import parse_config, read_toml
+from training_core.errors import ConfigError, TroupeError
+from workers.launch.job_folder import JobFolder
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Do one job; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m workers.job", description="Do one short job.")
+    parser.add_argument("folder", type=Path, help="the job's folder")
+    parser.add_argument("--home", type=Path, required=True, help="data folder with base models")
+    parser.add_argument(
+        "--local", action="store_true", help="accepted, and without effect: a job is one process"
+    )
+    arguments = parser.parse_args(words)
+    folder = JobFolder(arguments.folder)
+    try:
+        request = folder.read("request")
+        config = parse_config(read_toml(folder.config.read_text()))
+        if request is None:
+            raise ValueError("request.json is missing")
+    except (ConfigError, OSError, ValueError) as error:
+        sys.stderr.write(f"{arguments.folder}: {error}\n")
+        return 2
+    from workers.jobs.context import JobContext  # heavy: only once the request is known to be good
+    from workers.jobs.registry import JOBS
+
+    context = JobContext(
+        config,
+        folder,
+        arguments.home,
+        request["parameters"],
+        Path(request["checkpoint"]) if request["checkpoint"] else None,
+        Path(request["other"]) if request["other"] else None,
+    )
+    try:
+        context.progress(0.0, "loading")
+        result = JOBS[request["kind"]](context)
+    except Exception as error:
+        traceback.print_exc()
+        reason = str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}"
+        folder.write("error", {"reason": reason})
+        return 1
+    folder.write("result", result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Jobs that play by themselves: dry runs, evaluations, matches."""
+
+from itertools import product
+from typing import Any
+
+from training_core.config.models import Policy
+from training_core.config.run import RunConfig
+from workers.jobs.context import JobContext
+from workers.jobs.seats import KEPT, figures, played, ports_of, router_of, seated
+
+SEATINGS = 16
+"""A match of more seatings than this plays only those where one checkpoint holds one seat."""
+
+
+def dry_run(context: JobContext) -> dict[str, Any]:
+    """Training episodes by the base models, with all their candidates, and what they earned. Nothing is learnt."""
+    config = seated(context.config, None)
+    count = int(context.parameters.get("episodes", 1))
+    rollout = config.rollout.model_copy(update={"tasks": count})
+    reporting = config.reporting.model_copy(update={"episodes_per_iteration": count})
+    config = config.model_copy(update={"rollout": rollout, "reporting": reporting})
+    router = router_of(context, config, ports_of(context, config))
+    context.progress(0.5, f"playing {count} episode{'s' * (count != 1)}")
+    collected = router.collect(1)
+    context.folder.keep(collected.transcripts)
+    tokens = sum(item.tokens for item in collected.facts)
+    return figures(collected.facts) | {
+        "seconds": collected.seconds,
+        "tokens_per_second": tokens / collected.seconds if collected.seconds else 0.0,
+    }
+
+
+def evaluate(context: JobContext) -> dict[str, Any]:
+    """Held-out tasks by a checkpoint, or by the base models where none is given."""
+    config = seated(context.config, context.checkpoint)
+    wishes = context.parameters
+    first = int(wishes.get("first", 0))
+    tasks = range(first, first + int(wishes.get("episodes", config.evaluation.episodes)))
+    router = router_of(context, config, ports_of(context, config))
+    collected = played(router, wishes.get("kind", "eval"), tasks, context)
+    context.folder.keep(collected.transcripts)
+    return figures(collected.facts) | {"kind": wishes.get("kind", "eval"), "first": first}
+
+
+def match(context: JobContext) -> dict[str, Any]:
+    """Two checkpoints on the same tasks, in every seating of the team's roles.
+
+    Result: one line of figures per seating, which names the checkpoint ("a" or "b") that plays each role.
+    """
+    config, sides = _both(context)
+    ports = ports_of(context, config)
+    count = int(context.parameters.get("episodes", 32))
+    kind = context.parameters.get("kind", "eval_sampled")
+    seatings = _seatings(list(config.team.roles))
+    lines = []
+    for place, seating in enumerate(seatings):
+        router = router_of(context, _seat(config, seating, sides), ports)
+        collected = played(router, kind, range(count), context, f"seating {place + 1} of {len(seatings)}: ")
+        for document in collected.transcripts[: max(1, KEPT // len(seatings))]:
+            title = ", ".join(f"{role}: {side}" for role, side in seating.items())
+            context.folder.keep([document | {"title": f"{title} · {document['title']}"[:200]}])
+        lines.append({"seats": seating, **figures(collected.facts)})
+    return {"kind": kind, "seatings": lines, "episodes": count}
+
+
+def _both(context: JobContext) -> tuple[RunConfig, dict[str, dict[str, str]]]:
+    """A config with the policies of both checkpoints, and the policy of each role by side."""
+    config = context.config
+    policies: dict[str, Policy] = {}
+    sides: dict[str, dict[str, str]] = {}
+    for side, checkpoint in (("a", context.checkpoint), ("b", context.other)):
+        loaded = seated(config, checkpoint)
+        policies |= {f"{side}_{name}": section for name, section in loaded.policies.items()}
+        sides[side] = {role: f"{side}_{section.policy}" for role, section in config.team.roles.items()}
+    frozen = seated(config, None).model_copy(update={"policies": policies})
+    every = {
+        f"{side}_{role}": frozen.team.roles[role].model_copy(update={"policy": policy})
+        for side, names in sides.items()
+        for role, policy in names.items()
+    }
+    roomy = frozen.team.model_copy(update={"roles": every})
+    return frozen.model_copy(update={"team": roomy}), sides
+
+
+def _seatings(roles: list[str]) -> list[dict[str, str]]:
+    """Every way to seat a and b, all-a and all-b first."""
+    names = list(dict.fromkeys(role.partition("_")[2] for role in roles))
+    every = [dict(zip(names, sides, strict=True)) for sides in product("ab", repeat=len(names))]
+    alone = [seating for seating in every if len(set(seating.values())) == 1]
+    mixed = [seating for seating in every if seating not in alone]
+    if len(every) > SEATINGS:
+        mixed = [seating for seating in mixed if 1 in (list(seating.values()).count(side) for side in "ab")]
+    return alone + mixed
+
+
+def _seat(config: RunConfig, seating: dict[str, str], sides: dict[str, dict[str, str]]) -> RunConfig:
+    roles = {role: config.team.roles[f"{side}_{role}"] for role, side in seating.items()}
+    return config.model_copy(update={"team": config.team.model_copy(update={"roles": roles})})

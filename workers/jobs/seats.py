@@ -1,0 +1,137 @@
+"""Who plays: policies from checkpoints or base models that only speak, and never learn."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from training_core.config.run import RunConfig
+from training_core.errors import CheckpointError
+from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
+from training_core.llm.generation.base import SamplingSettings
+from training_core.types import Group, Prompt
+from workers.actors.policy_worker import PolicyWorker
+from workers.actors.router import Router
+from workers.actors.spec import Generated, PolicyPort, PolicyUpdate, Ready, WorkerSpec
+from workers.jobs.context import JobContext
+from workers.loops.records import Collected, EpisodeFacts, Span
+
+KEPT = 200
+"""Episodes of one job that are kept whole."""
+CHUNK = 16
+"""Episodes between two words on progress."""
+
+
+class Kept(PolicyWorker):
+    """A policy that is loaded once, however many routers start it."""
+
+    _ready: Ready | None = None
+
+    def start(self, resume_from: Path | None) -> Ready:
+        """See PolicyPort."""
+        if self._ready is None:
+            self._ready = super().start(None)
+        return self._ready
+
+
+def seated(config: RunConfig, checkpoint: Path | None) -> RunConfig:
+    """The config with every role frozen, and the weights of trained policies out of the checkpoint, where one is given.
+
+    A checkpoint's policy is a Hugging Face folder: it is loaded as any other model is. Raises CheckpointError.
+    """
+    trained = config.trained_policies
+    policies = dict(config.policies)
+    for name in trained if checkpoint else ():
+        assert checkpoint is not None
+        place = checkpoint / name
+        if not (place / "config.json").is_file():
+            raise CheckpointError(
+                f"the checkpoint {checkpoint.name} has no policy {name}; it is of another team"
+            )
+        policies[name] = policies[name].model_copy(update={"model": str(place)})
+    roles = {name: role.model_copy(update={"trained": False}) for name, role in config.team.roles.items()}
+    team = config.team.model_copy(update={"roles": roles})
+    evaluation = config.evaluation.model_copy(update={"probes": 10**9})  # a probe's transcript is kept
+    return config.model_copy(update={"policies": policies, "team": team, "evaluation": evaluation})
+
+
+def ports_of(context: JobContext, config: RunConfig) -> dict[str, PolicyPort]:
+    """One worker per policy, in this process; they are loaded when a router starts."""
+
+    def loading(done: float, text: str) -> None:
+        context.progress(0.5 * done, text)
+
+    return {
+        policy: Kept(
+            WorkerSpec(policy, policy, config, context.home, config.policies[policy].devices.rollout_gpus),
+            loading,
+        )
+        for policy in config.used_policies
+    }
+
+
+def router_of(
+    context: JobContext,
+    config: RunConfig,
+    ports: Mapping[str, PolicyPort],
+    pool: EnvironmentPool | None = None,
+) -> Router:
+    """A started router over the ports. Raises ModelError."""
+    pool = pool or EnvironmentHost(config.environment, config.run.seed)
+    router = Router(
+        config, {policy: ports[policy] for policy in config.used_policies}, pool, side_by_side=False
+    )
+    router.start(1, None)
+    return router
+
+
+def played(router: Router, kind: Any, tasks: range, context: JobContext, label: str = "") -> Collected:
+    """Play held-out tasks in chunks, with progress; transcripts of the first KEPT."""
+    facts: list[EpisodeFacts] = []
+    documents: list[dict[str, Any]] = []
+    for start in range(0, len(tasks), CHUNK):
+        some = tasks[start : start + CHUNK]
+        collected = router.evaluate(0, kind, len(some), first=some.start)
+        facts.extend(collected.facts)
+        documents.extend(collected.transcripts[: max(0, KEPT - len(documents))])
+        context.progress(0.5 + 0.5 * len(facts) / len(tasks), f"{label}{len(facts)} of {len(tasks)} episodes")
+    return Collected(facts, documents)
+
+
+def figures(facts: Iterable[EpisodeFacts]) -> dict[str, Any]:
+    """Success and return over episodes; rewards by role. Failed ones are no success and have no return."""
+    items = list(facts)
+    sound = [item for item in items if not item.failed]
+    roles = list(dict.fromkeys(role for item in sound for role in item.rewards))
+    count = len(sound) or 1
+    return {
+        "episodes": len(items),
+        "success": sum(item.success for item in items) / (len(items) or 1),
+        "return": sum(item.episode_return for item in sound) / count,
+        "length": sum(item.turns for item in sound) / count,
+        "tokens": sum(item.tokens for item in items),
+        "failed": len(items) - len(sound),
+        "rewards": {role: sum(item.rewards.get(role, 0.0) for item in sound) / count for role in roles},
+    }
+
+
+class Voiceless:
+    """The parts of a PolicyPort that somebody who only speaks does not have."""
+
+    def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
+        """See PolicyPort."""
+        raise NotImplementedError
+
+    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
+        """See PolicyPort."""
+        raise NotImplementedError
+
+    def publish(self, version: int, iteration: int) -> list[Span]:
+        """See PolicyPort."""
+        return []
+
+    def save(self, folder: Path) -> None:
+        """See PolicyPort."""
+
+    def system(self) -> dict[str, dict[str, float]]:
+        """See PolicyPort."""
+        return {}
