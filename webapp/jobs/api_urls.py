@@ -1,5 +1,12 @@
 """Addresses of the API of jobs, below /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from webapp.jobs import api
+
+urlpatterns = [
+    path("jobs/", api.Jobs.as_view(), name="jobs"),
+    path("jobs/<str:pk>/", api.JobDetail.as_view(), name="job"),
+    path("jobs/<str:pk>/cancel/", api.JobCancel.as_view(), name="job-cancel"),
+    path("jobs/<str:pk>/say/", api.JobSay.as_view(), name="job-say"),
+]

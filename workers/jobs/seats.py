@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from training_core.config.run import RunConfig
-from training_core.errors import CheckpointError
+from training_core.errors import CheckpointError, EngineFailure
 from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
-from training_core.llm.generation.base import SamplingSettings
-from training_core.types import Group, Prompt
+from training_core.types import Group
 from workers.actors.policy_worker import PolicyWorker
 from workers.actors.router import Router
-from workers.actors.spec import Generated, PolicyPort, PolicyUpdate, Ready, WorkerSpec
+from workers.actors.spec import PolicyPort, PolicyUpdate, Ready, WorkerSpec
 from workers.jobs.context import JobContext
 from workers.loops.records import Collected, EpisodeFacts, Span
 
@@ -117,13 +116,9 @@ def figures(facts: Iterable[EpisodeFacts]) -> dict[str, Any]:
 class Voiceless:
     """The parts of a PolicyPort that somebody who only speaks does not have."""
 
-    def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """See PolicyPort."""
-        raise NotImplementedError
-
     def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
-        """See PolicyPort."""
-        raise NotImplementedError
+        """See PolicyPort. Raises EngineFailure."""
+        raise EngineFailure("whoever plays by hand does not learn")
 
     def publish(self, version: int, iteration: int) -> list[Span]:
         """See PolicyPort."""

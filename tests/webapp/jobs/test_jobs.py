@@ -1,0 +1,265 @@
+"""Short jobs on the web side: who may, what is refused, what becomes of what a process leaves."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from django.test import Client
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from training_core.errors import ConfigError
+from webapp.accounts.models import AuditEntry, Project, User
+from webapp.checkpoints.models import Checkpoint
+from webapp.jobs.models import Job
+from webapp.jobs.selectors import checkpoint_find, job_episodes, job_get
+from webapp.jobs.services import (
+    AT_ONCE,
+    Subject,
+    job_cancel,
+    job_create,
+    job_folder,
+    job_follow,
+    job_say,
+    jobs_follow,
+    jobs_submit,
+)
+from webapp.jobs.starting import job_start
+from webapp.runs.models import Run
+from webapp.runs.states import TransitionRefused
+from workers.launch.fake import FakeLauncher
+from workers.launch.launcher import JobState
+
+pytestmark = pytest.mark.django_db
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def launcher(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLauncher:
+    settings.TROUPE_HOME = tmp_path
+    fake = FakeLauncher()
+    monkeypatch.setattr("webapp.jobs.services.make_launcher", lambda kind: fake)
+    return fake
+
+
+@pytest.fixture
+def checkpoint(run: Run) -> Checkpoint:
+    return kept(run, 20)
+
+
+def kept(run: Run, iteration: int, **fields: Any) -> Checkpoint:
+    return Checkpoint.objects.create(
+        run=run, attempt=1, cursor=1, iteration=iteration, path=f"checkpoints/iteration-{iteration:06d}",
+        size=1, time=timezone.now(), **fields,
+    )  # fmt: skip
+
+
+def episode(**fields: Any) -> dict[str, Any]:
+    said = {
+        "text": HOSTILE, "token_ids": [1], "tokens": ["x"], "logprobs": [0.0], "versions": [0],
+        "stop_reason": "stop", "local_reward": 0.0, "team_reward": 1.0, "reward": 1.0,
+    }  # fmt: skip
+    turn = {
+        "index": 0, "role": "planner", "policy": "planner", "executed": 0, "prompt_ids": [], "board": None,
+        "messages": [{"role": "user", "content": HOSTILE}], "candidates": [said, said],
+    }  # fmt: skip
+    return {
+        "title": HOSTILE, "outcome": HOSTILE, "success": True, "failed": False, "error": "",
+        "episode_return": 1.0, "turns": [turn],
+    } | fields  # fmt: skip
+
+
+def test_a_job_is_started_and_its_result_taken_over(
+    user: User, project: Project, run: Run, checkpoint: Checkpoint, launcher: FakeLauncher
+) -> None:
+    job = job_create(user, project, "evaluate", Subject(run.config, run, checkpoint), {"episodes": 5})
+    assert job.state == "queued" and jobs_submit() == 1
+    request = job_folder(job).read("request") or {}
+    assert request["checkpoint"].endswith(f"runs/{run.pk}/checkpoints/iteration-000020")
+    assert request["parameters"] == {"episodes": 5, "kind": "eval", "first": 0}
+    assert [launch.submission_id for launch in launcher.short] == [f"troupe-job-{job.pk}"]
+    job_folder(job).write("progress", {"done": 0.5, "text": "half"})
+    job.refresh_from_db()
+    job = job_follow(job)
+    assert (job.state, job.progress, job.message) == ("running", 0.5, "half")
+    job_folder(job).keep([episode()])
+    job_folder(job).write("result", {"success": 1.0, "episodes": 1})
+    jobs_follow()
+    job.refresh_from_db()
+    assert (job.state, job.progress, job.result["success"]) == ("finished", 1.0, 1.0)
+    job_folder(job).episodes.unlink()
+    assert job_episodes(job) == [episode()]
+    assert AuditEntry.objects.get(act="job.create").target == job.pk
+
+
+def test_only_so_many_at_once_and_the_oldest_first(
+    user: User, project: Project, run: Run, launcher: FakeLauncher
+) -> None:
+    jobs = [job_create(user, project, "dry_run", Subject(run.config)) for _ in range(AT_ONCE + 1)]
+    assert jobs_submit() == AT_ONCE
+    assert [launch.job for launch in launcher.short] == [job.pk for job in jobs[:AT_ONCE]]
+    job_folder(jobs[0]).write("error", {"reason": "no such model"})
+    jobs_follow()
+    states = list(Job.objects.order_by("created_at").values_list("state", "message"))
+    assert states[0] == ("failed", "no such model") and states[-1][0] == "running"
+
+
+def test_a_process_that_dies_without_a_word_is_a_failure_and_one_out_of_reach_is_not(
+    user: User, project: Project, run: Run, launcher: FakeLauncher
+) -> None:
+    job = job_create(user, project, "dry_run", Subject(run.config))
+    jobs_submit()
+    launcher.reachable = False
+    job.refresh_from_db()
+    assert job_follow(job).state == "running"
+    launcher.reachable = True
+    launcher.set(f"troupe-job-{job.pk}", JobState.FAILED, "killed")
+    assert (job_follow(job).state, job_get(user, job.pk).message) == ("failed", "killed")
+
+
+def test_a_launcher_that_refuses_fails_the_job_in_words(
+    user: User, project: Project, run: Run, launcher: FakeLauncher
+) -> None:
+    job = job_create(user, project, "dry_run", Subject(run.config))
+    launcher.reachable = False
+    assert jobs_submit() == 0
+    job.refresh_from_db()
+    assert (job.state, job.message) == ("failed", "the fake is out of reach")
+
+
+def test_cancelling_stops_the_process(user: User, project: Project, run: Run, launcher: FakeLauncher) -> None:
+    job = job_create(user, project, "dry_run", Subject(run.config))
+    jobs_submit()
+    job.refresh_from_db()
+    assert job_cancel(user, job).state == "cancelled"
+    assert launcher.stopped == [f"troupe-job-{job.pk}"]
+    assert job_cancel(user, job).state == "cancelled" and len(launcher.stopped) == 1
+
+
+def test_what_a_job_may_be_asked_for(user: User, project: Project, run: Run, checkpoint: Checkpoint) -> None:
+    subject = Subject(run.config, run, checkpoint)
+    for kind, parameters, field in (
+        ("evaluate", {"episodes": 0}, "episodes"),
+        ("evaluate", {"epsiodes": 1}, "epsiodes"),
+        ("talk", {"roles": ["stranger"]}, "roles"),
+        ("talk", {"roles": []}, "roles"),
+        ("sing", {}, "kind"),
+        ("match", {}, "other"),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            job_create(user, project, kind, subject, parameters)
+        assert field in refused.value.fields
+    checkpoint.removed = True
+    with pytest.raises(TransitionRefused, match="removed"):
+        job_create(user, project, "evaluate", subject)
+    assert not Job.objects.exists()
+
+
+def test_strangers_and_viewers(
+    user: User, stranger: User, project: Project, run: Run, launcher: FakeLauncher
+) -> None:
+    job = job_create(user, project, "talk", Subject(run.config, run), {"roles": ["planner"]})
+    with pytest.raises(PermissionDenied):
+        job_create(stranger, project, "dry_run", Subject(run.config))
+    with pytest.raises(Http404):
+        job_get(stranger, job.pk)
+    project.memberships.create(user=stranger, level="viewer")
+    assert job_get(stranger, job.pk) == job
+    for act in (lambda: job_cancel(stranger, job), lambda: job_say(stranger, job, 0, "x")):
+        with pytest.raises(PermissionDenied):
+            act()
+
+
+def test_checkpoints_by_name(user: User, stranger: User, run: Run) -> None:
+    best, last = kept(run, 10, best=True), kept(run, 20)
+    kept(run, 30, removed=True)
+    found = {
+        name: checkpoint_find(user, run.pk, name)
+        for name in ("", "latest", "20", "iteration-000020", last.path)
+    }
+    assert set(found.values()) == {last} and checkpoint_find(user, run.pk, "best") == best
+    for name in ("30", "none", "\0", "9" * 30):
+        with pytest.raises(Http404):
+            checkpoint_find(user, run.pk, name)
+    with pytest.raises(Http404):
+        checkpoint_find(stranger, run.pk, "")
+
+
+def test_a_match_needs_the_same_roles(user: User, run: Run, checkpoint: Checkpoint) -> None:
+    other = Run.objects.create(
+        project=run.project, owner=user, name="other", config=run.config | {"team": {"roles": {"x": {}}}}, iterations=1
+    )  # fmt: skip
+    with pytest.raises(ConfigError, match="other roles"):
+        job_start(user, "match", {"run": run.pk, "other_run": other.pk})
+
+
+def test_speaking_is_for_whose_turn_it_is(
+    user: User, project: Project, run: Run, launcher: FakeLauncher, client: Client
+) -> None:
+    job = job_create(user, project, "talk", Subject(run.config, run), {"roles": ["planner"]})
+    jobs_submit()
+    job.refresh_from_db()
+    with pytest.raises(TransitionRefused):
+        job_say(user, job, 0, "too early")
+    move = {"role": "executor", "saw": HOSTILE, "text": HOSTILE, "info": HOSTILE}
+    asked = {"turn": 0, "role": "planner", "prompt": "", "saw": HOSTILE, "board": None}
+    job_folder(job).write("moment", {"moves": [move], "asked": asked, "title": HOSTILE})
+    client.force_login(user)
+    page = client.get(f"/jobs/{job.pk}/").content.decode()
+    assert "What planner says" in page and "hx-get" not in page and HOSTILE not in page
+    said = client.post(f"/jobs/{job.pk}/say/", {"turn": "0", "text": "left"}, headers={"HX-Request": "true"})
+    assert "the others are thinking" in said.content.decode() and job_folder(job).said(0) == "left"
+    assert client.post(f"/jobs/{job.pk}/say/", {"turn": "x", "text": "again"}).status_code == 302
+    assert job_folder(job).said(1) is None
+
+
+def test_pages_of_hostile_episodes(
+    user: User, project: Project, run: Run, checkpoint: Checkpoint, launcher: FakeLauncher, client: Client
+) -> None:
+    job = job_create(user, project, "evaluate", Subject(run.config, run, checkpoint))
+    jobs_submit()
+    job_folder(job).keep([episode(), episode(failed=True, error=HOSTILE)])
+    job_folder(job).write(
+        "result", {"success": 1.0, "return": 1.0, "episodes": 2, "rewards": {"planner": 1.0}}
+    )
+    jobs_follow()
+    client.force_login(user)
+    for address in ("", "?episode=1", "?episode=99", "?episode=x", "fragment/"):
+        page = client.get(f"/jobs/{job.pk}/{address}")
+        assert page.status_code == 200 and HOSTILE not in page.content.decode()
+    assert "Evaluation of" in client.get(f"/jobs/{job.pk}/").content.decode()
+    assert job.pk in client.get("/jobs/").content.decode()
+
+
+def test_the_dry_run_button_sends_the_form_as_it_stands(user: User, project: Project, client: Client) -> None:
+    client.force_login(user)
+    said = client.post(
+        "/jobs/start/dry_run/", {"preset": "plan_path_duo", "project": "lab", "field.run.seed": "7"}
+    )
+    assert said.status_code == 302
+    job = Job.objects.get()
+    assert (job.kind, job.project) == ("dry_run", project)
+    wrong = client.post("/jobs/start/evaluate/", {"run": "none"})
+    assert wrong.status_code == 404
+
+
+def test_api(user: User, run: Run, checkpoint: Checkpoint, launcher: FakeLauncher) -> None:
+    api = APIClient()
+    api.force_authenticate(user)
+    made = api.post(
+        "/api/v1/jobs/", {"kind": "evaluate", "run": run.pk, "overrides": {"run.seed": 5}}, format="json"
+    )
+    assert made.status_code == 201 and made.json()["checkpoint"]["iteration"] == 20
+    assert Job.objects.get().config["run"]["seed"] == 5
+    path = f"/api/v1/jobs/{made.json()['id']}/"
+    assert api.get(path).json()["episodes"] == []
+    assert api.post(f"{path}say/", {"turn": 0, "text": ""}, format="json").status_code == 409
+    assert api.post(f"{path}cancel/").json()["state"] == "cancelled"
+    assert [each["id"] for each in api.get("/api/v1/jobs/").json()["results"]] == [made.json()["id"]]
+    wrong = api.post(
+        "/api/v1/jobs/", {"kind": "evaluate", "run": run.pk, "overrides": {"run.sed": 5}}, format="json"
+    )
+    assert wrong.status_code == 400 and "run.sed" in wrong.json()["errors"]
+    assert api.post("/api/v1/jobs/", {"kind": "dry_run", "preset": "none"}, format="json").status_code == 400

@@ -1,0 +1,65 @@
+"""Short jobs: pieces of torch work beside runs."""
+
+from django.conf import settings
+from django.db import models
+
+from webapp.accounts.models import Project
+from webapp.checkpoints.models import Checkpoint
+from webapp.runs.models import Run, new_run_id
+
+
+class Job(models.Model):
+    """One dry run, evaluation, conversation or match."""
+
+    class Kind(models.TextChoices):
+        DRY_RUN = "dry_run", "dry run"
+        EVALUATE = "evaluate", "evaluation"
+        TALK = "talk", "conversation"
+        MATCH = "match", "match"
+
+    class State(models.TextChoices):
+        """queued -> running -> finished | failed | cancelled."""
+
+        QUEUED = "queued"
+        RUNNING = "running"
+        FINISHED = "finished"
+        FAILED = "failed"
+        CANCELLED = "cancelled"
+
+    id = models.CharField(primary_key=True, max_length=12, default=new_run_id, editable=False)
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="jobs")
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="jobs")
+    run = models.ForeignKey(Run, null=True, on_delete=models.CASCADE, related_name="jobs")
+    """Whose checkpoint plays; none for a dry run."""
+    checkpoint = models.ForeignKey(Checkpoint, null=True, on_delete=models.SET_NULL, related_name="jobs")
+    """None plays the base models."""
+    other = models.ForeignKey(Checkpoint, null=True, on_delete=models.SET_NULL, related_name="+")
+    """The second checkpoint of a match."""
+    config = models.JSONField()
+    """The resolved config that it plays under."""
+    parameters = models.JSONField(default=dict)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED, db_index=True)
+    progress = models.FloatField(default=0.0)
+    """0 to 1."""
+    message = models.TextField(blank=True)
+    """What it is at, or why it failed."""
+    result = models.JSONField(default=dict)
+    """Figures; see workers.jobs."""
+    episodes = models.BinaryField(default=bytes)
+    """zstd-compressed JSON list of episodes, once it has ended."""
+    submission_id = models.CharField(max_length=80, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+
+    @property
+    def live(self) -> bool:
+        """Whether something may still come of it."""
+        return self.state in LIVE
+
+
+LIVE = (Job.State.QUEUED, Job.State.RUNNING)

@@ -1,0 +1,88 @@
+"""What the pages of short jobs show."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from webapp.accounts.permissions import Person, can_edit
+from webapp.common.tones import role_tones
+from webapp.jobs.models import Job
+from webapp.jobs.selectors import job_episodes
+from webapp.jobs.services import moment
+
+FIGURES = (
+    ("success", "success"),
+    ("return", "return"),
+    ("length", "turns"),
+    ("tokens", "tokens"),
+    ("tokens_per_second", "tokens per second"),
+    ("failed", "failed"),
+)
+
+
+def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
+    """Everything for the page and its fragment."""
+    tones = role_tones(job.config)
+    episodes = job_episodes(job)
+    place = int(episode) if episode.isascii() and episode.isdigit() and len(episode) < 6 else 0
+    shown = episodes[place] if place < len(episodes) else None
+    now = moment(job) if job.live and job.kind == Job.Kind.TALK else None
+    return {
+        "place": "jobs",
+        "job": job,
+        "title": job_title(job),
+        "can_edit": can_edit(user, job.project),
+        "tones": tones,
+        "figures": [(label, job.result[name]) for name, label in FIGURES if name in job.result],
+        "rewards": job.result.get("rewards", {}),
+        "seatings": job.result.get("seatings", []),
+        "roles": list(job.config["team"]["roles"]),
+        "episodes": episodes if len(episodes) > 1 else [],
+        "episode_place": place,
+        "episode": shown,
+        "turns": [
+            _turn(number, turn, tones) for number, turn in enumerate((shown or {}).get("turns", []), 1)
+        ],
+        "moves": [
+            {
+                **move,
+                "tone": tones.get(move["role"], 0),
+                "mine": move["role"] in job.parameters.get("roles", []),
+            }
+            for move in (now or {}).get("moves", [])
+        ],
+        "asked": _asked(now, tones),
+        "now": now,
+    }
+
+
+def job_title(job: Job) -> str:
+    """What it is, in a few words."""
+    at = f" at iteration {job.checkpoint.iteration}" if job.checkpoint else ""
+    who = f"{job.run.name}{at}" if job.run else str(job.config["run"]["name"] or "an experiment")
+    if job.kind == Job.Kind.MATCH and job.other:
+        return f"{who} against {job.other.run.name} at iteration {job.other.iteration}"
+    return {
+        Job.Kind.DRY_RUN: f"Dry run of {who}",
+        Job.Kind.EVALUATE: f"Evaluation of {who}",
+        Job.Kind.TALK: f"Conversation with {who}",
+    }.get(Job.Kind(job.kind), who)
+
+
+def _asked(now: Mapping[str, Any] | None, tones: Mapping[str, int]) -> dict[str, Any] | None:
+    asked = (now or {}).get("asked")
+    return {**asked, "tone": tones.get(asked["role"], 0)} if asked else None
+
+
+def _turn(number: int, turn: Mapping[str, Any], tones: Mapping[str, int]) -> dict[str, Any]:
+    said = turn["candidates"][turn["executed"]] if turn["candidates"] else None
+    others = [
+        {**each, "executed": place == turn["executed"]} for place, each in enumerate(turn["candidates"])
+    ]
+    return {
+        **turn,
+        "number": number,
+        "round": turn["index"] + 1,
+        "tone": tones.get(turn["role"], 0),
+        "said": said,
+        "others": others if len(others) > 1 else [],
+    }

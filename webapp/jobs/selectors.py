@@ -1,0 +1,98 @@
+"""Reading short jobs: only ever through the reader's own projects."""
+
+from typing import Any
+
+import orjson
+import zstandard
+from django.db.models import QuerySet
+from django.http import Http404
+from django.urls import reverse
+
+from webapp.accounts.permissions import Person
+from webapp.accounts.selectors import projects_visible
+from webapp.checkpoints.models import Checkpoint
+from webapp.jobs.models import Job
+from webapp.jobs.services import job_folder, moment
+
+
+def jobs_visible(user: Person) -> QuerySet[Job]:
+    """Jobs of the user's projects, newest first, without their episodes."""
+    return (
+        Job.objects.filter(project__in=projects_visible(user))
+        .select_related("project", "owner", "run", "checkpoint__run", "other__run")
+        .defer("episodes")
+    )
+
+
+def job_get(user: Person, pk: str) -> Job:
+    """One job. Raises Http404 for those of other people's projects too."""
+    job = None if "\0" in pk else jobs_visible(user).filter(pk=pk).first()
+    if job is None:
+        raise Http404(f"there is no job {pk} that you may see")
+    return job
+
+
+def job_episodes(job: Job) -> list[dict[str, Any]]:
+    """What it has played: the fields of episode events."""
+    if job.episodes:
+        found: list[dict[str, Any]] = orjson.loads(zstandard.decompress(bytes(job.episodes)))
+        return found
+    try:
+        return job_folder(job).kept()
+    except (OSError, ValueError):
+        return []
+
+
+def checkpoint_find(user: Person, run_id: str, name: str) -> Checkpoint:
+    """A checkpoint of a run they may see, by its path, its name or its iteration; "" and "latest" are the last one,
+    "best" the best. Raises Http404.
+    """
+    rows = Checkpoint.objects.filter(
+        run_id=run_id, run__project__in=projects_visible(user), removed=False
+    ).select_related("run")
+    if name in ("", "latest"):
+        row = rows.order_by("-iteration").first()
+    elif name == "best":
+        row = rows.filter(best=True).first()
+    elif name.isascii() and name.isdigit() and len(name) < 10:
+        row = rows.filter(iteration=int(name)).first()
+    else:
+        row = (
+            None
+            if "\0" in name
+            else (rows.filter(path=name) | rows.filter(path=f"checkpoints/{name}")).first()
+        )
+    if row is None:
+        raise Http404(f"the run {run_id} has no checkpoint {name or 'yet'}")
+    return row
+
+
+def job_document(job: Job, *, whole: bool = False) -> dict[str, Any]:
+    """What API and pages say of a job; the whole of it has episodes and the conversation too."""
+    document: dict[str, Any] = {
+        "id": job.pk,
+        "kind": job.kind,
+        "state": job.state,
+        "progress": job.progress,
+        "message": job.message,
+        "project": job.project.slug,
+        "owner": job.owner.username,
+        "run": job.run_id,
+        "checkpoint": _checkpoint(job.checkpoint),
+        "other": _checkpoint(job.other),
+        "parameters": job.parameters,
+        "result": job.result,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
+        "ended_at": job.ended_at,
+        "url": reverse("jobs:page", args=[job.pk]),
+    }
+    if whole:
+        document |= {"episodes": job_episodes(job), "moment": moment(job) if job.live else None}
+    return document
+
+
+def _checkpoint(checkpoint: Checkpoint | None) -> dict[str, Any] | None:
+    if checkpoint is None:
+        return None
+    return {"run": checkpoint.run_id, "path": checkpoint.path, "iteration": checkpoint.iteration}

@@ -1,0 +1,247 @@
+"""Making short jobs, following them, ending them."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+import zstandard
+from celery import current_app
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+from django.db import connection, transaction
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from training_core.config.files import apply_overrides, parse_config, to_toml
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import Project, User
+from webapp.accounts.permissions import Person, can_edit
+from webapp.checkpoints.models import Checkpoint
+from webapp.jobs.models import Job
+from webapp.jobs.parameters import parameters_read
+from webapp.runs.models import Run
+from webapp.runs.states import TransitionRefused
+from workers.launch.job_folder import JobFolder
+from workers.launch.launcher import JobLaunch, JobState, LauncherFailure
+from workers.launch.registry import make_launcher
+
+log = logging.getLogger(__name__)
+AT_ONCE = 2
+"""Jobs that run at the same time on this server; the others wait their turn."""
+SUBMIT_LOCK = 7_461_002
+LONGEST_SAID = 20_000
+"""Characters that a person may say in a turn."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a job plays with."""
+
+    config: Mapping[str, Any]
+    """Config tree."""
+    run: Run | None = None
+    checkpoint: Checkpoint | None = None
+    other: Checkpoint | None = None
+    overrides: Mapping[str, Any] | None = None
+
+
+def job_create(
+    user: Person,
+    project: Project,
+    kind: str,
+    subject: Subject,
+    parameters: Mapping[str, Any] | None = None,
+) -> Job:
+    """A queued job; its submission follows on commit.
+
+    Raises ConfigError with a message per parameter or config field, PermissionDenied, TransitionRefused where a
+    checkpoint is gone.
+    """
+    if not isinstance(user, User) or not can_edit(user, project):
+        raise PermissionDenied(
+            f"you may not start jobs in the project {project.slug}; ask an owner for the editor level"
+        )
+    config = parse_config(apply_overrides(subject.config, subject.overrides or {}))
+    wanted = parameters_read(kind, parameters or {}, config.team.roles)
+    for checkpoint in (subject.checkpoint, subject.other):
+        if checkpoint and checkpoint.removed:
+            raise TransitionRefused(f"the checkpoint {checkpoint.path} was removed to save space")
+    if kind == Job.Kind.MATCH and not (subject.checkpoint and subject.other):
+        raise ConfigError({"other": "a match needs two checkpoints"})
+    with transaction.atomic():
+        job = Job.objects.create(
+            kind=kind,
+            project=project,
+            owner=user,
+            run=subject.run,
+            checkpoint=subject.checkpoint,
+            other=subject.other,
+            config=config.model_dump(mode="json"),
+            parameters=wanted,
+        )
+        audit_note(user, project, "job.create", job.pk, kind=kind, run=subject.run.pk if subject.run else "")
+        transaction.on_commit(partial(_soon, job.pk))
+    return job
+
+
+def job_cancel(user: Person, job: Job) -> Job:
+    """End it; what it has played so far is kept. Raises PermissionDenied."""
+    if not can_edit(user, job.project):
+        raise PermissionDenied(f"you may not cancel jobs in the project {job.project.slug}")
+    with transaction.atomic():
+        job = Job.objects.select_for_update(of=("self",)).select_related("project").get(pk=job.pk)
+        if not job.live:
+            return job
+        _end(job, Job.State.CANCELLED, "cancelled")
+        audit_note(user, job.project, "job.cancel", job.pk)
+    if job.submission_id:
+        try:
+            make_launcher(settings.TROUPE_LAUNCHER).stop(job.submission_id)
+        except LauncherFailure as error:
+            log.warning("job %s: cancelled, but not stopped: %s", job.pk, error)
+    return job
+
+
+def job_say(user: Person, job: Job, turn: int, text: str) -> None:
+    """The person's words in their turn. Raises PermissionDenied, TransitionRefused where it is not their turn."""
+    if not can_edit(user, job.project):
+        raise PermissionDenied(f"you may not speak in the project {job.project.slug}")
+    asked = (moment(job) or {}).get("asked")
+    if not job.live or not asked or asked["turn"] != turn:
+        raise TransitionRefused("it is not your turn; look at the conversation again")
+    if len(text) > LONGEST_SAID:
+        raise ConfigError({"text": f"at most {LONGEST_SAID} characters"})
+    folder = job_folder(job)
+    folder.say(turn, text)
+    folder.write("moment", {**(moment(job) or {}), "asked": None})
+
+
+def job_folder(job: Job) -> JobFolder:
+    """Where it works."""
+    return JobFolder(settings.TROUPE_HOME / "work" / job.pk)
+
+
+def moment(job: Job) -> dict[str, Any] | None:
+    """A conversation as it stands; None before it begins."""
+    try:
+        return job_folder(job).read("moment")
+    except (OSError, ValueError):
+        return None
+
+
+def jobs_submit() -> int:
+    """Start queued jobs, the oldest first, while there is room; how many were started."""
+    started = 0
+    while (job := _claim()) is not None:
+        started += _submit(job)
+    return started
+
+
+def job_follow(job: Job) -> Job:
+    """Take over what its process has left: progress, result, episodes; or that it is gone."""
+    if job.state != Job.State.RUNNING:
+        return job
+    folder = job_folder(job)
+    try:
+        status = make_launcher(settings.TROUPE_LAUNCHER).status(job.submission_id)
+        result, error, progress = (folder.read(name) for name in ("result", "error", "progress"))
+    except (OSError, ValueError, LauncherFailure) as failure:
+        log.warning("job %s could not be looked at: %s", job.pk, failure)
+        return job
+    with transaction.atomic():
+        job = (
+            Job.objects.select_for_update(of=("self",))
+            .select_related("project", "owner", "run", "checkpoint", "other")
+            .get(pk=job.pk)
+        )
+        if job.state != Job.State.RUNNING:
+            return job
+        if progress:
+            job.progress, job.message = float(progress["done"]), str(progress["text"])
+        if result is not None:
+            job.progress, job.result = 1.0, result
+            _end(job, Job.State.FINISHED, "")
+        elif error is not None:
+            _end(job, Job.State.FAILED, str(error["reason"]))
+        elif status.state in (JobState.FAILED, JobState.STOPPED, JobState.MISSING, JobState.SUCCEEDED):
+            _end(job, Job.State.FAILED, status.message or "its process is gone without a word")
+        else:
+            job.save(update_fields=["progress", "message"])
+    return job
+
+
+def jobs_follow() -> None:
+    """Look after all jobs that run, then start others in their place."""
+    for job in Job.objects.filter(state=Job.State.RUNNING).select_related("project"):
+        job_follow(job)
+    jobs_submit()
+
+
+def _soon(pk: str) -> None:
+    try:
+        current_app.send_task("jobs.submit")
+    except (OperationalError, OSError) as error:
+        log.warning("job %s waits for the next look at all jobs: the broker does not answer: %s", pk, error)
+
+
+@transaction.atomic
+def _claim() -> Job | None:
+    """The next job to start, marked as running; None where none waits or there is no room."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [SUBMIT_LOCK])
+    if Job.objects.filter(state=Job.State.RUNNING).count() >= AT_ONCE:
+        return None
+    job = (
+        Job.objects.filter(state=Job.State.QUEUED)
+        .select_related("checkpoint", "other")
+        .order_by("created_at", "pk")
+        .first()
+    )
+    if job is None:
+        return None
+    job.submission_id = JobLaunch(job.pk, Path(), Path()).submission_id
+    job.state, job.started_at, job.message = Job.State.RUNNING, timezone.now(), "starting"
+    job.save(update_fields=["state", "started_at", "message", "submission_id"])
+    return job
+
+
+def _submit(job: Job) -> bool:
+    folder = job_folder(job)
+    try:
+        config = parse_config(job.config)
+        request = {
+            "kind": job.kind,
+            "parameters": job.parameters,
+            "checkpoint": _place(job.checkpoint),
+            "other": _place(job.other),
+        }
+        folder.open(to_toml(config), request)
+        gpus = max(policy.devices.rollout_gpus for policy in config.policies.values())
+        launch = JobLaunch(job.pk, folder.root, settings.TROUPE_HOME, min(gpus, 1.0))
+        make_launcher(settings.TROUPE_LAUNCHER).submit(launch)
+    except (LauncherFailure, OSError, ConfigError) as error:
+        with transaction.atomic():
+            _end(Job.objects.select_for_update().get(pk=job.pk), Job.State.FAILED, str(error))
+        return False
+    return True
+
+
+def _place(checkpoint: Checkpoint | None) -> str:
+    if checkpoint is None:
+        return ""
+    return str(settings.TROUPE_HOME / "runs" / checkpoint.run_id / checkpoint.path)
+
+
+def _end(job: Job, state: Job.State, message: str) -> None:
+    """Under the row's lock: the state, and the episodes out of the folder."""
+    job.state, job.message, job.ended_at = state, message, timezone.now()
+    try:
+        job.episodes = zstandard.compress(orjson.dumps(job_folder(job).kept()))
+    except (OSError, ValueError) as error:
+        log.warning("job %s: its episodes could not be read: %s", job.pk, error)
+    job.save()

@@ -1,0 +1,66 @@
+"""From what a form or a request says to a job: one function per kind."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import Http404
+
+from training_core.config.files import preset_names, read_preset
+from training_core.errors import ConfigError
+from webapp.accounts.permissions import Person
+from webapp.accounts.selectors import project_default, project_get
+from webapp.jobs.models import Job
+from webapp.jobs.selectors import checkpoint_find
+from webapp.jobs.services import Subject, job_create
+from webapp.runs.selectors import run_get
+
+
+def dry_run_start(user: Person, wanted: Mapping[str, Any]) -> Job:
+    """`preset` or `config` under `overrides`, in `project` (a slug; else their first)."""
+    preset, tree = str(wanted.get("preset") or ""), wanted.get("config")
+    if tree is None:
+        if preset not in preset_names():
+            raise ConfigError({"preset": f"no preset {preset!r}; presets are {', '.join(preset_names())}"})
+        tree = read_preset(preset)
+    slug = str(wanted.get("project") or "")
+    project = project_get(user, slug) if slug else project_default(user)
+    if project is None:
+        raise Http404("you may launch in no project")
+    subject = Subject(tree, overrides=wanted.get("overrides") or {})
+    return job_create(user, project, Job.Kind.DRY_RUN, subject, wanted.get("parameters"))
+
+
+def checkpoint_job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:
+    """evaluate and talk: `run`, `checkpoint` ("" is the last, "base" the base models), `overrides`, `parameters`."""
+    run = run_get(user, str(wanted.get("run") or ""))
+    name = str(wanted.get("checkpoint") or "")
+    checkpoint = None if name == "base" else checkpoint_find(user, run.pk, name)
+    subject = Subject(run.config, run, checkpoint, overrides=wanted.get("overrides") or {})
+    return job_create(user, run.project, kind, subject, wanted.get("parameters"))
+
+
+def match_start(user: Person, wanted: Mapping[str, Any]) -> Job:
+    """`run` and `checkpoint` against `other_run` and `other`."""
+    run = run_get(user, str(wanted.get("run") or ""))
+    rival = run_get(user, str(wanted.get("other_run") or run.pk))
+    if {*run.config["team"]["roles"]} != {*rival.config["team"]["roles"]}:
+        raise ConfigError({"other_run": "its team has other roles; only teams of the same roles can meet"})
+    subject = Subject(
+        run.config,
+        run,
+        checkpoint_find(user, run.pk, str(wanted.get("checkpoint") or "")),
+        checkpoint_find(user, rival.pk, str(wanted.get("other") or "")),
+        wanted.get("overrides") or {},
+    )
+    return job_create(user, run.project, Job.Kind.MATCH, subject, wanted.get("parameters"))
+
+
+def job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:
+    """Any kind. Raises ConfigError, Http404, PermissionDenied, TransitionRefused."""
+    if kind == Job.Kind.DRY_RUN:
+        return dry_run_start(user, wanted)
+    if kind == Job.Kind.MATCH:
+        return match_start(user, wanted)
+    if kind in (Job.Kind.EVALUATE, Job.Kind.TALK):
+        return checkpoint_job_start(user, kind, wanted)
+    raise ConfigError({"kind": f"use one of {', '.join(Job.Kind.values)}"})

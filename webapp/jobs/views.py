@@ -1,0 +1,112 @@
+"""Pages of short jobs."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_GET, require_POST
+
+from training_core.config.files import parse_value
+from training_core.errors import ConfigError
+from webapp.experiments.forms import draft_from_post
+from webapp.jobs.models import Job
+from webapp.jobs.pages import job_context
+from webapp.jobs.selectors import job_get, jobs_visible
+from webapp.jobs.services import job_cancel, job_follow, job_say
+from webapp.jobs.starting import job_start
+from webapp.runs.states import TransitionRefused
+
+SHOWN = 200
+SUBJECT = ("run", "checkpoint", "other_run", "other")
+
+
+@login_required
+@require_GET
+def jobs_page(request: HttpRequest) -> HttpResponse:
+    """The latest jobs."""
+    return render(request, "jobs/list.html", {"place": "jobs", "jobs": jobs_visible(request.user)[:SHOWN]})
+
+
+@login_required
+@require_GET
+def job_page(request: HttpRequest, pk: str) -> HttpResponse:
+    """One job; ?episode=N shows that episode."""
+    return render(request, "jobs/page.html", _context(request, pk))
+
+
+@login_required
+@require_GET
+def job_fragment(request: HttpRequest, pk: str) -> HttpResponse:
+    """What changes of it; asks again by itself while it lives."""
+    return render(request, "jobs/_job.html", _context(request, pk))
+
+
+@login_required
+@require_POST
+def job_new(request: HttpRequest, kind: str) -> HttpResponse:
+    """Start one from a form; back to where it was asked for when it cannot be."""
+    try:
+        job = job_start(request.user, kind, _wanted(request, kind))
+    except (ConfigError, TransitionRefused) as error:
+        messages.error(request, str(error))
+        back = request.POST.get("next", "")
+        return redirect(back if url_has_allowed_host_and_scheme(back, None) else "jobs:list")
+    return redirect("jobs:page", job.pk)
+
+
+@login_required
+@require_POST
+def job_end(request: HttpRequest, pk: str) -> HttpResponse:
+    """Cancel."""
+    job_cancel(request.user, job_get(request.user, pk))
+    return redirect("jobs:page", pk)
+
+
+@login_required
+@require_POST
+def job_speak(request: HttpRequest, pk: str) -> HttpResponse:
+    """The person's words; answers with the fragment."""
+    turn = request.POST.get("turn", "")
+    try:
+        number = int(turn) if turn.isascii() and turn.isdigit() and len(turn) < 6 else -1
+        job_say(request.user, job_get(request.user, pk), number, request.POST.get("text", ""))
+    except (ConfigError, TransitionRefused) as error:
+        messages.error(request, str(error))
+    if request.headers.get("HX-Request"):
+        return render(request, "jobs/_job.html", _context(request, pk))
+    return redirect("jobs:page", pk)
+
+
+def _context(request: HttpRequest, pk: str) -> dict[str, Any]:
+    return job_context(request.user, job_follow(job_get(request.user, pk)), request.GET.get("episode", ""))
+
+
+def _wanted(request: HttpRequest, kind: str) -> dict[str, Any]:
+    """The fields of a form as the API has them. Raises ConfigError."""
+    post = request.POST
+    parameters: dict[str, Any] = {
+        name: parse_value(post[name]) for name in ("episodes", "kind", "first", "task") if post.get(name)
+    }
+    if post.getlist("roles"):
+        parameters["roles"] = post.getlist("roles")
+    wanted: dict[str, Any] = {name: post.get(name, "") for name in SUBJECT} | {"parameters": parameters}
+    if kind == Job.Kind.DRY_RUN:
+        draft = draft_from_post(post.dict())
+        if draft.config is None:
+            raise ConfigError(draft.errors)
+        wanted |= {"config": draft.tree, "project": post.get("project", ""), "parameters": {}}
+    wanted["overrides"] = {} if kind == Job.Kind.DRY_RUN else _overrides(post.get("overrides", ""))
+    return wanted
+
+
+def _overrides(text: str) -> dict[str, Any]:
+    """Lines of path=value. Raises ConfigError."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    wrong = [line for line in lines if "=" not in line]
+    if wrong:
+        raise ConfigError({"overrides": f"{wrong[0]!r}: write path=value, one a line"})
+    pairs = [line.partition("=") for line in lines]
+    return {path.strip(): parse_value(value.strip()) for path, _, value in pairs}
