@@ -1,7 +1,7 @@
 """Entry point of one attempt at a run. The config is parsed first; heavy code is imported after.
 
     python -m workers.run --preset plan_path_duo --local [key=value ...]
-    python -m workers.run CONFIG.toml --folder F --run ID --attempt N [--ingest-url U] [--resume-from P] [--home H]
+    python -m workers.run CONFIG.toml --folder F --run ID --attempt N [--ingest-url U] [--resume-from P | --fork-from P] [--home H]
 
 The first plays everything in this process, without Ray and without the web. The second is the driver of a Ray job:
 it connects to the cluster that RAY_ADDRESS names and imports no torch. The ingest token comes by TROUPE_INGEST_TOKEN.
@@ -42,6 +42,7 @@ def main(words: Sequence[str] | None = None) -> int:
         folder=(arguments.folder or home / "runs" / run).expanduser().resolve(),
         home=home,
         resume_from=arguments.resume_from.expanduser().resolve() if arguments.resume_from else None,
+        fork_from=arguments.fork_from.expanduser().resolve() if arguments.fork_from else None,
         ingest_url=arguments.ingest_url,
         ingest_token=os.environ.pop("TROUPE_INGEST_TOKEN", ""),
     )
@@ -60,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--attempt", type=int, default=1, help="number of this launch of the run, from 1")
     parser.add_argument("--ingest-url", default="", help="where events go; without it they stay on disk")
     parser.add_argument("--resume-from", type=Path, help="checkpoint folder to go on from")
+    parser.add_argument("--fork-from", type=Path, help="checkpoint folder of another run to start from")
     default = os.environ.get("TROUPE_HOME", "var")
     parser.add_argument(
         "--home", type=Path, default=Path(default), help="data folder with base models and runs"

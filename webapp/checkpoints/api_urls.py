@@ -1,5 +1,10 @@
 """Addresses of the API of checkpoints, below /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from webapp.checkpoints import api
+
+urlpatterns = [
+    path("runs/<str:run_id>/lineage/", api.Lineage.as_view(), name="lineage"),
+    path("runs/<str:run_id>/checkpoints/<str:name>/fork/", api.Fork.as_view(), name="checkpoint-fork"),
+]

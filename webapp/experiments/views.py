@@ -11,10 +11,14 @@ from django.views.decorators.http import require_http_methods, require_POST
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project
 from webapp.accounts.selectors import projects_editable
+from webapp.checkpoints.forking import run_fork
+from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.selectors import checkpoint_get
 from webapp.experiments.forms import Draft, draft_from_post, draft_from_query, draft_from_run
 from webapp.experiments.selectors import form_context, preview_context
 from webapp.runs.selectors import run_get
 from webapp.runs.services import run_create
+from webapp.runs.states import TransitionRefused
 
 
 @login_required
@@ -37,6 +41,9 @@ def experiment_new(request: HttpRequest) -> HttpResponse:
 
 
 def _draft(request: HttpRequest) -> Draft:
+    if request.GET.get("fork", "").isdecimal():
+        parent = checkpoint_get(request.user, int(request.GET["fork"])).run
+        return draft_from_run(parent.preset, parent.config)
     if "from" in request.GET:
         run = run_get(request.user, request.GET["from"])
         return draft_from_run(run.preset, run.config)
@@ -54,11 +61,21 @@ def _posted(request: HttpRequest) -> tuple[Draft, str]:
 def _launch(request: HttpRequest, draft: Draft, project: Project, projects: list[Project]) -> HttpResponse:
     assert draft.config is not None
     name, tags = draft.config.run.name, list(draft.config.run.tags)
+    origin = _fork_origin(request)
     try:
-        run = run_create(request.user, project, draft.tree, draft.preset, draft.overrides, name, tags)
-    except ConfigError as error:
+        if origin:
+            run = run_fork(request.user, origin, tags=tags, tree=draft.tree)
+        else:
+            run = run_create(request.user, project, draft.tree, draft.preset, draft.overrides, name, tags)
+    except (ConfigError, TransitionRefused) as error:
         return _form(request, draft, projects, str(error))
     return redirect(reverse("runs:detail", args=[run.pk]))
+
+
+def _fork_origin(request: HttpRequest) -> Checkpoint | None:
+    """The checkpoint that the run is to start from. Raises Http404."""
+    number = (request.GET if request.method == "GET" else request.POST).get("fork", "")
+    return checkpoint_get(request.user, int(number)) if number.isdecimal() else None
 
 
 def _form(request: HttpRequest, draft: Draft, projects: list[Project], error: str = "") -> HttpResponse:
@@ -69,6 +86,7 @@ def _form(request: HttpRequest, draft: Draft, projects: list[Project], error: st
         "projects": projects,
         "chosen": request.POST.get("project", ""),
         "form_error": error,
+        "origin": _fork_origin(request),
     }
     refused = bool(error) or (request.method == "POST" and draft.config is None)
     return render(request, "experiments/new.html", context, status=400 if refused else 200)

@@ -76,6 +76,8 @@ def run_summary(run: Run) -> dict[str, Any]:
         "priority": run.priority,
         "archived": run.archived,
         "family": run.family,
+        "parent": run.parent_id,
+        "parent_checkpoint": run.parent_checkpoint,
         "iteration": run.iteration,
         "iterations": run.iterations,
         "progress": min(run.iteration / run.iterations, 1.0) if run.iterations else 0.0,
@@ -100,16 +102,16 @@ def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:
         or not run.iterations
     ):
         return None
-    done = run.iteration - _first_iteration(attempt)
+    done = run.iteration - _first_iteration(run, attempt)
     if done < 1:
         return None
     spent = (timezone.now() - attempt.started_at).total_seconds()
     return round(spent / done * (run.iterations - run.iteration), 1)
 
 
-def _first_iteration(attempt: Attempt) -> int:
+def _first_iteration(run: Run, attempt: Attempt) -> int:
     """Where the attempt began: its checkpoint's folder ends in the iteration."""
-    number = attempt.resumed_from.rpartition("-")[2]
+    number = (attempt.resumed_from or run.parent_checkpoint).rpartition("-")[2]
     return int(number) if number.isdigit() else 0
 
 

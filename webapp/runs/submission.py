@@ -160,7 +160,15 @@ def _launch(run: Run, attempt: Attempt, secret: str) -> Launch:
         ingest_url=settings.TROUPE_URL.rstrip("/") + reverse("api:run-events", args=[run.pk]),
         ingest_token=secret,
         resume_from=folder.root / attempt.resumed_from if attempt.resumed_from else None,
+        fork_from=_fork_origin(run),
     )
+
+
+def _fork_origin(run: Run) -> Path | None:
+    """The checkpoint of another run that this one starts from."""
+    if run.parent_id is None or not run.parent_checkpoint:
+        return None
+    return settings.TROUPE_HOME / "runs" / run.parent_id / run.parent_checkpoint
 
 
 def _withdraw(attempt: Attempt, launcher: Launcher) -> None:

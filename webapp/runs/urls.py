@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from webapp.checkpoints.views import checkpoints_page
 from webapp.runs import list_views, views
 
 app_name = "runs"
@@ -10,7 +11,7 @@ urlpatterns = [
     path("bulk/", list_views.bulk_act, name="bulk"),
     path("<str:run_id>/", views.overview_page, name="detail"),
     path("<str:run_id>/curves/", views.curves_page, name="curves"),
-    path("<str:run_id>/checkpoints/", views.checkpoints_page, name="checkpoints"),
+    path("<str:run_id>/checkpoints/", checkpoints_page, name="checkpoints"),
     path("<str:run_id>/logs/", views.logs_page, name="logs"),
     path("<str:run_id>/config/", views.config_page, name="config"),
     path("<str:run_id>/act/<slug:act>/", views.run_act, name="act"),

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_POST
 from training_core.config.files import parse_config, to_toml
 from training_core.errors import ConfigError, TroupeError
 from webapp.accounts.permissions import can_edit
+from webapp.checkpoints.lineage import lineage_shown
 from webapp.health.selectors import findings_list
 from webapp.metrics.selectors import keys as metric_keys
 from webapp.metrics.selectors import series_read
@@ -64,6 +65,7 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "most": LATEST,
         "checkpoints": [row for row in kept["checkpoints"] if not row.removed],
         "attempts": list(run.attempts.all()),
+        "lineage": lineage_shown(request.user, run),
     }
     return render(request, "runs/detail.html", context)
 
@@ -82,18 +84,6 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     context = run_context(request.user, run, "curves", **data)
     return render(
         request, "runs/curves.html", context | {"sections": sections, "q": request.GET.get("q", "")}
-    )
-
-
-@login_required
-@require_GET
-def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """All checkpoints, the removed ones too."""
-    run = run_get(request.user, run_id)
-    return render(
-        request,
-        "runs/checkpoints.html",
-        run_context(request.user, run, "checkpoints") | checkpoint_context(run),
     )
 
 

@@ -41,7 +41,7 @@ class PolicyWorker:
         return os.getpid()
 
     def start(self, resume_from: Path | None) -> Ready:
-        """See PolicyPort. A policy that no trained role uses has no optimiser."""
+        """See PolicyPort. A policy that no trained role uses has no optimiser, but may have weights of a checkpoint."""
         loaded = self._sides.load(self._spec, self._born, self._progress)
         self._rollout = self._sides.RolloutSide(self._spec, loaded)
         version = 0
@@ -49,6 +49,8 @@ class PolicyWorker:
             self._update = self._sides.UpdateSide(self._spec, loaded)
             version = self._update.resume(resume_from) if resume_from else 0
             self._rollout.engine.version = version
+        elif resume_from:
+            version = self._rollout.recall(resume_from)
         return Ready(loaded.model_name, loaded.base, version, [loaded.span])
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
@@ -69,7 +71,7 @@ class PolicyWorker:
 
     def save(self, folder: Path) -> None:
         """See PolicyPort."""
-        self._update.save(folder)
+        (self._update or self._rollout).save(folder)
 
     def system(self) -> dict[str, dict[str, float]]:
         """See PolicyPort."""

@@ -34,10 +34,18 @@ class RolloutWorker:
         return os.getpid()
 
     def start(self, resume_from: Path | None) -> Ready:
-        """Load the base model. Trained weights come by `load_weights`. Raises ModelError."""
+        """Load the base model. Trained weights come by `load_weights`; a frozen policy's may be in a checkpoint.
+
+        Raises ModelError, CheckpointError.
+        """
         loaded = self._sides.load(self._spec, self._born)
         self._side = self._sides.RolloutSide(self._spec, loaded)
-        return Ready(loaded.model_name, loaded.base, 0, [loaded.span])
+        version = self._side.recall(resume_from) if resume_from else 0
+        return Ready(loaded.model_name, loaded.base, version, [loaded.span])
+
+    def save(self, folder: Path) -> None:
+        """Write a frozen policy's part of a checkpoint."""
+        self._side.save(folder)
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
         """Sample answers. Raises StalePolicy, EngineFailure."""

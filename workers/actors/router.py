@@ -129,8 +129,8 @@ class Router:
         return [span for part in spans.values() for span in part]
 
     def save(self, folder: Path) -> None:
-        """See Crew."""
-        self._every(self._config.trained_policies, lambda _, port: port.save(folder))
+        """See Crew. Frozen policies too: they may have weights of another run's checkpoint."""
+        self._every(self._config.used_policies, lambda _, port: port.save(folder))
 
     def system(self) -> dict[str, dict[str, float]]:
         """See Crew."""

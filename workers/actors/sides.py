@@ -12,7 +12,14 @@ from transformers.utils.logging import disable_progress_bar
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.saving import load_policy, policy_folder, save_policy
+from training_core.llm.learning.saving import (
+    check_tokenizer,
+    load_frozen,
+    load_policy,
+    policy_folder,
+    save_frozen,
+    save_policy,
+)
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.models.progress import Progress, silent
 from training_core.llm.models.registry import resolve_model
@@ -59,6 +66,9 @@ class RolloutSide:
 
     def __init__(self, spec: WorkerSpec, loaded: Loaded) -> None:
         self._spec = spec
+        self._loaded = loaded
+        self._recalled = False
+        """Whether the weights are a checkpoint's."""
         self.engine = TorchEngine(loaded.model, loaded.tokenizer, max_batch=spec.section.engine.max_batch)
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
@@ -73,6 +83,24 @@ class RolloutSide:
         iteration = prompts[0].key.iteration if prompts else 0
         span = Span(self._spec.name, "rollout", self._spec.policy, iteration, start, time.time())
         return Generated(answers, [span])
+
+    def recall(self, checkpoint: Path) -> int:
+        """A frozen policy's weights from a checkpoint, where they are in it; returns the version.
+
+        Raises CheckpointError.
+        """
+        folder = policy_folder(checkpoint, self._spec.policy)
+        if folder.is_dir():
+            check_tokenizer(folder, self._loaded.tokenizer)
+            self.engine.version = load_frozen(folder, self._loaded.model)
+            self._recalled = True
+        return self.engine.version
+
+    def save(self, folder: Path) -> None:
+        """Write a frozen policy into a checkpoint, unless it is the base model. Raises CheckpointError."""
+        if self._recalled:
+            part = policy_folder(folder, self._spec.policy)
+            save_frozen(part, self._loaded.model, self._loaded.tokenizer, self.engine.version)
 
     def load_weights(self, packed: PackedWeights, iteration: int) -> Span:
         """Take over a version of the weights."""
@@ -115,5 +143,7 @@ class UpdateSide:
 
     def resume(self, checkpoint: Path) -> int:
         """Go on from a checkpoint; returns the version. Raises CheckpointError."""
-        self.version = load_policy(policy_folder(checkpoint, self._spec.policy), self._learner)
+        folder = policy_folder(checkpoint, self._spec.policy)
+        check_tokenizer(folder, self._tokenizer)
+        self.version = load_policy(folder, self._learner)
         return self.version

@@ -75,12 +75,15 @@ class ApartPort:
         self._rollouts = list(rollouts)
         self._updater = updater
         self._lives = [0] * len(self._rollouts)
+        self._recalled: Path | None = None
+        """Checkpoint that a frozen policy's weights are from."""
         self._weights: Any = None
         """Reference to the last published weights; the one before is dropped with it."""
 
     def start(self, resume_from: Path | None) -> Ready:
-        """See PolicyPort. A checkpoint is read by the update worker alone; the others get its weights."""
-        first = [worker.start.remote(None) for worker in self._rollouts]
+        """See PolicyPort. A checkpoint is read by the update worker, if there is one; the others get its weights."""
+        self._recalled = resume_from if self._updater is None else None
+        first = [worker.start.remote(self._recalled) for worker in self._rollouts]
         if self._updater is None:
             readies: list[Ready] = [ask(seat, item) for seat, item in zip(self._seats, first, strict=True)]
             return readies[0]
@@ -132,8 +135,8 @@ class ApartPort:
 
     def save(self, folder: Path) -> None:
         """See PolicyPort."""
-        seat, updater = self._trained()
-        ask(seat, updater.save.remote(folder))
+        seat, worker = self._updater or (self._seats[0], self._rollouts[0])
+        ask(seat, worker.save.remote(folder))
 
     def system(self) -> dict[str, dict[str, float]]:
         """See PolicyPort."""
@@ -174,7 +177,7 @@ class ApartPort:
         ray.kill(self._rollouts[index])
         worker = self._spawner.policy_worker(seat, self._lives[index])
         self._rollouts[index] = worker
-        worker.start.remote(None)
+        worker.start.remote(self._recalled)
         if self._weights is not None:
             worker.load_weights.remote(self._weights, 0)
 

@@ -22,6 +22,7 @@ def driver_command(launch: Launch | JobLaunch, python: str) -> list[str]:
         "--home": str(launch.home),
         "--ingest-url": launch.ingest_url,
         "--resume-from": str(launch.resume_from) if launch.resume_from else "",
+        "--fork-from": str(launch.fork_from) if launch.fork_from and not launch.resume_from else "",
     }
     words = [word for option, value in options.items() if value for word in (option, value)]
     return [python, "-m", "workers.run", str(launch.folder / "config.toml"), *words]

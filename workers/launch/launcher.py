@@ -44,6 +44,8 @@ class Launch:
     """Bearer token that can write to this run only."""
     resume_from: Path | None = None
     """Checkpoint to continue from."""
+    fork_from: Path | None = None
+    """Checkpoint of another run to start from; unused where there is one to continue from."""
 
     @property
     def submission_id(self) -> str:

@@ -108,12 +108,13 @@ def _guarded(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool)
 
 
 def _run(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> tuple[str, int]:
-    journal.starting(attempt.resume_from)
+    journal.starting(attempt.start_from)
     keeper = CheckpointKeeper(attempt.config, RunFolder(attempt.folder))
     crew = _crew(attempt, journal, wishes, local=local)
     wishes.listen()
     try:
-        return train(Run(attempt.config, crew, journal, keeper, wishes), attempt.resume_from)
+        run = Run(attempt.config, crew, journal, keeper, wishes)
+        return train(run, attempt.start_from, forks=attempt.forks)
     finally:
         crew.close()
 

@@ -30,15 +30,18 @@ class CheckpointKeeper:
         self._folder = folder
         self._best: Best | None = None
 
-    def recall(self, resume_from: Path | None, journal: Journal) -> int:
-        """Remember what the run knew at a checkpoint; the iterations completed then. Raises CheckpointError."""
+    def recall(self, resume_from: Path | None, journal: Journal, *, forks: bool = False) -> int:
+        """Remember what the run knew at a checkpoint; the iterations completed then. Raises CheckpointError.
+
+        A fork has no best checkpoint yet: that of the run it comes from is not among its own.
+        """
         sweep(self._folder.checkpoints)  # what an attempt left that died while it wrote
         if resume_from is None:
             return 0
         state = read_state(resume_from)
         for name, value in state["progress"].items():
             setattr(journal.progress, name, int(value))
-        self._best = Best(**state["best"]) if state["best"] else None
+        self._best = Best(**state["best"]) if state["best"] and not forks else None
         return int(state["iteration"])
 
     def save(self, crew: Crew, journal: Journal, iteration: int) -> None:

@@ -52,6 +52,18 @@ class Attempt:
     resume_from: Path | None = None
     ingest_url: str = ""
     ingest_token: str = field(default="", repr=False)
+    fork_from: Path | None = None
+    """Checkpoint of another run; unused where there is one of its own to resume from."""
+
+    @property
+    def start_from(self) -> Path | None:
+        """The checkpoint that is loaded, whosever it is."""
+        return self.resume_from or self.fork_from
+
+    @property
+    def forks(self) -> bool:
+        """Whether it starts from another run's checkpoint."""
+        return self.resume_from is None and self.fork_from is not None
 
 
 @dataclass(frozen=True)

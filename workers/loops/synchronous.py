@@ -27,12 +27,17 @@ class Run:
     """What was asked of the run: "stop", "pause" or None. Raises Superseded when it must leave at once."""
 
 
-def train(run: Run, resume_from: Path | None) -> tuple[str, int]:
-    """Play the run to its end, or until it is asked to stop. Returns its last state and the iterations completed."""
-    first = run.keeper.recall(resume_from, run.journal)
+def train(run: Run, resume_from: Path | None, *, forks: bool = False) -> tuple[str, int]:
+    """Play the run to its end, or until it is asked to stop. Returns its last state and the iterations completed.
+
+    With `forks` the checkpoint is another run's: iterations go on from it, and it is evaluated before anything else.
+    """
+    first = run.keeper.recall(resume_from, run.journal, forks=forks)
     run.journal.resumed_at(first)
     started = run.crew.start(resume_from)
     run.journal.running(started, first)
+    if forks and evaluates(run.config):
+        evaluate(run, first)
     for iteration in range(first + 1, run.config.run.iterations + 1):
         collect(run, iteration)
         if iteration == 1 and evaluates(run.config):

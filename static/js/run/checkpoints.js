@@ -2,6 +2,7 @@
 
 import { el } from "../dom.js";
 import { ago, bytes, count, number } from "../format.js";
+import { readAgain } from "./regions.js";
 
 /* Marks of what is kept: [{step, label, kind}]; only the best is named. */
 export function checkpointMarks(rows) {
@@ -26,6 +27,7 @@ export function checkpointMarks(rows) {
 export function checkpoints(run) {
   return {
     delta(message) {
+      if (message.checkpoints.length && document.querySelector("[data-checkpoint-acts]")) readAgain();
       const table = document.querySelector("[data-checkpoints]");
       if (!table) return;
       for (const row of message.checkpoints) place(table, row);

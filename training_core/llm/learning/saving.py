@@ -2,23 +2,27 @@
 
 <checkpoint>/<policy>/model.safetensors, config.json, tokenizer.json ...   the weights, as transformers saves them
 <checkpoint>/<policy>/optimizer.safetensors   moments, step counts and fp32 copies by weight; torch's generator state
-<checkpoint>/<policy>/policy.json             version, learning-rate schedule, counters
+<checkpoint>/<policy>/policy.json             version, learning-rate schedule, counters; "frozen": true where there is no
+                                              optimizer.safetensors, since the policy was not trained in that run
 Nothing is pickled: what is read back cannot run code.
 """
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.config.team import NAME_PATTERN
-from training_core.errors import CheckpointError
+from training_core.errors import CheckpointError, ModelError
 from training_core.llm.learning.learner import Learner, LearnerState
+from training_core.llm.models.loading import load_tokenizer
 
 GENERATOR = "generator"
 _ONE_FILE = "1TB"
@@ -53,20 +57,76 @@ def save_policy(folder: Path, learner: Learner, tokenizer: PreTrainedTokenizerBa
         raise CheckpointError(f"cannot write the checkpoint {folder}: {error}; is the disk full?") from error
 
 
+def save_frozen(
+    folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, version: int
+) -> None:
+    """Write a policy that is not trained: its weights alone. Raises CheckpointError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        model.save_pretrained(folder, max_shard_size=_ONE_FILE)
+        tokenizer.save_pretrained(folder)
+        (folder / "policy.json").write_text(json.dumps({"version": version, "frozen": True}, indent=1))
+    except OSError as error:
+        raise CheckpointError(f"cannot write the checkpoint {folder}: {error}; is the disk full?") from error
+
+
 def load_policy(folder: Path, learner: Learner) -> int:
     """Put weights, optimiser, generator and counters back as they were; returns the version. Raises CheckpointError.
 
-    The learning rate is the config's of the run that goes on, so a fork may have a schedule of its own.
+    The learning rate is the config's of the run that goes on, so a fork may have a schedule of its own. A policy that
+    was frozen when the checkpoint was written begins with a fresh optimiser.
     """
-    try:
+    with _explained(folder):
+        facts = _facts(folder)
+        if facts.get("frozen"):
+            return load_frozen(folder, learner.model)
         weights = load_file(folder / "model.safetensors", device=str(learner.model.device))
         tensors = load_file(folder / "optimizer.safetensors")
-        facts: dict[str, Any] = json.loads((folder / "policy.json").read_text())
         generator = tensors.pop(GENERATOR)
         learner.load_state_dict(
-            LearnerState(_with_tied(weights, learner), tensors, generator, dict(facts["counters"]))
+            LearnerState(_with_tied(weights, learner.model), tensors, generator, dict(facts["counters"]))
         )
         return int(facts["version"])
+
+
+def load_frozen(folder: Path, model: PreTrainedModel) -> int:
+    """Put a policy's weights into `model`; returns the version. Raises CheckpointError."""
+    with _explained(folder):
+        version = int(_facts(folder)["version"])
+        weights = load_file(folder / "model.safetensors", device=str(model.device))
+        model.load_state_dict(_with_tied(weights, model))
+        return version
+
+
+def check_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raises CheckpointError where the weights were trained on other token ids than `tokenizer` gives."""
+    if not (folder / "tokenizer_config.json").is_file():
+        return
+    try:
+        same = load_tokenizer(folder).get_vocab() == tokenizer.get_vocab()
+    except ModelError as error:
+        raise CheckpointError(
+            f"the checkpoint {folder} has a tokenizer that cannot be read: {error}"
+        ) from error
+    if not same:
+        raise CheckpointError(
+            f"the checkpoint {folder} was trained with another vocabulary than this config's model has; "
+            "leave the model and the environment as they were where the checkpoint was written"
+        )
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    facts = json.loads((folder / "policy.json").read_text())
+    if not isinstance(facts, dict):
+        raise ValueError("policy.json is not what Troupe writes")
+    return facts
+
+
+@contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """What goes wrong when a folder is read, as CheckpointError."""
+    try:
+        yield
     except FileNotFoundError as error:
         raise CheckpointError(
             f"the checkpoint {folder} is not complete ({error.filename} is missing); resume from another one"
@@ -78,10 +138,10 @@ def load_policy(folder: Path, learner: Learner) -> int:
         ) from error
 
 
-def _with_tied(weights: dict[str, Tensor], learner: Learner) -> dict[str, Tensor]:
+def _with_tied(weights: dict[str, Tensor], model: PreTrainedModel) -> dict[str, Tensor]:
     """A file holds weights that share their memory under one name only; add the others."""
     names: dict[int, list[str]] = {}
-    for name, tensor in learner.model.state_dict().items():
+    for name, tensor in model.state_dict().items():
         names.setdefault(tensor.data_ptr(), []).append(name)
     whole = dict(weights)
     for together in names.values():

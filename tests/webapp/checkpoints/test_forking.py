@@ -1,0 +1,133 @@
+"""Forks: what they start from, what they refuse, and the tree they make."""
+
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+from django.test import Client
+
+from tests.webapp.api.conftest import caller
+from tests.webapp.checkpoints.conftest import Make
+from training_core.errors import ConfigError
+from webapp.accounts.models import AuditEntry, Membership, Project, User
+from webapp.checkpoints.forking import run_fork
+from webapp.checkpoints.selectors import checkpoint_get, checkpoint_named
+from webapp.runs import submission
+from webapp.runs.models import Run, RunSource
+from webapp.runs.states import TransitionRefused
+from workers.launch.fake import FakeLauncher
+from workers.launch.launcher import Capacity
+
+
+def test_a_fork_remembers_where_it_comes_from(run: Run, user: User, make: Make) -> None:
+    fork = run_fork(user, make(20), {"run.seed": 9}, tags=["try"])
+    assert (fork.parent, fork.parent_checkpoint, fork.iteration) == (run, "checkpoints/iteration-000020", 20)
+    assert (fork.config["run"]["seed"], fork.tags, fork.state) == (9, ["try"], "queued")
+    assert fork.name == f"{run.name} fork"
+    assert fork.family not in ("", run_fork(user, make(40)).family, run.family)
+    note = AuditEntry.objects.filter(act="checkpoint.fork").earliest("pk")
+    assert (note.target, note.details) == (f"{run.pk}/checkpoints/iteration-000020", {"run": fork.pk})
+
+
+def test_the_driver_is_told_of_the_checkpoint(
+    run: Run, user: User, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = FakeLauncher(devices=Capacity(64.0, 0.0, 64.0, 0.0))
+    monkeypatch.setattr(submission, "make_launcher", lambda kind: launcher)
+    origin = make(20)
+    fork = run_fork(user, origin)
+    assert submission.run_submit_now(fork.pk)
+    [launch] = [each for each in launcher.launches if each.run == fork.pk]
+    assert launch.resume_from is None
+    assert launch.fork_from is not None
+    assert (launch.fork_from / "state.json").is_file()
+    assert f"{run.pk}/{origin.path}" in str(launch.fork_from)
+
+
+@pytest.mark.parametrize(
+    ("edits", "where"),
+    [
+        ({"run.iterations": 20}, "run.iterations"),
+        ({"policies.planner.model": "other/model"}, "policies.planner.model"),
+        ({"policies.judge": {}, "team.roles.planner.policy": "judge"}, "policies.judge"),
+        ({"run.colour": "red"}, "run.colour"),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_its_field(
+    run: Run, user: User, make: Make, edits: dict[str, Any], where: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        run_fork(user, make(20), edits)
+    assert where in refused.value.fields
+    assert Run.objects.count() == 1
+
+
+def test_only_editors_fork_and_only_what_is_there(run: Run, user: User, stranger: User, make: Make) -> None:
+    there, gone = make(20), make(10, removed=True)
+    with pytest.raises(TransitionRefused, match="was removed"):
+        run_fork(user, gone)
+    Membership.objects.create(user=stranger, project=run.project, level=Membership.Level.VIEWER)
+    with pytest.raises(PermissionDenied):
+        run_fork(stranger, there)
+    Run.objects.filter(pk=run.pk).update(source=RunSource.CLIENT)
+    with pytest.raises(TransitionRefused, match="own program"):
+        run_fork(user, there)
+
+
+def test_checkpoints_by_name(run: Run, user: User, stranger: User, make: Make) -> None:
+    first, second = make(20, best=True), make(40)
+    make(60, removed=True)
+    named = {
+        name: checkpoint_named(user, run.pk, name) for name in ("last", "best", "20", "iteration-000040")
+    }
+    assert named == {"last": second, "best": first, "20": first, "iteration-000040": second}
+    with pytest.raises(ConfigError, match="names no checkpoint"):
+        checkpoint_named(user, run.pk, "../x")
+    for wrong in ("30", "9" * 12):
+        with pytest.raises(Http404):
+            checkpoint_named(user, run.pk, wrong)
+    with pytest.raises(Http404):
+        checkpoint_get(stranger, first.pk)
+
+
+def test_the_api_forks_and_draws_the_line(run: Run, user: User, stranger: User, make: Make) -> None:
+    make(20)
+    call = caller(user, "launch")
+    made = call(f"runs/{run.pk}/checkpoints/20/fork/", {"overrides": {"run.seed": 4}, "name": "mine"})
+    assert made.status_code == 201
+    assert (made.json()["parent"], made.json()["name"]) == (run.pk, "mine")
+    tree = call(f"runs/{made.json()['id']}/lineage/").json()
+    assert (tree["id"], tree["here"], tree["forked_at"]) == (run.pk, False, None)
+    assert [(kin["id"], kin["forked_at"], kin["here"]) for kin in tree["forks"]] == [
+        (made.json()["id"], 20, True)
+    ]
+    refused = call(f"runs/{run.pk}/checkpoints/20/fork/", {"overrides": {"run.iterations": 3}})
+    assert refused.status_code == 400
+    assert "already" in refused.json()["errors"]["run.iterations"]
+    assert call(f"runs/{run.pk}/checkpoints/20/fork/", {"wrong": 1}).status_code == 400
+    assert call(f"runs/{run.pk}/checkpoints/30/fork/", {}).status_code == 404
+    assert caller(user, "read")(f"runs/{run.pk}/checkpoints/20/fork/", {}).status_code == 403
+    assert caller(stranger, "launch")(f"runs/{run.pk}/checkpoints/20/fork/", {}).status_code == 404
+
+
+def test_the_line_shows_only_what_its_reader_may_see(run: Run, user: User, make: Make) -> None:
+    fork = run_fork(user, make(20))
+    Run.objects.filter(pk=fork.pk).update(project=Project.objects.create(slug="far", name="Far"))
+    assert caller(user, "read")(f"runs/{run.pk}/lineage/").json()["forks"] == []
+
+
+def test_the_form_forks(run: Run, user: User, make: Make) -> None:
+    origin, client = make(20), Client()
+    client.force_login(user)
+    page = client.get(f"/experiments/new/?fork={origin.pk}")
+    assert "at iteration 20" in page.content.decode()
+    posted = {"preset": run.preset, "project": "lab", "fork": str(origin.pk), "run.iterations": "500"}
+    answer = client.post("/experiments/new/", posted)
+    fork = Run.objects.get(parent=run)
+    assert answer["Location"] == f"/runs/{fork.pk}/"
+    assert fork.config["run"]["iterations"] == 500
+    refused = client.post("/experiments/new/", posted | {"run.iterations": "20"})
+    assert refused.status_code == 400
+    assert "iteration 20 already" in refused.content.decode()
+    assert client.get("/experiments/new/?fork=999999").status_code == 404

@@ -1,0 +1,38 @@
+"""`troupe fork` and `troupe lineage`."""
+
+import json
+
+import pytest
+from django.utils import timezone
+
+from tests.workers.cli.conftest import Troupe
+from webapp.checkpoints.models import Checkpoint
+from webapp.runs.models import Run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
+    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run_id: None)
+    return Checkpoint.objects.create(
+        run=run, attempt=1, cursor=1, iteration=20, path="checkpoints/iteration-000020", size=5, time=timezone.now()
+    )  # fmt: skip
+
+
+def test_fork_and_lineage(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint) -> None:
+    said = troupe("fork", run.pk, "last", "run.seed=5", "--name", "mine", "--json")
+    assert said.status == 0, said.err
+    made = json.loads(said.out)
+    assert Run.objects.get(pk=made["id"]).config["run"]["seed"] == 5
+    assert made["id"] in troupe("fork", run.pk, "20").out or Run.objects.filter(parent=run).count() == 2
+    tree = troupe("lineage", made["id"]).out
+    assert run.pk in tree
+    assert "mine  at 20" in tree
+    assert json.loads(troupe("lineage", run.pk, "--json").out)["here"]
+
+
+def test_what_cannot_be_forked(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint) -> None:
+    assert "already" in troupe("fork", run.pk, "20", "run.iterations=10").err
+    assert "no checkpoint 40" in troupe("fork", run.pk, "40").err
+    assert "names no checkpoint" in troupe("fork", run.pk, "../x").err

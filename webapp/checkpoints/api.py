@@ -1,0 +1,58 @@
+"""Checkpoints in the REST API: fork, lineage."""
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from webapp.api.serializers import RunSerializer
+from webapp.checkpoints.forking import run_fork
+from webapp.checkpoints.lineage import lineage
+from webapp.checkpoints.selectors import checkpoint_named
+from webapp.runs.selectors import run_get
+
+JSON = OpenApiTypes.OBJECT
+
+
+class ForkSerializer(serializers.Serializer[Any]):
+    """A run that starts from a checkpoint."""
+
+    overrides = serializers.DictField(required=False, help_text="Dotted field paths of the config to values.")
+    name = serializers.CharField(required=False, max_length=120, allow_blank=True)
+    tags = serializers.ListField(child=serializers.CharField(max_length=60), required=False, max_length=20)
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Unknown keys are refused: a typing error must not launch something else."""
+        unknown = set(data) - set(self.fields) if isinstance(data, dict) else set()
+        if unknown:
+            raise serializers.ValidationError({key: ["there is no such field"] for key in sorted(unknown)})
+        return super().to_internal_value(data)
+
+
+class Fork(APIView):
+    """A new run from a checkpoint."""
+
+    @extend_schema(request=ForkSerializer, responses={201: JSON, 400: JSON, 409: JSON})
+    def post(self, request: Request, run_id: str, name: str) -> Response:
+        """Launch it under the run's config with overrides. `name`: last, best or an iteration."""
+        wanted = ForkSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        data = wanted.validated_data
+        checkpoint = checkpoint_named(request.user, run_id, name)
+        run = run_fork(
+            request.user, checkpoint, data.get("overrides"), data.get("name", ""), data.get("tags", [])
+        )
+        return Response(RunSerializer(run_get(request.user, run.pk)).data, status=201)
+
+
+class Lineage(APIView):
+    """Ancestors and descendants of a run."""
+
+    @extend_schema(responses=JSON)
+    def get(self, request: Request, run_id: str) -> Response:
+        """A tree from the oldest ancestor: {id, name, state, forked_at, success, here, page, forks: [...]}."""
+        return Response(lineage(request.user, run_get(request.user, run_id)).document())

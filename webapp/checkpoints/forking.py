@@ -1,0 +1,98 @@
+"""Forks: new runs that start from a checkpoint of another run, under an edited config.
+
+Iterations, weights, optimiser and random numbers go on from the checkpoint, so a fork without edits repeats its parent.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.db import transaction
+
+from training_core.config.files import apply_overrides, parse_config
+from training_core.config.run import RunConfig
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.permissions import Person
+from webapp.checkpoints.models import Checkpoint
+from webapp.runs.models import Run, RunSource
+from webapp.runs.services import run_create
+from webapp.runs.states import TransitionRefused
+
+
+@transaction.atomic
+def run_fork(
+    user: Person,
+    checkpoint: Checkpoint,
+    overrides: Mapping[str, Any] | None = None,
+    name: str = "",
+    tags: Iterable[str] = (),
+    tree: Mapping[str, Any] | None = None,
+) -> Run:
+    """A queued run, in the project of the checkpoint's run, that starts from the checkpoint.
+
+    Its config is `tree` (without it the config of the checkpoint's run) under overrides.
+
+    Raises ConfigError with one message per field path, PermissionDenied, TransitionRefused where there is nothing to
+    start from.
+    """
+    held = _held(checkpoint)
+    parent, overrides = held.run, dict(overrides or {})
+    tree = parent.config if tree is None else tree
+    config = parse_config(apply_overrides(tree, overrides))
+    check_fits(config, held)
+    renamed = config.run.name != parent.config["run"]["name"]
+    title = name or (config.run.name if renamed else f"{parent.name} fork")
+    run = run_create(user, parent.project, tree, parent.preset, overrides, title, tags)
+    run.parent, run.parent_checkpoint, run.iteration = parent, held.path, held.iteration
+    run.family = _family(run)
+    run.save(update_fields=["parent", "parent_checkpoint", "iteration", "family"])
+    audit_note(user, parent.project, "checkpoint.fork", f"{parent.pk}/{held.path}", run=run.pk)
+    return run
+
+
+def check_fits(config: RunConfig, checkpoint: Checkpoint) -> None:
+    """Raises ConfigError where a run under `config` cannot go on from the checkpoint. The driver looks again, at the weights."""
+    wrong: dict[str, str] = {}
+    before = parse_config(checkpoint.run.config)
+    if config.run.iterations <= checkpoint.iteration:
+        wrong["run.iterations"] = (
+            f"the checkpoint is of iteration {checkpoint.iteration} already, and counting goes on from there; "
+            "ask for more in all"
+        )
+    if config.environment.type != before.environment.type:
+        wrong["environment.type"] = (
+            f"the checkpoint was trained on {before.environment.type}; fork within one environment"
+        )
+    for policy in config.used_policies:
+        known = before.policies.get(policy)
+        if known is None or policy not in before.used_policies:
+            wrong[f"policies.{policy}"] = (
+                f"the checkpoint has no such policy; it has {', '.join(before.used_policies)}"
+            )
+        elif config.policies[policy].model != known.model:
+            wrong[f"policies.{policy}.model"] = (
+                f"the checkpoint's weights are of {known.model}; leave the model as it is"
+            )
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def _held(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint, locked, so that nobody deletes it meanwhile. Raises TransitionRefused."""
+    held = (
+        Checkpoint.objects.select_for_update(of=("self",))
+        .select_related("run__project")
+        .get(pk=checkpoint.pk)
+    )
+    if held.removed:
+        raise TransitionRefused(f"the checkpoint {held.path} was removed; fork from another one")
+    if held.run.source == RunSource.CLIENT.value:
+        raise TransitionRefused("a run of somebody's own program cannot be forked from here")
+    return held
+
+
+def _family(run: Run) -> str:
+    """Forks of one checkpoint under one config, apart from runs that start from the base model."""
+    said = f"{run.family} {run.parent_id} {run.parent_checkpoint}"
+    return hashlib.sha256(said.encode()).hexdigest()[:16]

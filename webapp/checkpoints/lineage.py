@@ -1,0 +1,78 @@
+"""Which runs were forked from which."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.urls import reverse
+
+from webapp.accounts.permissions import Person
+from webapp.runs.models import Run
+from webapp.runs.selectors import runs_visible
+
+DEEPEST = 50
+"""Generations that are followed, either way."""
+MOST = 200
+"""Descendants that are shown."""
+
+
+@dataclass
+class Kin:
+    """A run in the lineage, with those that were forked from it."""
+
+    run: Run
+    iteration: int
+    """Where it was forked from its parent; 0 for one that started from the base model."""
+    here: bool = False
+    children: list["Kin"] = field(default_factory=list)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "id": self.run.pk,
+            "name": self.run.name,
+            "state": self.run.state,
+            "forked_at": self.iteration if self.run.parent_id else None,
+            "success": self.run.headline.get("eval/success"),
+            "here": self.here,
+            "page": reverse("runs:detail", args=[self.run.pk]),
+            "forks": [child.document() for child in self.children],
+        }
+
+
+def lineage(user: Person, run: Run) -> Kin:
+    """The tree from the run's oldest ancestor down to all its descendants; only what the user may see.
+
+    Side branches of ancestors are left out: the way to the run, and what came of it.
+    """
+    top = _with_forks(user, run)
+    for _ in range(DEEPEST):
+        parent = top.run.parent_id and runs_visible(user).filter(pk=top.run.parent_id).first()
+        if not parent:
+            return top
+        top = Kin(parent, _forked_at(parent), children=[top])
+    return top
+
+
+def lineage_shown(user: Person, run: Run) -> Kin | None:
+    """The tree for a page; None for a run that stands alone."""
+    tree = lineage(user, run)
+    return tree if tree.children or tree.run != run else None
+
+
+def _with_forks(user: Person, run: Run) -> Kin:
+    root = Kin(run, _forked_at(run), here=True)
+    level, count = {run.pk: root}, 0
+    for _ in range(DEEPEST):
+        forks = runs_visible(user).filter(parent__in=list(level)).order_by("created_at")[: MOST - count]
+        below = {fork.pk: Kin(fork, _forked_at(fork)) for fork in forks}
+        for kin in below.values():
+            level[str(kin.run.parent_id)].children.append(kin)
+        level, count = below, count + len(below)
+        if not below or count >= MOST:
+            break
+    return root
+
+
+def _forked_at(run: Run) -> int:
+    number = run.parent_checkpoint.rpartition("-")[2]
+    return int(number) if number.isdigit() else 0
