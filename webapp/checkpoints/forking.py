@@ -87,7 +87,7 @@ def _held(checkpoint: Checkpoint) -> Checkpoint:
     )
     if held.removed:
         raise TransitionRefused(f"the checkpoint {held.path} was removed; fork from another one")
-    if held.run.source == RunSource.CLIENT.value:
+    if held.run.source == RunSource.CLIENT:
         raise TransitionRefused("a run of somebody's own program cannot be forked from here")
     return held
 
