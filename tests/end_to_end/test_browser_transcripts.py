@@ -77,6 +77,26 @@ def test_search_and_filters_while_episodes_come_in(page: Page, telling: Telling)
     expect(page.locator(".turn.here mark, .turn.here")).to_be_visible()
 
 
+def test_notes_by_keyboard(page: Page, telling: Telling) -> None:
+    run, _ = telling
+    episode = run.episodes.filter(kind="train", failed=False, turn_count__gte=2).order_by("-pk").first()
+    assert episode
+    page.goto(f"/runs/{run.pk}/episodes/{episode.pk}/#turn-3")
+    expect(page.locator("#turn-3")).to_have_class(re.compile("here"))
+    expect(page.locator("#turn-3")).to_be_in_viewport()
+    page.keyboard.press("n")
+    expect(page.get_by_role("dialog", name="Label or note answer #3")).to_be_visible()
+    page.keyboard.type("odd")
+    page.get_by_label("Note", exact=True).fill("<img src=x onerror=window.hacked=1>")
+    shoot(page, "note-dialog")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#turn-3 .notes")).to_contain_text("<img src=x")
+    assert page.url.endswith("#turn-3") and page.evaluate("window.hacked") is None
+    shoot(page, "note-made")
+    page.get_by_role("button", name="Remove the note odd").click()
+    expect(page.locator(".notes")).to_have_count(0)
+
+
 def test_scripts_stay_text_in_the_stream(page: Page, ada: User) -> None:
     run = run_make(ada, state="running")
     story = Story(run.pk)

@@ -3,13 +3,22 @@
 from typing import Any
 
 from django import forms
-from drf_spectacular.utils import OpenApiParameter
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
 from rest_framework.exceptions import ParseError
 from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from webapp.api.queries import text, truth
-from webapp.api.schema import parameter
+from webapp.api.schema import JSON, parameter
+from webapp.runs.selectors import run_get
+from webapp.transcripts.export import export_answer
 from webapp.transcripts.forms import EpisodeFilters
+from webapp.transcripts.notes import note_add, note_document, note_get, note_remove, notes_list
+from webapp.transcripts.selectors import episode_get
 
 
 def _kind(field: forms.Field) -> type:
@@ -47,3 +56,52 @@ def filters_read(request: Request) -> dict[str, Any]:
         ]
         raise ParseError("; ".join(told))
     return form.values()
+
+
+class NoteSerializer(serializers.Serializer[Any]):
+    """A label, a note, or both."""
+
+    turn = serializers.IntegerField(
+        required=False, help_text="Place of the answer, from 1; none: the whole episode."
+    )
+    label = serializers.CharField(required=False, max_length=40)  # type: ignore[assignment]  # a field of ours, not DRF's
+    text = serializers.CharField(required=False, max_length=10_000)
+
+
+class EpisodeExport(APIView):
+    """A run's episodes as JSON Lines."""
+
+    @extend_schema(parameters=FILTERS, responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY})
+    def get(self, request: Request, run_id: str) -> StreamingHttpResponse:
+        """One episode a line, newest first: facts, turns, candidates with tokens, what updates learnt, notes."""
+        return export_answer(request._request, run_get(request.user, run_id), filters_read(request))
+
+
+class EpisodeNotes(APIView):
+    """Labels and notes of people."""
+
+    @extend_schema(responses=JSON)
+    def get(self, request: Request, pk: int) -> Response:
+        """Oldest first."""
+        return Response(
+            {"results": [note_document(each) for each in notes_list(episode_get(request.user, pk))]}
+        )
+
+    @extend_schema(request=NoteSerializer, responses={201: JSON, 400: JSON})
+    def post(self, request: Request, pk: int) -> Response:
+        """The note that was made."""
+        return Response(
+            note_document(note_add(request.user, episode_get(request.user, pk), request.data)), status=201
+        )
+
+
+class EpisodeNoteRemove(APIView):
+    """Take a note away."""
+
+    @extend_schema(request=None, responses=JSON)
+    def post(self, request: Request, pk: int, note: int) -> Response:
+        """The note as it was."""
+        found = note_get(episode_get(request.user, pk), note)
+        told = note_document(found)
+        note_remove(request.user, found)
+        return Response(told)

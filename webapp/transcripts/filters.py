@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from django.db.models import BooleanField, F, FloatField, Func, Q, QuerySet
+from django.db.models import BooleanField, Exists, F, FloatField, Func, OuterRef, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 
 from webapp.runs.models import Run
-from webapp.transcripts.models import Episode
+from webapp.transcripts.models import Episode, EpisodeNote
 from webapp.transcripts.words import query, terms
 
 Episodes = QuerySet[Episode]
@@ -43,6 +43,8 @@ def episodes_narrow(found: Episodes, run: Run, given: Given) -> Episodes:
     found = found.filter(**columns)
     for narrow in (_outcome, _version, _reward):
         found = narrow(found, given)
+    if given.get("label"):
+        found = found.filter(Exists(EpisodeNote.objects.filter(episode=OuterRef("pk"), label=given["label"])))
     asked = str(given.get("q", ""))
     return found.filter(words=query(run.pk, asked)) if terms(asked) else found
 

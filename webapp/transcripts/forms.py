@@ -51,6 +51,7 @@ class EpisodeFilters(forms.Form):
     probe = _truth("only probes, or none")
     environment = _word("type of the environment")
     task = _word("id of a task", 200)
+    label = _word("somebody has labelled it, or an answer in it, so", 40)
 
     def values(self) -> dict[str, Any]:
         """The filters that were given and make sense."""
@@ -68,3 +69,11 @@ class Place(forms.Form):
         """(before, after): ids of episodes."""
         self.is_valid()
         return self.cleaned_data.get("before"), self.cleaned_data.get("after")
+
+
+class NoteForm(forms.Form):
+    """A label, a note, or both."""
+
+    turn = forms.IntegerField(required=False, min_value=1, max_value=2**31 - 1)
+    label = forms.CharField(required=False, max_length=40)
+    text = forms.CharField(required=False, max_length=10_000)

@@ -4,12 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-import zstandard
-
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode, EpisodeBody
-from webapp.transcripts.selectors import episodes_list
+from webapp.transcripts.selectors import episodes_list, unpacked
 from webapp.transcripts.words import pattern
 
 PER_PAGE = 60
@@ -59,7 +56,7 @@ def _hits_find(episodes: Iterable[Episode], asked: str) -> None:
         bodies = dict(EpisodeBody.objects.filter(episode__in=list(episodes)).values_list("pk", "data"))
     for episode in episodes:
         data = bodies.get(episode.pk)
-        document = orjson.loads(zstandard.decompress(bytes(data))) if data else {}
+        document = unpacked(data) if data else {}
         episode.hit = _hit(document, wanted) if wanted else None  # type: ignore[attr-defined]
 
 

@@ -4,6 +4,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 
+from webapp.accounts.models import User
 from webapp.runs.models import Run
 
 
@@ -71,3 +72,19 @@ class EpisodeAnnotation(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["run", "episode_name"])]
+
+
+class EpisodeNote(models.Model):
+    """What a person says of an episode, or of one answer in it."""
+
+    episode = models.ForeignKey(Episode, on_delete=models.CASCADE, related_name="notes")
+    author = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
+    turn = models.IntegerField(null=True)
+    """Place of the answer, from 1; None: the episode as a whole."""
+    label = models.CharField(max_length=40, blank=True)
+    """A word to find it by; label or text is there."""
+    text = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["label", "episode"])]

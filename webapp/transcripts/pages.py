@@ -6,7 +6,8 @@ from typing import Any
 from webapp.common.tones import role_tones
 from webapp.runs.models import Run
 from webapp.transcripts.forms import FEW, KINDS, OUTCOMES
-from webapp.transcripts.models import Episode
+from webapp.transcripts.models import Episode, EpisodeNote
+from webapp.transcripts.notes import labels_of
 
 STRIP = 24
 """Plays of the same task that are shown side by side."""
@@ -19,7 +20,7 @@ def filters_context(run: Run, filters: Mapping[str, Any]) -> dict[str, Any]:
     shown = dict(filters)
     if (iteration := shown.pop("iteration", None)) is not None:
         shown |= {"iteration_min": iteration, "iteration_max": iteration}
-    newest: dict[str, Any] = (
+    newest: dict[str, Any] = dict(
         Episode.objects.filter(run=run).order_by("-pk").values("rewards", "versions").first() or {}
     )
     return {
@@ -28,6 +29,7 @@ def filters_context(run: Run, filters: Mapping[str, Any]) -> dict[str, Any]:
         "kinds": KINDS,
         "outcomes": OUTCOMES,
         "truths": TRUTHS,
+        "labels": _names(labels_of(run), None, shown.get("label")),
         "roles": _names(role_tones(run.config), newest.get("rewards"), shown.get("role")),
         "policies": _names(run.config.get("policies"), newest.get("versions"), shown.get("policy")),
         "environments": _names(
@@ -41,11 +43,17 @@ def _names(known: Iterable[str] | None, met: Iterable[str] | None, chosen: str |
     return [name for name in dict.fromkeys([*(known or ()), *(met or ()), chosen]) if name]
 
 
-def turns_shown(run: Run, document: Mapping[str, Any]) -> list[dict[str, Any]]:
+def turns_shown(
+    run: Run, document: Mapping[str, Any], notes: Iterable[EpisodeNote] = ()
+) -> list[dict[str, Any]]:
     """The turns of an episode's document, each with what its block on the page needs."""
     tones = role_tones(run.config)
+    noted: dict[int | None, list[EpisodeNote]] = {}
+    for note in notes:
+        noted.setdefault(note.turn, []).append(note)
     return [
-        _turn(index, turn, tones.get(turn["role"], 0)) for index, turn in enumerate(document.get("turns", []))
+        _turn(index, turn, tones.get(turn["role"], 0)) | {"notes": noted.get(index + 1, [])}
+        for index, turn in enumerate(document.get("turns", []))
     ]
 
 

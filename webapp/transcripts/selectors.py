@@ -1,6 +1,6 @@
 """Reading episodes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -34,15 +34,28 @@ def episode_get(user: Person, pk: int) -> Episode:
 
 def episode_document(episode: Episode) -> dict[str, Any]:
     """The body with what updates learnt merged into its candidates; {} where the body was thinned out."""
-    body = EpisodeBody.objects.filter(episode=episode).first()
-    if body is None:
-        return {}
-    document: dict[str, Any] = orjson.loads(zstandard.decompress(bytes(body.data)))
-    notes = EpisodeAnnotation.objects.filter(
-        run_id=episode.run_id, episode_name=episode.name, attempt=episode.attempt
+    return documents_read([episode])[episode.pk]
+
+
+def documents_read(episodes: Sequence[Episode]) -> dict[int, dict[str, Any]]:
+    """`episode_document` of several of one run, by id."""
+    documents: dict[int, dict[str, Any]] = {episode.pk: {} for episode in episodes}
+    bodies = EpisodeBody.objects.filter(episode__in=list(documents))
+    for pk, data in bodies.values_list("episode_id", "data"):
+        documents[pk] = unpacked(data)
+    found = {(episode.name, episode.attempt): documents[episode.pk] for episode in episodes}
+    learnt = EpisodeAnnotation.objects.filter(
+        run_id__in={episode.run_id for episode in episodes}, episode_name__in=[name for name, _ in found]
     )
-    for note in notes.order_by("pk"):
-        _annotate(document, orjson.loads(zstandard.decompress(bytes(note.data))))
+    for note in learnt.order_by("pk"):
+        if document := found.get((note.episode_name, note.attempt)):
+            _annotate(document, unpacked(note.data))
+    return documents
+
+
+def unpacked(data: bytes | memoryview) -> dict[str, Any]:
+    """JSON of a body or an annotation as it is stored."""
+    document: dict[str, Any] = orjson.loads(zstandard.decompress(bytes(data)))
     return document
 
 

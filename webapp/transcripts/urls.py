@@ -7,5 +7,8 @@ from webapp.transcripts import views
 app_name = "transcripts"
 urlpatterns = [
     path("<str:run_id>/transcripts/", views.episodes_page, name="list"),
+    path("<str:run_id>/transcripts/export/", views.episodes_export, name="export"),
     path("<str:run_id>/episodes/<int:pk>/", views.episode_page, name="detail"),
+    path("<str:run_id>/episodes/<int:pk>/notes/", views.note_write, name="note"),
+    path("<str:run_id>/episodes/<int:pk>/notes/<int:note>/remove/", views.note_drop, name="note-remove"),
 ]

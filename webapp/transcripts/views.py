@@ -1,15 +1,23 @@
 """Pages of transcripts: the stream, and one episode turn by turn."""
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_POST
 
+from training_core.errors import ConfigError
+from webapp.accounts.permissions import is_owner
 from webapp.common.tones import role_tones
 from webapp.runs.pages import run_context
 from webapp.runs.selectors import run_get
+from webapp.transcripts.export import export_answer
 from webapp.transcripts.forms import EpisodeFilters, Place
 from webapp.transcripts.listing import PER_PAGE, stream_read
+from webapp.transcripts.models import Episode
+from webapp.transcripts.notes import USUAL, labels_of, note_add, note_get, note_remove, notes_list
 from webapp.transcripts.pages import filters_context, neighbours, replay_data, same_task, turns_shown
 from webapp.transcripts.selectors import episode_document, episode_get
 
@@ -38,14 +46,17 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
 @require_GET
 def episode_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     """One episode: what each agent saw, said and got, the board, the tokens."""
-    episode = episode_get(request.user, pk)
-    if episode.run_id != run_id:
-        raise Http404
+    episode = _episode(request, run_id, pk)
     document = episode_document(episode)
+    notes = list(notes_list(episode))
     older, newer = neighbours(episode)
     context = run_context(request.user, episode.run, "transcripts", replay=replay_data(document)) | {
         "episode": episode,
-        "turns": turns_shown(episode.run, document),
+        "turns": turns_shown(episode.run, document, notes),
+        "notes": [note for note in notes if note.turn is None],
+        "labels": list(dict.fromkeys([*labels_of(episode.run), *USUAL])),
+        "person": request.user,
+        "owner": is_owner(request.user, episode.run.project),
         "body": bool(document.get("turns")),
         "tones": role_tones(episode.run.config),
         "seconds": episode.ended - episode.started,
@@ -54,3 +65,45 @@ def episode_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
         "newer": newer,
     }
     return render(request, "transcripts/detail.html", context)
+
+
+@login_required
+@require_GET
+def episodes_export(request: HttpRequest, run_id: str) -> HttpResponseBase:
+    """The episodes that fit the address's filters, as JSON Lines."""
+    return export_answer(request, run_get(request.user, run_id), EpisodeFilters(request.GET).values())
+
+
+@login_required
+@require_POST
+def note_write(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
+    """Label or note an episode or an answer; back to where it was."""
+    episode = _episode(request, run_id, pk)
+    try:
+        note = note_add(request.user, episode, request.POST)
+    except ConfigError as error:
+        messages.error(request, str(error))
+        return _back(episode, None)
+    return _back(episode, note.turn)
+
+
+@login_required
+@require_POST
+def note_drop(request: HttpRequest, run_id: str, pk: int, note: int) -> HttpResponse:
+    """Remove a note."""
+    episode = _episode(request, run_id, pk)
+    found = note_get(episode, note)
+    note_remove(request.user, found)
+    return _back(episode, found.turn)
+
+
+def _episode(request: HttpRequest, run_id: str, pk: int) -> Episode:
+    episode = episode_get(request.user, pk)
+    if episode.run_id != run_id:
+        raise Http404
+    return episode
+
+
+def _back(episode: Episode, turn: int | None) -> HttpResponse:
+    address = reverse("transcripts:detail", args=[episode.run_id, episode.pk])
+    return redirect(f"{address}#turn-{turn}" if turn else address)

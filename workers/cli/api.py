@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,28 @@ class Server:
                 f"{self.url} does not answer ({type(error).__name__}). Start it with `troupe up`, or set TROUPE_URL"
             ) from error
         return self._document(answer)
+
+    def lines(self, path: str, **query: Any) -> Iterator[str]:
+        """Lines of a streamed answer, as they come. Raises ServerAway, ServerFailure."""
+        import httpx
+
+        try:
+            with httpx.stream(
+                "GET",
+                self.address(path),
+                params={name: value for name, value in query.items() if value not in (None, "")},
+                headers={"Authorization": f"Bearer {self.token}"},
+                timeout=60.0,
+                trust_env=False,
+            ) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    self._document(answer)
+                yield from answer.iter_lines()
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise ServerFailure(f"TROUPE_URL={self.url!r} is no address: use http://host:port") from error
+        except httpx.HTTPError as error:
+            raise ServerAway(f"{self.url} does not answer, or broke off ({type(error).__name__})") from error
 
     def _document(self, answer: httpx.Response) -> Any:
         try:

@@ -1,6 +1,7 @@
 """troupe transcripts and transcript against a real server."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +34,22 @@ def test_transcripts_are_found_and_read(troupe: Troupe, told: Run) -> None:
     read = troupe("transcript", pk)
     assert "#1 planner (planner)  reward 1.500" in read.out and "<script>x</script>" in read.out
     assert len(json.loads(troupe("transcript", pk, "--json").out)["turns"]) == 3
+
+
+def test_notes_and_export(troupe: Troupe, told: Run, tmp_path: Path) -> None:
+    pk = str(Episode.objects.get(name="1-3-train-0").pk)
+    made = json.loads(troupe("note", pk, "look [b]here[/b]", "--label", "good", "--turn", "2", "--json").out)
+    assert "#2  ada  good  look [b]here[/b]" in troupe("notes", pk).out
+    path = tmp_path / "out.jsonl"
+    assert "1 episodes in" in troupe("export-transcripts", told.pk, "-f", "label=good", "-o", str(path)).out
+    (line,) = path.read_text().splitlines()
+    assert json.loads(line)["notes"][0]["id"] == made["id"] and len(json.loads(line)["turns"]) == 3
+    assert len(troupe("export-transcripts", told.pk).out.splitlines()) == 2
+    assert "removed" in troupe("note-remove", pk, str(made["id"])).out
+    assert "No notes yet" in troupe("notes", pk).out
+    assert "no answer 9" in troupe("note", pk, "x", "--turn", "9").err
+    refused = troupe("export-transcripts", told.pk, "-f", "version=x", "-o", str(tmp_path / "none"))
+    assert refused.status == 1 and "version='x'" in refused.err and not (tmp_path / "none").exists()
 
 
 def test_mistakes_are_told(troupe: Troupe, told: Run) -> None:

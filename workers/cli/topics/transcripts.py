@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -78,6 +79,78 @@ def transcript(episode: EpisodeId, as_json: AsJson = False) -> None:
             _line(said["text"])
     if "turns" not in found:
         console.print("Only the facts of this episode are kept.")
+
+
+@app.command()
+def export_transcripts(
+    run_id: RunId,
+    search: Words = "",
+    filters: Filters = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A file; without it, standard output.", dir_okay=False),
+    ] = None,
+) -> None:
+    """Write the episodes that fit as JSON Lines: facts, turns, tokens, what updates learnt, notes."""
+    lines = find_server().lines(run_path(run_id, "episodes/export/"), q=search, **_given(filters))
+    if output is None:
+        for line in lines:
+            sys.stdout.write(line + "\n")
+        return
+    count = 0
+    partial = output.with_name(output.name + ".part")
+    with partial.open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(line + "\n")
+            count += 1
+    partial.replace(output)
+    _line(f"{count} episodes in {output}")
+
+
+@app.command()
+def note(
+    episode: EpisodeId,
+    text: Annotated[str, typer.Argument(help="What to say of it.")] = "",
+    label: Annotated[str, typer.Option("--label", "-l", help="A word to find it by.")] = "",
+    turn: Annotated[
+        int | None, typer.Option(help="Place of the answer, from 1; without it, the whole episode.", min=1)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Label or note an episode, or one answer in it."""
+    body = {"text": text, "label": label} | ({"turn": turn} if turn else {})
+    made = find_server().call(f"/api/v1/episodes/{episode}/notes/", body)
+    _print_json(made) if as_json else _show_note(made)
+
+
+@app.command()
+def notes(episode: EpisodeId, as_json: AsJson = False) -> None:
+    """List the labels and notes of an episode."""
+    found = find_server().call(f"/api/v1/episodes/{episode}/notes/")["results"]
+    if as_json:
+        return _print_json(found)
+    for each in found:
+        _show_note(each)
+    if not found:
+        console.print("No notes yet: troupe note EPISODE TEXT --label LABEL")
+
+
+@app.command()
+def note_remove(
+    episode: EpisodeId,
+    number: Annotated[
+        int, typer.Argument(metavar="NOTE", help="Number of the note, as `troupe notes` shows it.", min=1)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Take a note away."""
+    gone = find_server().call(f"/api/v1/episodes/{episode}/notes/{number}/remove/", {})
+    _print_json(gone) if as_json else _line(f"{gone['id']}  removed")
+
+
+def _show_note(note: dict[str, Any]) -> None:
+    where = f"#{note['turn']}" if note["turn"] else "episode"
+    _line(f"{note['id']}  {where}  {note['author']}  {note['label']}  {note['text']}".rstrip())
 
 
 def _given(filters: list[str] | None) -> dict[str, str]:

@@ -1,0 +1,71 @@
+"""Episodes as JSON Lines, a few at a time, so that a million need no more memory than fifty."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+import orjson
+from asgiref.sync import sync_to_async
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, StreamingHttpResponse
+
+from webapp.metrics.arrays import spell
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode, EpisodeNote
+from webapp.transcripts.notes import note_document
+from webapp.transcripts.selectors import documents_read, episodes_list
+
+AT_ONCE = 50
+_LEFT_OUT = ("run", "words", "cursor")
+
+
+def export_answer(request: HttpRequest, run: Run, filters: Mapping[str, Any]) -> StreamingHttpResponse:
+    """All that fit the filters, newest first: facts, turns, candidates with tokens, what updates learnt, notes."""
+    lines: AsyncIterator[bytes] | Iterator[bytes] = _chunks(run, filters)
+    if isinstance(request, ASGIRequest):
+        lines = _later(run, filters)
+    answer = StreamingHttpResponse(lines, content_type="application/x-ndjson")
+    answer["Content-Disposition"] = f'attachment; filename="{run.pk}-episodes.jsonl"'
+    return answer
+
+
+def _chunks(run: Run, filters: Mapping[str, Any]) -> Iterator[bytes]:
+    before: int | None = None
+    while True:
+        data, before = chunk_read(run, filters, before)
+        if data:
+            yield data
+        if before is None:
+            return
+
+
+async def _later(run: Run, filters: Mapping[str, Any]) -> AsyncIterator[bytes]:
+    """The same without holding up the event loop."""
+    before: int | None = None
+    while True:
+        data, before = await sync_to_async(chunk_read)(run, filters, before)
+        if data:
+            yield data
+        if before is None:
+            return
+
+
+def chunk_read(run: Run, filters: Mapping[str, Any], before: int | None) -> tuple[bytes, int | None]:
+    """Lines of at most AT_ONCE episodes, and the cursor of the next ones (None: these were the last)."""
+    found = episodes_list(run, filters)
+    episodes = list((found.filter(pk__lt=before) if before else found)[:AT_ONCE])
+    documents = documents_read(episodes)
+    notes: dict[int, list[dict[str, Any]]] = {}
+    said = EpisodeNote.objects.filter(episode__in=list(documents)).select_related("author").order_by("pk")
+    for note in said:
+        notes.setdefault(note.episode_id, []).append(note_document(note))
+    lines = [
+        orjson.dumps(_facts(run, each) | documents[each.pk] | {"notes": notes.get(each.pk, [])})
+        for each in episodes
+    ]
+    return b"".join(line + b"\n" for line in lines), episodes[-1].pk if len(episodes) == AT_ONCE else None
+
+
+def _facts(run: Run, episode: Episode) -> dict[str, Any]:
+    names = [field.attname for field in Episode._meta.concrete_fields if field.name not in _LEFT_OUT]
+    facts = {name: getattr(episode, name) for name in names}
+    return {"run": run.pk, **facts, "episode_return": spell(episode.episode_return)}

@@ -1,0 +1,87 @@
+"""Labels and notes of people on episodes and on single answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import Http404
+
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import User
+from webapp.accounts.permissions import Person, can_edit, is_owner
+from webapp.runs.models import Run
+from webapp.transcripts.forms import NoteForm
+from webapp.transcripts.models import Episode, EpisodeNote
+from webapp.transcripts.selectors import episode_document
+
+USUAL = ("good", "bad", "interesting", "reward hacking", "off task", "truncated thought")
+"""Labels that are offered until a run has its own."""
+
+
+@transaction.atomic
+def note_add(user: Person, episode: Episode, data: Any) -> EpisodeNote:
+    """Label or note an episode (or the answer `turn`). Raises PermissionDenied, ConfigError with a message per field."""
+    if not isinstance(user, User) or not can_edit(user, episode.run.project):
+        raise PermissionDenied(f"you may not write in the project {episode.run.project.slug}")
+    form = NoteForm(data if isinstance(data, Mapping) else {})
+    if not form.is_valid():
+        raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
+    given = form.cleaned_data
+    if not given["label"] and not given["text"]:
+        raise ConfigError({"label": "give a label, a note, or both"})
+    if given["turn"] is not None and given["turn"] > len(episode_document(episode).get("turns", [])):
+        raise ConfigError({"turn": f"this episode has no answer {given['turn']}"})
+    note = EpisodeNote.objects.create(episode=episode, author=user, **given)
+    audit_note(
+        user, episode.run.project, "episode.note", str(episode.pk), run=episode.run_id, note=note.pk, **given
+    )
+    return note
+
+
+@transaction.atomic
+def note_remove(user: Person, note: EpisodeNote) -> None:
+    """Take it away: its author may, and owners of the project. Raises PermissionDenied."""
+    project = note.episode.run.project
+    if not (is_owner(user, project) or (note.author_id == user.pk and can_edit(user, project))):
+        raise PermissionDenied("only its author and owners of the project may remove a note")
+    details = {"run": note.episode.run_id, "note": note.pk, "label": note.label, "text": note.text}
+    note.delete()
+    audit_note(user, project, "episode.note_remove", str(note.episode_id), **details)
+
+
+def note_get(episode: Episode, pk: int) -> EpisodeNote:
+    """One note of the episode. Raises Http404."""
+    found = EpisodeNote.objects.filter(episode=episode, pk=pk).select_related("episode__run__project").first()
+    if found is None:
+        raise Http404(f"episode {episode.pk} has no note {pk}")
+    return found
+
+
+def notes_list(episode: Episode) -> QuerySet[EpisodeNote]:
+    """Oldest first."""
+    return EpisodeNote.objects.filter(episode=episode).select_related("author").order_by("pk")
+
+
+def note_document(note: EpisodeNote) -> dict[str, Any]:
+    """JSON for the API and exports."""
+    return {
+        "id": note.pk,
+        "episode": note.episode_id,
+        "turn": note.turn,
+        "label": note.label,
+        "text": note.text,
+        "author": note.author.username,
+        "created_at": note.created_at.isoformat(),
+    }
+
+
+def labels_of(run: Run) -> list[str]:
+    """The run's labels, those most used first."""
+    used = EpisodeNote.objects.filter(episode__run=run).exclude(label="").values_list("label", flat=True)
+    counts: dict[str, int] = {}
+    for label in used[:5000]:
+        counts[label] = counts.get(label, 0) + 1
+    return sorted(counts, key=lambda label: (-counts[label], label))
