@@ -43,7 +43,8 @@ function reveal() {
 
 document.body.addEventListener("htmx:afterSwap", (event) => event.target.id === "preview" && mark());
 form.addEventListener("change", (event) => event.target.matches("[data-reshape]") && reshape(event.target));
-form.addEventListener("submit", () => {
+form.addEventListener("submit", (event) => {
+  if (!event.submitter?.matches("[data-launch]")) return;
   for (const button of form.querySelectorAll("[data-launch]")) {
     button.textContent = "Launching …";
     button.setAttribute("aria-disabled", "true");

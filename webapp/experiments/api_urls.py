@@ -2,9 +2,12 @@
 
 from django.urls import path
 
-from webapp.experiments import api
+from webapp.experiments import api, template_api
 
 urlpatterns = [
+    path("templates/", template_api.Templates.as_view(), name="templates"),
+    path("templates/<int:pk>/", template_api.TemplateDetail.as_view(), name="template"),
+    path("templates/<int:pk>/launch/", template_api.TemplateLaunch.as_view(), name="template-launch"),
     path("sweeps/", api.Sweeps.as_view(), name="sweeps"),
     path("sweeps/plan/", api.SweepPlans.as_view(), name="sweep-plan"),
     path("sweeps/<int:pk>/", api.SweepDetail.as_view(), name="sweep"),

@@ -78,8 +78,12 @@ def _at(base: Mapping[str, Any], path: str) -> Any:
 def draft_from_query(query: Mapping[str, str]) -> Draft:
     """?preset=NAME&algorithm.clip_low=0.3: what is no dotted path is left out."""
     preset = query.get("preset", "")
-    overrides = {path: parse_value(text) for path, text in query.items() if "." in path}
-    return draft_make(preset if preset in preset_names() else preset_names()[0], overrides)
+    return draft_make(preset if preset in preset_names() else preset_names()[0], query_overrides(query))
+
+
+def query_overrides(query: Mapping[str, str]) -> dict[str, Any]:
+    """Fields that an address sets."""
+    return {path: parse_value(text) for path, text in query.items() if "." in path}
 
 
 def draft_from_run(preset: str, config: Mapping[str, Any]) -> Draft:

@@ -1,23 +1,24 @@
 """Writing sweeps and templates."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
-from training_core.config.files import read_preset
+from training_core.config.files import apply_overrides, parse_config, read_preset
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
-from webapp.experiments.models import Sweep
+from webapp.experiments.models import Sweep, Template
 from webapp.experiments.planning import SweepPlan, point_name, short_names
 from webapp.runs.managing import runs_do
 from webapp.runs.models import Run, RunState
-from webapp.runs.services import run_create
+from webapp.runs.services import check_storable, run_create
 
 LONGEST_NAME = 120
+LONGEST_DESCRIPTION = 4000
 STOPPABLE = (RunState.QUEUED, RunState.STARTING, RunState.RUNNING)
 
 
@@ -57,10 +58,52 @@ def sweep_stop(user: Person, sweep: Sweep) -> list[dict[str, Any]]:
     return done
 
 
+@transaction.atomic
+def template_save(
+    user: Person,
+    project: Project,
+    name: str,
+    preset: str,
+    overrides: Mapping[str, Any],
+    description: str = "",
+    replace: bool = False,
+) -> Template:
+    """Keep a preset with changed fields under a name; it must be a config that works.
+
+    Raises ConfigError (also where the name is taken and `replace` is false), PermissionDenied.
+    """
+    _may(user, project)
+    name, description = _name(name), description.strip()
+    if not name:
+        raise ConfigError({"name": "name the template"})
+    if len(description) > LONGEST_DESCRIPTION or "\0" in description:
+        raise ConfigError({"description": f"at most {LONGEST_DESCRIPTION:,} characters, none of them NUL"})
+    config = parse_config(apply_overrides(read_preset(preset), overrides))
+    check_storable(config.model_dump(mode="json"))
+    fields = {"preset": preset, "overrides": dict(overrides), "description": description}
+    known = Template.objects.select_for_update().filter(project=project, name=name).first()
+    if known and not replace:
+        raise ConfigError({"name": f"there is a template {name!r}; choose another name, or replace it"})
+    template = known or Template(project=project, name=name, owner_id=user.pk)
+    for field, value in fields.items():
+        setattr(template, field, value)
+    template.save()
+    audit_note(user, project, "template.save", str(template.pk), name=name)
+    return template
+
+
+@transaction.atomic
+def template_delete(user: Person, template: Template) -> None:
+    """Forget it; runs that started from it stay. Raises PermissionDenied."""
+    _may(user, template.project)
+    audit_note(user, template.project, "template.delete", str(template.pk), name=template.name)
+    template.delete()
+
+
 def _may(user: Person, project: Project) -> None:
     if not isinstance(user, User) or not can_edit(user, project):
         raise PermissionDenied(
-            f"you may not launch in the project {project.slug}; ask an owner for the editor level"
+            f"you may not change experiments of the project {project.slug}; ask an owner for the editor level"
         )
 
 

@@ -2,12 +2,14 @@
 
 from django.urls import path
 
-from webapp.experiments import sweep_views, views
+from webapp.experiments import sweep_views, template_views, views
 
 app_name = "experiments"
 urlpatterns = [
     path("new/", views.experiment_new, name="new"),
     path("check/", views.experiment_check, name="check"),
+    path("templates/save/", template_views.template_keep, name="template-save"),
+    path("templates/<int:pk>/delete/", template_views.template_forget, name="template-delete"),
     path("sweeps/", sweep_views.sweeps_page, name="sweeps"),
     path("sweeps/new/", sweep_views.sweep_new, name="sweep-new"),
     path("sweeps/check/", sweep_views.sweep_check, name="sweep-check"),

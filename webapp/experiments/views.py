@@ -14,11 +14,22 @@ from webapp.accounts.selectors import projects_editable
 from webapp.checkpoints.forking import run_fork
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.selectors import checkpoint_get
-from webapp.experiments.forms import Draft, draft_from_post, draft_from_query, draft_from_run
+from webapp.experiments.forms import (
+    Draft,
+    draft_from_post,
+    draft_from_query,
+    draft_from_run,
+    draft_make,
+    query_overrides,
+)
 from webapp.experiments.selectors import form_context, preview_context
+from webapp.experiments.templates_kept import template_get, templates_visible
 from webapp.runs.selectors import run_get
 from webapp.runs.services import run_create
 from webapp.runs.states import TransitionRefused
+
+KEPT = ("template_name", "template_description", "template_replace")
+"""What is asked for to save a template."""
 
 
 @login_required
@@ -27,11 +38,14 @@ def experiment_new(request: HttpRequest) -> HttpResponse:
     """The form; posting it launches the run."""
     projects = list(projects_editable(request.user))
     if request.method == "GET":
-        return _form(request, _draft(request), projects)
-    draft, errors = _posted(request)
+        try:
+            return form_page(request, _draft(request), projects)
+        except ConfigError as error:
+            return form_page(request, draft_from_query({}), projects, str(error))
+    draft, errors = posted_draft(request)
     project = next((each for each in projects if each.slug == request.POST.get("project")), None)
     if draft.config is None or project is None or errors:
-        return _form(
+        return form_page(
             request,
             draft,
             projects,
@@ -44,13 +58,16 @@ def _draft(request: HttpRequest) -> Draft:
     if request.GET.get("fork", "").isdecimal():
         parent = checkpoint_get(request.user, int(request.GET["fork"])).run
         return draft_from_run(parent.preset, parent.config)
+    if request.GET.get("template", "").isdecimal():
+        template = template_get(request.user, int(request.GET["template"]))
+        return draft_make(template.preset, template.overrides | query_overrides(request.GET.dict()))
     if "from" in request.GET:
         run = run_get(request.user, request.GET["from"])
         return draft_from_run(run.preset, run.config)
     return draft_from_query(request.GET.dict())
 
 
-def _posted(request: HttpRequest) -> tuple[Draft, str]:
+def posted_draft(request: HttpRequest) -> tuple[Draft, str]:
     """The draft, and what is wrong with the form as a whole."""
     try:
         return draft_from_post(request.POST.dict()), ""
@@ -68,7 +85,7 @@ def _launch(request: HttpRequest, draft: Draft, project: Project, projects: list
         else:
             run = run_create(request.user, project, draft.tree, draft.preset, draft.overrides, name, tags)
     except (ConfigError, TransitionRefused) as error:
-        return _form(request, draft, projects, str(error))
+        return form_page(request, draft, projects, str(error))
     return redirect(reverse("runs:detail", args=[run.pk]))
 
 
@@ -78,12 +95,16 @@ def _fork_origin(request: HttpRequest) -> Checkpoint | None:
     return checkpoint_get(request.user, int(number)) if number.isdecimal() else None
 
 
-def _form(request: HttpRequest, draft: Draft, projects: list[Project], error: str = "") -> HttpResponse:
+def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error: str = "") -> HttpResponse:
+    """The page of the form; 400 where there is something to put right."""
     address = request.build_absolute_uri("/api/v1/runs/")
     context: dict[str, Any] = form_context(draft) | preview_context(draft, address)
     context |= {
         "place": "new",
         "projects": projects,
+        "templates": templates_visible(request.user),
+        "template": request.GET.get("template", ""),
+        "kept": {name: request.POST.get(name, "") for name in KEPT},
         "chosen": request.POST.get("project", ""),
         "form_error": error,
         "origin": _fork_origin(request),
@@ -96,6 +117,6 @@ def _form(request: HttpRequest, draft: Draft, projects: list[Project], error: st
 @require_POST
 def experiment_check(request: HttpRequest) -> HttpResponse:
     """What the form holds so far: its errors, and the run as words to copy (a fragment for htmx)."""
-    draft, error = _posted(request)
+    draft, error = posted_draft(request)
     context = preview_context(draft, request.build_absolute_uri("/api/v1/runs/")) | {"form_error": error}
     return render(request, "experiments/_preview.html", context)

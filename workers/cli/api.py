@@ -47,11 +47,15 @@ class Server:
 
     def call(self, path: str, body: Any = None, **query: Any) -> Any:
         """GET, or POST where there is a body. Raises ServerAway, ServerFailure."""
+        return self.send("GET" if body is None else "POST", path, body, **query)
+
+    def send(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """Any method, e.g. DELETE. Raises ServerAway, ServerFailure."""
         import httpx  # a tenth of a second that --help need not wait for
 
         try:
             answer = httpx.request(
-                "GET" if body is None else "POST",
+                method,
                 self.address(path),
                 params={name: value for name, value in query.items() if value not in (None, "")},
                 content=None if body is None else _encoded(body),

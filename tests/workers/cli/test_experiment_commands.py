@@ -1,11 +1,11 @@
-"""Sweeps by command, against the real API."""
+"""Sweeps and templates by command, against the real API."""
 
 import json
 
 import pytest
 
 from tests.workers.cli.conftest import Troupe
-from webapp.experiments.models import Sweep
+from webapp.experiments.models import Sweep, Template
 from webapp.runs.models import Run
 
 pytestmark = pytest.mark.usefixtures("connected")
@@ -70,3 +70,23 @@ def test_mistakes_are_sentences(troupe: Troupe, words: tuple[str, ...], said: st
     answer = troupe("sweep", "plan_path_duo", *words, "--yes")
     assert answer.status == 1 and said in answer.err.replace("\n", " ")
     assert "Traceback" not in answer.err and not Sweep.objects.exists()
+
+
+def test_templates_are_saved_shown_launched_and_deleted(troupe: Troupe) -> None:
+    assert "troupe template save" in troupe("template", "list").out
+    said = troupe(
+        "template", "save", "small", "plan_path_duo", "run.iterations=5", "--description", "[b]quick[/b]"
+    )
+    template = Template.objects.get()
+    assert said.out.split() == [str(template.pk), "small", "1", "changes"]
+    assert "[b]quick[/b]" in troupe("template", "list").out
+    assert "run.iterations = 5" in troupe("template", "show", "small").out
+    made = json.loads(troupe("template", "launch", str(template.pk), "run.seed=4", "--json").out)
+    run = Run.objects.get(pk=made["id"])
+    assert (run.name, run.iterations, run.config["run"]["seed"]) == ("small", 5, 4)
+    assert "choose another name" in troupe("template", "save", "small", "plan_path_duo").err
+    assert troupe("template", "save", "small", run.pk, "--run", "--replace").status == 0
+    assert json.loads(troupe("template", "show", "small", "--json").out)["overrides"]["run.seed"] == 4
+    assert "deleted" in troupe("template", "delete", "small").out
+    assert not Template.objects.exists()
+    assert "there is no template 'small'" in troupe("template", "show", "small").err

@@ -12,12 +12,14 @@ from workers.cli.topics import (
     jobs,
     projects,
     runs,
+    templates,
     timeline,
     transcripts,
 )
 
 TOPICS: tuple[typer.Typer, ...] = (
     experiments.app,
+    templates.app,
     jobs.app,
     runs.app,
     curves.app,

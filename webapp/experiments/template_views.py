@@ -1,0 +1,49 @@
+"""Saving and deleting templates from the form of an experiment."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from training_core.errors import ConfigError
+from webapp.accounts.selectors import projects_editable
+from webapp.experiments.services import template_delete, template_save
+from webapp.experiments.templates_kept import template_get
+from webapp.experiments.views import form_page, posted_draft
+
+
+@login_required
+@require_POST
+def template_keep(request: HttpRequest) -> HttpResponse:
+    """Save what the form holds; it comes back as it was where that is refused."""
+    projects = list(projects_editable(request.user))
+    draft, error = posted_draft(request)
+    project = next((each for each in projects if each.slug == request.POST.get("project")), None)
+    if error or project is None:
+        return form_page(request, draft, projects, error or "Choose a project that you may save in.")
+    try:
+        template = template_save(
+            request.user,
+            project,
+            request.POST.get("template_name", ""),
+            draft.preset,
+            draft.overrides,
+            request.POST.get("template_description", "").replace("\r\n", "\n"),
+            replace="template_replace" in request.POST,
+        )
+    except ConfigError as refused:
+        return form_page(request, draft, projects, f"The template is not saved: {refused}")
+    messages.success(request, f"Saved as the template {template.name}.")
+    return redirect(f"{reverse('experiments:new')}?template={template.pk}")
+
+
+@login_required
+@require_POST
+def template_forget(request: HttpRequest, pk: int) -> HttpResponse:
+    """Delete it."""
+    template = template_get(request.user, pk)
+    template_delete(request.user, template)
+    messages.success(request, f"The template {template.name} is deleted.")
+    return redirect(reverse("experiments:new"))
