@@ -1,4 +1,4 @@
-"""What the cluster has, and which runs hold or wait for it."""
+"""What the cluster has, who holds it, who waits for it and for what."""
 
 from dataclasses import asdict
 from typing import Any
@@ -6,41 +6,128 @@ from typing import Any
 from django.conf import settings
 
 from training_core.config.files import parse_config
+from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
-from webapp.runs.models import ACTIVE_STATES, Run, RunState
+from webapp.cluster.health import services_read
+from webapp.common.tones import SHARED, policy_tones
+from webapp.runs.admission import HOLDING, left, runs_holding, runs_waiting
+from webapp.runs.models import Run
 from webapp.runs.selectors import runs_visible
-from workers.launch.demand import Demand, demand
-from workers.launch.launcher import LauncherFailure
+from workers.launch.demand import Demand, demand, pools
+from workers.launch.launcher import Capacity, LauncherFailure
 from workers.launch.registry import make_launcher
+
+DEVICES = (("cpus", "CPU cores"), ("gpus", "GPUs"))
 
 
 def cluster_read(user: Person) -> dict[str, Any]:
-    """{"reachable", "capacity": {cpus, gpus, free_cpus, free_gpus} | None, "runs": [...]} of the user's own runs."""
+    """{"reachable", "capacity": {cpus, gpus, free_cpus, free_gpus} | None, "nodes", "runs", "services"}.
+
+    Runs that hold devices come first, then the queue in its order. Of runs in projects of others only their devices
+    are told.
+    """
     try:
         capacity = make_launcher(settings.TROUPE_LAUNCHER).capacity()
     except LauncherFailure:
         capacity = None
+    document = asdict(capacity) if capacity else {}
+    nodes = document.pop("nodes", ())
+    return {
+        "reachable": capacity is not None,
+        "launcher": settings.TROUPE_LAUNCHER,
+        "capacity": document or None,
+        "nodes": list(nodes),
+        "runs": _runs(user, capacity),
+        "services": services_read(),
+    }
+
+
+def _runs(user: Person, capacity: Capacity | None) -> list[dict[str, Any]]:
+    own = set(runs_visible(user).values_list("pk", flat=True).filter(state__in=("queued", *HOLDING)))
+    held: list[Demand] = []
     rows = []
-    for run in runs_visible(user).filter(state__in=ACTIVE_STATES).order_by("created_at"):
-        wanted = _demand(run)
-        holds = run.state != RunState.QUEUED
-        rows.append(
-            {
-                "run": run.pk,
-                "name": run.name,
-                "state": run.state,
-                "holds": holds,
-                "cpus": wanted and wanted.cpus,
-                "gpus": wanted and wanted.gpus,
-            }
-        )
-    return {"reachable": capacity is not None, "capacity": capacity and asdict(capacity), "runs": rows}
+    for run in runs_holding().select_related("project", "owner").order_by("started_at", "created_at"):
+        row, wanted = _row(run, run.pk in own)
+        held += [wanted] if wanted else []
+        rows.append(row | {"holds": True, "place": None, "limits": []})
+    for place, run in enumerate(runs_waiting().select_related("project", "owner"), 1):
+        row, wanted = _row(run, run.pk in own)
+        limits = _limits(wanted, capacity, held) if wanted and capacity else []
+        held += [wanted] if wanted and not any(each["never"] for each in limits) else []
+        rows.append(row | {"holds": False, "place": place, "limits": limits})
+    return rows
 
 
-def _demand(run: Run) -> Demand | None:
+def _row(run: Run, own: bool) -> tuple[dict[str, Any], Demand | None]:
+    config = _config(run)
+    wanted = demand(config) if config else None
+    row: dict[str, Any] = {
+        "run": run.pk if own else None,
+        "name": run.name if own else "",
+        "project": run.project.slug if own else None,
+        "owner": run.owner.username if own else None,
+        "state": run.state,
+        "reason": run.reason if own else "",
+        "priority": run.priority,
+        "since": (run.started_at or run.created_at).isoformat(),
+        "cpus": wanted and wanted.cpus,
+        "gpus": wanted and wanted.gpus,
+        "pools": _pools(run, config) if config and own else [],
+    }
+    return row, wanted
+
+
+def _pools(run: Run, config: RunConfig) -> list[dict[str, Any]]:
+    tones = policy_tones(run.config)
+    return [asdict(pool) | {"tone": tones.get(pool.name, SHARED)} for pool in pools(config)]
+
+
+def _config(run: Run) -> RunConfig | None:
     """None for a config that another version of Troupe wrote."""
     try:
-        return demand(parse_config(run.config))
+        return parse_config(run.config)
     except ConfigError:
         return None
+
+
+def _limits(wanted: Demand, capacity: Capacity, before: list[Demand]) -> list[dict[str, Any]]:
+    """Which device lacks how much for a run, after those that hold devices or stand before it in the queue."""
+    free = left(capacity, before)
+    found = []
+    for name, words in DEVICES:
+        asked, there, total = getattr(wanted, name), getattr(free, name), getattr(capacity, name)
+        if asked and asked > there + 1e-6:
+            found.append(
+                {
+                    "resource": words,
+                    "wants": asked,
+                    "free": round(max(there, 0.0), 4),
+                    "lacks": round(asked - max(there, 0.0), 4),
+                    "total": total,
+                    "never": asked > total + 1e-6,
+                }
+            )
+    return found + _too_large(wanted, capacity)
+
+
+def _too_large(wanted: Demand, capacity: Capacity) -> list[dict[str, Any]]:
+    """A worker that no single node can hold: the sum would do, the pieces would not."""
+    if not capacity.nodes:
+        return []
+    found = []
+    for kind, (name, words) in zip(("CPU", "GPU"), DEVICES, strict=True):
+        most = max((bundle.get(kind, 0.0) for bundle in wanted.bundles), default=0.0)
+        largest = max(getattr(node, name) for node in capacity.nodes)
+        if largest + 1e-6 < most <= getattr(capacity, name):
+            found.append(
+                {
+                    "resource": f"{words} on one node",
+                    "wants": most,
+                    "free": largest,
+                    "lacks": round(most - largest, 4),
+                    "total": largest,
+                    "never": True,
+                }
+            )
+    return found

@@ -1,6 +1,8 @@
 """Addresses of the pages of the cluster."""
 
-from django.urls import URLPattern
+from django.urls import path
+
+from webapp.cluster import views
 
 app_name = "cluster"
-urlpatterns: list[URLPattern] = []
+urlpatterns = [path("", views.cluster_page, name="page")]

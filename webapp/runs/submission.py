@@ -11,7 +11,6 @@ from pathlib import Path
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
@@ -21,8 +20,9 @@ from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_create
 from webapp.checkpoints.selectors import checkpoint_latest
 from webapp.live.services import hint
-from webapp.runs.models import Attempt, Run, RunSource, RunState
-from workers.launch.demand import Demand, demand
+from webapp.runs.admission import what_it_waits_for
+from webapp.runs.models import Attempt, Run, RunState
+from workers.launch.demand import demand
 from workers.launch.launcher import Capacity, JobState, Launch, Launcher, LauncherFailure
 from workers.launch.registry import make_launcher
 from workers.launch.run_folder import RunFolder
@@ -32,7 +32,6 @@ ADMISSION_LOCK = 7_461_001
 """Key of the advisory lock under which runs are admitted one at a time."""
 SUBMITTING_LIMIT = timedelta(seconds=30)
 """After this an attempt whose submission was not confirmed is submitted again, under the same id."""
-HOLDING = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
 
 
 def run_submit_now(run_id: str) -> bool:
@@ -88,41 +87,6 @@ def _refuse(run: Run, reason: str) -> None:
     run.state, run.reason, run.ended_at = RunState.FAILED, reason, timezone.now()
     run.save(update_fields=["state", "reason", "ended_at"])
     transaction.on_commit(partial(hint, run.pk, run.event_count))
-
-
-def what_it_waits_for(run: Run, wanted: Demand, capacity: Capacity | None) -> str:
-    """Empty where the run fits beside those that hold devices; else a sentence for its owner."""
-    if capacity is None:
-        return "waits for Ray, which does not answer"
-    if wanted.cpus > capacity.cpus or wanted.gpus > capacity.gpus:
-        return (
-            f"waits for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in all. "
-            "Add nodes, or lower policies.*.devices and resources.environment_cpus"
-        )
-    held = demands_held(run)
-    free = _free(capacity, held)
-    if wanted.cpus > free.cpus + 1e-6 or wanted.gpus > free.gpus + 1e-6:
-        return f"waits for {wanted}; {len(held)} run{'s' * (len(held) != 1)} before it hold{'s' * (len(held) == 1)} the rest"
-    return ""
-
-
-def demands_held(but: Run) -> list[Demand]:
-    """Of the other runs that have devices, or were admitted a moment ago. One whose config cannot be read counts as nothing."""
-    admitted = Q(state=RunState.QUEUED, attempts__state=Attempt.State.SUBMITTING)
-    held = []
-    others = Run.objects.filter(Q(state__in=HOLDING) | admitted, source=RunSource.TROUPE)
-    for other in others.exclude(pk=but.pk).distinct():
-        try:
-            held.append(demand(parse_config(other.config)))
-        except ConfigError:
-            log.warning("run %s: its config cannot be read, nor what it holds", other.pk)
-    return held
-
-
-def _free(capacity: Capacity, held: list[Demand]) -> Demand:
-    cpus = capacity.cpus - sum(other.cpus for other in held)
-    gpus = capacity.gpus - sum(other.gpus for other in held)
-    return Demand(cpus, gpus, ())
 
 
 def _submit(attempt: Attempt, launcher: Launcher) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from training_core.config.run import RunConfig
-from workers.cluster.placement import place
+from workers.cluster.placement import Seat, place
 
 
 @dataclass(frozen=True)
@@ -27,3 +27,35 @@ def demand(config: RunConfig) -> Demand:
     cpus = sum(bundle.get("CPU", 0.0) for bundle in bundles)
     gpus = sum(bundle.get("GPU", 0.0) for bundle in bundles)
     return Demand(round(cpus, 4), round(gpus, 4), tuple(bundles))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Processes of one policy (or of all: environments, router) and the devices that they take together."""
+
+    name: str
+    """A policy's name; "environments" and "router" for those that serve all."""
+    kind: str
+    """policy, environments or router."""
+    workers: int
+    cpus: float
+    gpus: float
+
+
+def pools(config: RunConfig) -> list[Pool]:
+    """Who takes what within a run, policies first."""
+    found: dict[tuple[str, str], list[Seat]] = {}
+    for seat in place(config).seats:
+        shared = "environments" if seat.kind == "environment" else seat.kind
+        key = ("policy", seat.policy) if seat.policy else (shared, shared)
+        found.setdefault(key, []).append(seat)
+    return [
+        Pool(
+            name,
+            kind,
+            len(seats),
+            round(sum(seat.cpus for seat in seats), 4),
+            round(sum(seat.gpus for seat in seats), 4),
+        )
+        for (kind, name), seats in found.items()
+    ]

@@ -91,6 +91,21 @@ class JobLaunch:
 
 
 @dataclass(frozen=True)
+class Node:
+    """One machine of the cluster: its devices, all and free now."""
+
+    id: str
+    name: str
+    """Host name or address, as the backend knows it."""
+    cpus: float
+    gpus: float
+    free_cpus: float
+    free_gpus: float
+    head: bool = False
+    """Whether the backend's own head runs there."""
+
+
+@dataclass(frozen=True)
 class Capacity:
     """Devices of the cluster, all and free now; None when the backend does not answer."""
 
@@ -98,6 +113,8 @@ class Capacity:
     gpus: float
     free_cpus: float
     free_gpus: float
+    nodes: tuple[Node, ...] = ()
+    """Empty where the backend does not say."""
 
 
 class LauncherFailure(Exception):

@@ -10,6 +10,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from workers.launch.launcher import (
     JobStatus,
     Launch,
     LauncherFailure,
+    Node,
 )
 
 GRACE = 3.0
@@ -105,7 +107,8 @@ class LocalProcessLauncher:
     def capacity(self) -> Capacity | None:
         """See Launcher. Cores this process may use; what others use is not counted."""
         cores = float(len(os.sched_getaffinity(0)))
-        return Capacity(cores, 0.0, cores, 0.0)
+        node = Node("local", socket.gethostname(), cores, 0.0, cores, 0.0, head=True)
+        return Capacity(cores, 0.0, cores, 0.0, (node,))
 
     def _start(self, launch: Launch | JobLaunch, folder: Path) -> None:
         log = launch.log

@@ -22,6 +22,7 @@ from workers.launch.launcher import (
     JobStatus,
     Launch,
     LauncherFailure,
+    Node,
 )
 from workers.launch.packages import code_package
 
@@ -102,13 +103,15 @@ class RayJobLauncher:
             data = _json(self._ask("GET", "/nodes", params={"view": "summary"})).get("data") or {}
         except LauncherFailure:
             return None
-        nodes = (data.get("nodeLogicalResources") or {}).values()
-        found = [match for text in nodes for match in _USAGE.findall(str(text))]
-        if not found:
+        usage = data.get("nodeLogicalResources") or {}
+        known = {str((each.get("raylet") or {}).get("nodeId")): each for each in data.get("summary") or []}
+        nodes = tuple(_node(name, str(text), known.get(name) or {}) for name, text in usage.items())
+        nodes = tuple(node for node in nodes if node.cpus or node.gpus)
+        if not nodes:
             return None
-        total = {kind: sum(float(all_) for _, all_, name in found if name == kind) for kind in ("CPU", "GPU")}
-        used = {kind: sum(float(some) for some, _, name in found if name == kind) for kind in ("CPU", "GPU")}
-        return Capacity(total["CPU"], total["GPU"], total["CPU"] - used["CPU"], total["GPU"] - used["GPU"])
+        cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
+        free_cpus, free_gpus = sum(node.free_cpus for node in nodes), sum(node.free_gpus for node in nodes)
+        return Capacity(cpus, gpus, free_cpus, free_gpus, nodes)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -166,6 +169,15 @@ def _json(response: httpx.Response) -> dict[str, Any]:
     except ValueError:
         return {}
     return data if isinstance(data, dict) else {}
+
+
+def _node(name: str, usage: str, facts: dict[str, Any]) -> Node:
+    """From Ray's words such as "1.5/2.0 CPU (1.0 used of 1.5 reserved in placement groups)"."""
+    found = {kind: (float(used), float(total)) for used, total, kind in _USAGE.findall(usage)}
+    (used_cpus, cpus), (used_gpus, gpus) = found.get("CPU", (0.0, 0.0)), found.get("GPU", (0.0, 0.0))
+    shown = str(facts.get("hostname") or facts.get("ip") or name[:12])
+    head = bool((facts.get("raylet") or {}).get("isHeadNode"))
+    return Node(name, shown, cpus, gpus, cpus - used_cpus, gpus - used_gpus, head)
 
 
 def _said(response: httpx.Response) -> str:

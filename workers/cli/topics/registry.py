@@ -4,6 +4,7 @@ import typer
 
 from workers.cli.topics import (
     checkpoints,
+    cluster,
     compare,
     curves,
     experiments,
@@ -28,6 +29,7 @@ TOPICS: tuple[typer.Typer, ...] = (
     health.app,
     timeline.app,
     compare.app,
+    cluster.app,
     projects.app,
     imports.app,
 )

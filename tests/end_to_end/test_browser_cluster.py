@@ -1,0 +1,46 @@
+"""The cluster page and a project's pages in a real browser."""
+
+import os
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.end_to_end.conftest import run_make
+from webapp.accounts.models import User
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+SHOTS = os.environ.get("TROUPE_SHOTS", "")
+
+
+def check(page: Page, address: str) -> list[str]:
+    """Faults at both widths, in both schemes."""
+    faults = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        for width, height in ((1440, 900), (390, 844)):
+            page.set_viewport_size({"width": width, "height": height})
+            page.goto(address)
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            if wide > width:
+                faults.append(f"{address} is {wide} px wide at {width}")
+            if SHOTS:
+                name = f"{address.strip('/').replace('/', '-')}-{width}-{scheme}.png"
+                page.screenshot(path=str(Path(SHOTS) / name), full_page=True)
+        for each in Axe().run(page).response["violations"]:
+            if each["impact"] in ("serious", "critical"):
+                faults.append(f"{address}: {each['id']}: {[node['html'][:160] for node in each['nodes'][:3]]}")
+    return faults
+
+
+def test_the_cluster_renews_itself(page: Page, ada: User) -> None:
+    run_make(ada, "the one that runs", "running")
+    page.goto("/cluster/")
+    expect(page.locator("h1")).to_have_text("Cluster")
+    expect(page.locator(".side [aria-current=page]")).to_have_text("Cluster")
+    waiting = run_make(ada, "<img src=x onerror=alert(1)>")
+    waiting.attempts.all().delete()
+    row = page.locator("tr", has_text="<img src=x")
+    expect(row).to_contain_text("0.5")
+    assert not check(page, "/cluster/")

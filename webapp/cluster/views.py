@@ -1,0 +1,33 @@
+"""The cluster page; htmx asks for its body every few seconds."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from webapp.cluster.selectors import cluster_read
+
+
+@login_required
+@require_GET
+def cluster_page(request: HttpRequest) -> HttpResponse:
+    """Nodes, who holds devices, who waits for what, and the server's background work."""
+    cluster = cluster_read(request.user)
+    rows = cluster["runs"]
+    context = {
+        "cluster": cluster,
+        "holding": [row for row in rows if row["holds"]],
+        "waiting": [row for row in rows if not row["holds"]],
+        "devices": _devices(cluster["capacity"]),
+        "place": "cluster",
+    }
+    template = "cluster/_body.html" if getattr(request, "htmx", False) else "cluster/page.html"
+    return render(request, template, context)
+
+
+def _devices(capacity: dict[str, float] | None) -> list[tuple[str, float, float]]:
+    """(name, in use, all) of each kind of device that there is."""
+    if capacity is None:
+        return []
+    kinds = (("CPU cores", "cpus"), ("GPUs", "gpus"))
+    return [(label, capacity[name] - capacity[f"free_{name}"], capacity[name]) for label, name in kinds]

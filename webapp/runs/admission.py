@@ -1,0 +1,95 @@
+"""Who is admitted next: by priority, then by age. A run that waits for devices keeps its claim on them, so that a later
+one takes only what those before it leave.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from django.db.models import Q, QuerySet
+
+from training_core.config.files import parse_config
+from training_core.errors import ConfigError
+from webapp.runs.models import Attempt, Run, RunSource, RunState
+from workers.launch.demand import Demand, demand
+from workers.launch.launcher import Capacity
+
+log = logging.getLogger(__name__)
+HOLDING = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
+SLACK = 1e-6
+"""Sums of fractions of a core are not exact."""
+
+
+def what_it_waits_for(run: Run, wanted: Demand, capacity: Capacity | None) -> str:
+    """Empty where the run fits beside those that hold devices and those before it; else a sentence for its owner."""
+    if capacity is None:
+        return "waits for Ray, which does not answer"
+    if not fits(wanted, capacity):
+        return (
+            f"waits for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in all. "
+            "Add nodes, or lower policies.*.devices and resources.environment_cpus"
+        )
+    held = demands_held(run)
+    free = left(capacity, held)
+    if not _covers(free, wanted):
+        return f"waits for {wanted}; {_runs(len(held))} before it hold{'s' * (len(held) == 1)} the rest"
+    before = demands_before(run, capacity)
+    if not _covers(left(capacity, [*held, *before]), wanted):
+        return f"waits for {wanted}; {_runs(len(before))} with a higher priority, or older, come{'s' * (len(before) == 1)} first"
+    return ""
+
+
+def fits(wanted: Demand, capacity: Capacity) -> bool:
+    """Whether an empty cluster would do."""
+    return wanted.cpus <= capacity.cpus + SLACK and wanted.gpus <= capacity.gpus + SLACK
+
+
+def left(capacity: Capacity, demands: Iterable[Demand]) -> Demand:
+    """What is over when all of these are served; may be negative."""
+    listed = list(demands)
+    cpus = capacity.cpus - sum(each.cpus for each in listed)
+    return Demand(cpus, capacity.gpus - sum(each.gpus for each in listed), ())
+
+
+def runs_holding() -> QuerySet[Run]:
+    """Those that have devices, or were admitted a moment ago."""
+    admitted = Q(state=RunState.QUEUED, attempts__state=Attempt.State.SUBMITTING)
+    return Run.objects.filter(Q(state__in=HOLDING) | admitted, source=RunSource.TROUPE).distinct()
+
+
+def runs_waiting() -> QuerySet[Run]:
+    """The queue, in the order in which it is served."""
+    waiting = Run.objects.filter(state=RunState.QUEUED, source=RunSource.TROUPE)
+    return waiting.exclude(attempts__state=Attempt.State.SUBMITTING).order_by("-priority", "created_at", "pk")
+
+
+def demands_held(but: Run) -> list[Demand]:
+    """Of the other runs that hold devices."""
+    return [wanted for _, wanted in _demands(runs_holding().exclude(pk=but.pk))]
+
+
+def demands_before(run: Run, capacity: Capacity) -> list[Demand]:
+    """Of the runs that stand before it in the queue and could run here: what never fits keeps nobody waiting."""
+    older = Q(priority=run.priority, created_at__lt=run.created_at)
+    before = runs_waiting().filter(Q(priority__gt=run.priority) | older).exclude(pk=run.pk)
+    return [wanted for _, wanted in _demands(before) if fits(wanted, capacity)]
+
+
+def _demands(runs: Iterable[Run]) -> list[tuple[Run, Demand]]:
+    """One whose config cannot be read counts as nothing."""
+    found = []
+    for run in runs:
+        try:
+            found.append((run, demand(parse_config(run.config))))
+        except ConfigError:
+            log.warning("run %s: its config cannot be read, nor what it wants", run.pk)
+    return found
+
+
+def _covers(free: Demand, wanted: Demand) -> bool:
+    """Devices that a run does not ask for do not matter to it."""
+    cpus = not wanted.cpus or wanted.cpus <= free.cpus + SLACK
+    return cpus and (not wanted.gpus or wanted.gpus <= free.gpus + SLACK)
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count != 1)}"
