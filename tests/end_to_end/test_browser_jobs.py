@@ -1,0 +1,92 @@
+"""Short jobs in a browser: asked for at a checkpoint, followed while they play, spoken with."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from tests.end_to_end.conftest import run_make
+from webapp.accounts.models import User
+from webapp.checkpoints.models import Checkpoint
+from webapp.jobs.models import Job
+from webapp.jobs.services import job_folder, jobs_follow, jobs_submit
+from workers.launch.fake import FakeLauncher
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(autouse=True)
+def launcher(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLauncher:
+    """This process launches and follows; the server only reads the job's folder."""
+    monkeypatch.setenv("TROUPE_HOME", str(tmp_path))
+    settings.TROUPE_HOME = tmp_path
+    fake = FakeLauncher()
+    monkeypatch.setattr("webapp.jobs.services.make_launcher", lambda kind: fake)
+    return fake
+
+
+def check_accessible(page: Page) -> None:
+    """No serious violation."""
+    found = Axe().run(page).response["violations"]
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+
+
+def test_a_conversation_from_the_checkpoint_to_the_end(page: Page, ada: User) -> None:
+    run = run_make(ada, "talkative")
+    Checkpoint.objects.create(
+        run=run, attempt=1, cursor=1, iteration=20, path="checkpoints/iteration-000020", size=1,
+        time=timezone.now(),
+    )  # fmt: skip
+    page.goto(f"/runs/{run.pk}/checkpoints/")
+    check_accessible(page)
+    page.get_by_role("button", name="Talk", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Conversation with talkative at iteration 20")
+    job = Job.objects.get()
+    jobs_submit()
+    expect(page.get_by_text("running")).to_be_visible()
+    asked = {"turn": 0, "role": "planner", "prompt": HOSTILE, "saw": HOSTILE, "board": None}
+    job_folder(job).write("moment", {"moves": [], "asked": asked, "title": "5x5"})
+    field = page.get_by_label("What planner says")
+    expect(field).to_be_focused()
+    check_accessible(page)
+    field.fill("north east")
+    page.get_by_role("button", name="Say it").click()
+    expect(page.get_by_text("the others are thinking")).to_be_visible()
+    assert job_folder(job).said(0) == "north east"
+    job_folder(job).write(
+        "result", {"success": 1.0, "return": 2.0, "episodes": 1, "rewards": {"planner": 2.0}}
+    )
+    jobs_follow()
+    expect(page.get_by_text("finished")).to_be_visible()
+    expect(page.get_by_role("heading", name="Result")).to_be_visible()
+    check_accessible(page)
+    page.goto("/jobs/")
+    check_accessible(page)
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{page.url.split('/jobs/')[0]}/jobs/{job.pk}/")
+
+
+def test_what_cannot_be_is_said_where_it_was_asked_for(page: Page, ada: User) -> None:
+    run = run_make(ada, "talkative")
+    Checkpoint.objects.create(
+        run=run, attempt=1, cursor=1, iteration=20, path="checkpoints/iteration-000020", size=1,
+        time=timezone.now(),
+    )  # fmt: skip
+    page.goto(f"/runs/{run.pk}/checkpoints/")
+    page.get_by_label("Other settings").fill("environment.siez=6")
+    page.get_by_role("button", name="Evaluate", exact=True).click()
+    expect(page.get_by_text("environment.siez")).to_be_visible()
+    assert not Job.objects.exists()
+
+
+def test_a_dry_run_from_the_form(page: Page, ada: User) -> None:
+    run_make(ada, "any")
+    page.goto("/experiments/new/?preset=plan_path_duo&run.seed=7")
+    page.get_by_role("button", name="Dry run").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Dry run of")
+    assert Job.objects.get().config["run"]["seed"] == 7
