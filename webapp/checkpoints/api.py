@@ -1,7 +1,8 @@
-"""Checkpoints in the REST API: fork, lineage."""
+"""Checkpoints in the REST API: fork, download, lineage."""
 
 from typing import Any
 
+from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -9,7 +10,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from webapp.api.queries import text
+from webapp.api.schema import parameter
 from webapp.api.serializers import RunSerializer
+from webapp.checkpoints.downloads import checkpoint_download, download_response
 from webapp.checkpoints.forking import run_fork
 from webapp.checkpoints.lineage import lineage
 from webapp.checkpoints.selectors import checkpoint_named
@@ -47,6 +51,20 @@ class Fork(APIView):
             request.user, checkpoint, data.get("overrides"), data.get("name", ""), data.get("tags", [])
         )
         return Response(RunSerializer(run_get(request.user, run.pk)).data, status=201)
+
+
+class Downloading(APIView):
+    """A checkpoint as Hugging Face folders."""
+
+    @extend_schema(
+        parameters=[parameter("policy", str, "only this policy; without it all of them")],
+        responses={(200, "application/x-tar"): OpenApiTypes.BINARY, 409: JSON},
+    )
+    def get(self, request: Request, run_id: str, name: str) -> StreamingHttpResponse:
+        """A tar of a folder per policy: config.json, model.safetensors, the tokenizer, a model card."""
+        checkpoint = checkpoint_named(request.user, run_id, name)
+        download = checkpoint_download(request.user, checkpoint, text(request, "policy"))
+        return download_response(request._request, download)
 
 
 class Lineage(APIView):

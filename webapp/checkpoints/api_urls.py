@@ -7,4 +7,9 @@ from webapp.checkpoints import api
 urlpatterns = [
     path("runs/<str:run_id>/lineage/", api.Lineage.as_view(), name="lineage"),
     path("runs/<str:run_id>/checkpoints/<str:name>/fork/", api.Fork.as_view(), name="checkpoint-fork"),
+    path(
+        "runs/<str:run_id>/checkpoints/<str:name>/download/",
+        api.Downloading.as_view(),
+        name="checkpoint-download",
+    ),
 ]

@@ -60,7 +60,7 @@ def check_fits(config: RunConfig, checkpoint: Checkpoint) -> None:
             f"the checkpoint is of iteration {checkpoint.iteration} already, and counting goes on from there; "
             "ask for more in all"
         )
-    if config.environment.type != before.environment.type:
+    if str(config.environment.type) != str(before.environment.type):
         wrong["environment.type"] = (
             f"the checkpoint was trained on {before.environment.type}; fork within one environment"
         )

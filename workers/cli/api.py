@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,12 @@ class Server:
 
     def lines(self, path: str, **query: Any) -> Iterator[str]:
         """Lines of a streamed answer, as they come. Raises ServerAway, ServerFailure."""
+        with self.stream(path, **query) as answer:
+            yield from answer.iter_lines()
+
+    @contextmanager
+    def stream(self, path: str, **query: Any) -> Iterator[httpx.Response]:
+        """An answer to GET that is read piece by piece. Raises ServerAway, ServerFailure."""
         import httpx
 
         try:
@@ -87,7 +94,7 @@ class Server:
                 if not answer.is_success:
                     answer.read()
                     self._document(answer)
-                yield from answer.iter_lines()
+                yield answer
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise ServerFailure(f"TROUPE_URL={self.url!r} is no address: use http://host:port") from error
         except httpx.HTTPError as error:

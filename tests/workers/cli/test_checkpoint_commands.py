@@ -1,6 +1,8 @@
 """`troupe fork` and `troupe lineage`."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -36,3 +38,20 @@ def test_what_cannot_be_forked(troupe: Troupe, connected: str, run: Run, checkpo
     assert "already" in troupe("fork", run.pk, "20", "run.iterations=10").err
     assert "no checkpoint 40" in troupe("fork", run.pk, "40").err
     assert "names no checkpoint" in troupe("fork", run.pk, "../x").err
+
+
+def test_download(
+    troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint, settings: Any, tmp_path: Path
+) -> None:
+    settings.TROUPE_HOME = tmp_path
+    folder = tmp_path / "runs" / run.pk / checkpoint.path / "planner"
+    folder.mkdir(parents=True)
+    for name, content in (("config.json", "{}"), ("model.safetensors", "weights")):
+        (folder / name).write_text(content)
+    said = troupe("download", run.pk, "--to", str(tmp_path / "got" / "it"), "--json")
+    assert said.status == 0, said.err
+    assert json.loads(said.out)["policies"] == [str(tmp_path / "got" / "it" / "planner")]
+    assert (tmp_path / "got" / "it" / "planner" / "model.safetensors").read_text() == "weights"
+    assert "is there already" in troupe("download", run.pk, "--to", str(tmp_path / "got" / "it")).err
+    assert "no policy 'judge'" in troupe("download", run.pk, "20", "--policy", "judge").err
+    assert sorted(item.name for item in (tmp_path / "got").iterdir()) == ["it"]

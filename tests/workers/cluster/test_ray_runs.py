@@ -196,3 +196,20 @@ def test_the_driver_has_no_torch(little_model: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.stdout.strip().splitlines()[-1:] == ["0 []"], done.stderr[-3000:]
+
+
+def test_a_fork_goes_on_from_another_runs_weights(
+    ray_cluster: None, little_model: Path, tmp_path: Path
+) -> None:
+    """Trained policies and frozen ones, with processes of their own for generating."""
+    folder, fork = tmp_path / "parent", tmp_path / "fork"
+    parent = Attempt(small_config(little_model, checkpoint__keep=5), "parent", 1, folder, tmp_path)
+    assert run_attempt(parent, local=True) == 0
+    frozen = {"team__roles__planner__trained": False}
+    config = small_config(little_model, **APART, **frozen, resources__environment_workers=2)
+    origin = folder / "checkpoints" / "iteration-000001"
+    assert run_attempt(Attempt(config, "fork", 1, fork, tmp_path, fork_from=origin), local=False) == 0
+    here, there = curve(fork), curve(folder)
+    for name in ("eval/success", "eval/return", "eval_sampled/return"):
+        assert here[name, 1] == there[name, 1], "its first evaluation is the checkpoint's"
+    assert ("eval/return", 2) in here

@@ -1,6 +1,7 @@
-"""Checkpoints: fork, lineage."""
+"""Checkpoints: fork, download, lineage."""
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -37,6 +38,27 @@ def fork(
         return typer.echo(json.dumps(made, indent=2))
     page = server.address(made["links"]["page"])
     console.print(f"{made['id']}  {made['state']}  {page}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def download(
+    run_id: RunId,
+    checkpoint: Name = "last",
+    policy: Annotated[str, typer.Option(help="Only this policy.")] = "",
+    to: Annotated[
+        Path | None, typer.Option(help="Folder to make; default: named for run and iteration.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a checkpoint as Hugging Face folders, one per policy."""
+    from workers.cli.fetching import fetch_tar
+
+    place = fetch_tar(find_server(), checkpoint_path(run_id, checkpoint, "download/"), to, policy=policy)
+    folders = sorted(str(item) for item in place.iterdir())
+    if as_json:
+        return typer.echo(json.dumps({"folder": str(place), "policies": folders}, indent=2))
+    for folder in folders:
+        console.print(folder, highlight=False, markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -1,0 +1,103 @@
+"""Checkpoints as Hugging Face folders, streamed as a tar: a folder per policy, with a card that says what it is."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, StreamingHttpResponse
+
+from training_core.errors import CheckpointError, ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.permissions import Person
+from webapp.checkpoints.models import Checkpoint
+from webapp.runs.states import TransitionRefused
+from workers.launch.checkpoint_files import (
+    Member,
+    checkpoint_place,
+    model_files,
+    policies_in,
+    tar_chunks,
+    tar_size,
+)
+
+
+@dataclass(frozen=True)
+class Download:
+    """An archive that can be sent."""
+
+    root: str
+    """Folder in the archive, and the file's name without .tar."""
+    members: list[Member]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole archive."""
+        return tar_size(self.members)
+
+    def chunks(self) -> Iterator[bytes]:
+        """The archive."""
+        return tar_chunks(self.root, self.members)
+
+
+def checkpoint_download(user: Person, checkpoint: Checkpoint, policy: str = "") -> Download:
+    """The models of a checkpoint, or of one policy of it. Raises ConfigError (policy), TransitionRefused."""
+    if checkpoint.removed:
+        raise TransitionRefused(f"the checkpoint {checkpoint.path} was removed; take another one")
+    try:
+        place = checkpoint_place(settings.TROUPE_HOME / "runs" / checkpoint.run_id, checkpoint.path)
+    except CheckpointError as error:
+        raise TransitionRefused(str(error)) from error
+    there = policies_in(place)
+    if policy and policy not in there:
+        raise ConfigError(
+            {"policy": f"no policy {policy[:40]!r}; the checkpoint has {', '.join(there) or 'none'}"}
+        )
+    chosen = [policy] if policy else there
+    if not chosen:
+        raise TransitionRefused(f"there are no models in {place}")
+    members = [member for name in chosen for member in (*model_files(place, name), _card(checkpoint, name))]
+    audit_note(user, checkpoint.run.project, "checkpoint.download", f"{checkpoint.run_id}/{checkpoint.path}")
+    return Download(f"{checkpoint.run_id}-{checkpoint.path.rpartition('/')[2]}", members)
+
+
+def download_response(request: HttpRequest, download: Download) -> StreamingHttpResponse:
+    """The archive as it is read; nothing of it is held in memory as a whole."""
+    chunks = _in_threads(download) if isinstance(request, ASGIRequest) else download.chunks()
+    return StreamingHttpResponse(
+        chunks,
+        content_type="application/x-tar",
+        headers={
+            "Content-Length": str(download.size),
+            "Content-Disposition": f'attachment; filename="{download.root}.tar"',
+        },
+    )
+
+
+async def _in_threads(download: Download) -> AsyncIterator[bytes]:
+    """The disk is read outside the server's loop."""
+    chunks = download.chunks()
+    while chunk := await asyncio.to_thread(next, chunks, b""):
+        yield chunk
+
+
+def _card(checkpoint: Checkpoint, policy: str) -> Member:
+    """A model card: where the weights come from. User text is indented, so that it stays text."""
+    run = checkpoint.run
+    roles = [name for name, role in run.config["team"]["roles"].items() if role["policy"] == policy]
+    facts = {
+        "run": run.pk,
+        "name": run.name,
+        "iteration": checkpoint.iteration,
+        "policy": policy,
+        "roles": roles,
+        "base model": run.config["policies"][policy]["model"] if policy in run.config["policies"] else "",
+        "environment": run.config["environment"],
+        "metrics": checkpoint.metrics,
+    }
+    shown = "\n".join(f"    {line}" for line in json.dumps(facts, indent=2, ensure_ascii=False).splitlines())
+    text = f"---\nlibrary_name: transformers\n---\n# {policy}, iteration {checkpoint.iteration}\n\nTrained with Troupe.\n\n{shown}\n"
+    content = text.encode()
+    return Member(f"{policy}/README.md", len(content), content)

@@ -1,0 +1,54 @@
+"""Archives from the server, unpacked as they come in."""
+
+import io
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from training_core.errors import TroupeError
+from workers.cli.api import Server
+
+
+class _Pieces(io.RawIOBase):
+    """Chunks as a file that can only be read on."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._rest = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes; empty at the end."""
+        if not self._rest:
+            self._rest = next(self._chunks, b"")
+        taken, self._rest = self._rest[:size], self._rest[size:]
+        return taken
+
+
+def fetch_tar(server: Server, path: str, to: Path | None, **query: str) -> Path:
+    """Unpack the tar at `path` into the folder `to` (default: that in the archive); it is there whole or not at all.
+
+    Raises ServerFailure, TroupeError where the folder exists already or cannot be written.
+    """
+    parent = (to.parent if to else Path()).resolve()
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".troupe-", dir=parent))
+    except OSError as error:
+        raise TroupeError(f"cannot write to {parent}: {error}") from error
+    try:
+        with server.stream(path, **query) as answer:
+            pieces = _Pieces(answer.iter_bytes(1024 * 1024))
+            with tarfile.open(fileobj=pieces, mode="r|") as archive:
+                archive.extractall(draft, filter="data")
+        [made] = draft.iterdir()
+        place = to or parent / made.name
+        if place.exists():
+            raise TroupeError(f"{place} is there already; name another folder with --to")
+        made.rename(place)
+        return place
+    except (tarfile.TarError, OSError, ValueError) as error:
+        raise TroupeError(f"the archive could not be unpacked: {error}; try again") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

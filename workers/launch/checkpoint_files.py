@@ -1,0 +1,85 @@
+"""What the web side does with checkpoint folders: hand their models out. No tensors, nothing is unpickled.
+
+Folders are written by drivers, which run what their people give them: links are never followed.
+"""
+
+import io
+import tarfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from training_core.errors import CheckpointError
+
+LEARNING = ("optimizer.safetensors", "policy.json")
+"""Files that only learning needs; a model is whole without them."""
+CHUNK = 1024 * 1024
+_BLOCK = tarfile.BLOCKSIZE
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file of an archive: from disk, or given as bytes."""
+
+    name: str
+    """Path in the archive."""
+    size: int
+    """Bytes."""
+    source: Path | bytes
+
+
+def checkpoint_place(run_folder: Path, path: str) -> Path:
+    """The folder of a checkpoint that is there. Raises CheckpointError."""
+    place = run_folder / path
+    if not place.is_dir() or not place.resolve().is_relative_to(run_folder.resolve()):
+        raise CheckpointError(
+            f"the files of {path} are not on the server's machine (there is no folder {place}); "
+            "share the folder of runs between machines"
+        )
+    return place
+
+
+def policies_in(checkpoint: Path) -> list[str]:
+    """Policies that a checkpoint has weights of, by name."""
+    return sorted(
+        item.parent.name for item in checkpoint.glob("*/config.json") if not item.parent.is_symlink()
+    )
+
+
+def model_files(checkpoint: Path, policy: str) -> list[Member]:
+    """The Hugging Face folder of one policy: config, weights, tokenizer; names begin with the policy's."""
+    folder = checkpoint / policy
+    return [
+        Member(f"{policy}/{item.name}", item.stat().st_size, item)
+        for item in sorted(folder.iterdir())
+        if item.is_file() and not item.is_symlink() and item.name not in LEARNING
+    ]
+
+
+def tar_size(members: Iterable[Member]) -> int:
+    """Bytes of the archive that `tar_chunks` makes."""
+    return sum(_BLOCK + member.size + -member.size % _BLOCK for member in members) + 2 * _BLOCK
+
+
+def tar_chunks(root: str, members: Iterable[Member]) -> Iterator[bytes]:
+    """An uncompressed tar of the members below a folder `root`, piece by piece: weights do not get smaller by packing.
+
+    Raises OSError where a file is gone, and ValueError where one is not as long as it was.
+    """
+    for member in members:
+        facts = tarfile.TarInfo(f"{root}/{member.name}")
+        facts.size, facts.mode = member.size, 0o644
+        yield facts.tobuf(tarfile.GNU_FORMAT)
+        yield from _content(member)
+        yield bytes(-member.size % _BLOCK)
+    yield bytes(2 * _BLOCK)
+
+
+def _content(member: Member) -> Iterator[bytes]:
+    left = member.size
+    with io.BytesIO(member.source) if isinstance(member.source, bytes) else member.source.open("rb") as file:
+        while left and (chunk := file.read(min(CHUNK, left))):
+            left -= len(chunk)
+            yield chunk
+    if left:
+        raise ValueError(f"{member.name} has become shorter while it was sent")
