@@ -77,6 +77,20 @@ class Turn:
     board: dict[str, Any] | None = None
 
 
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of an episode's time; seconds since the epoch."""
+
+    kind: Literal["generate", "environment"]
+    """Whom it waited for: a policy, or its environment (and the tools behind it)."""
+    start: float
+    end: float
+    role: str = ""
+    policy: str = ""
+    versions: tuple[int, int] | None = None
+    """Oldest and newest policy version of the tokens that were generated."""
+
+
 @dataclass
 class Episode:
     """One task played to its end. `failed` with `error` when the environment raised."""
@@ -95,6 +109,8 @@ class Episode:
     started: float = 0.0
     ended: float = 0.0
     final_board: dict[str, Any] | None = None
+    stages: list[Stage] = field(default_factory=list)
+    """In order of time."""
 
     @property
     def episode_return(self) -> float:

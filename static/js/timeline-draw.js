@@ -96,11 +96,11 @@ function axis({ context, place, view, shown, colours, x, inner }) {
   const zero = shown.run_start;
   font(context, 11);
   context.textBaseline = "middle";
-  context.textAlign = "center";
   for (let tick = Math.ceil((view.start - zero) / step); zero + tick * step <= view.end; tick += 1) {
     const at = Math.round(x(zero + tick * step)) + 0.5;
     line(context, colours.border, at, 16, at, place.strip - 4);
     context.fillStyle = colours["ink-3"];
+    context.textAlign = at < place.gutter + 20 ? "left" : at > place.width - 20 ? "right" : "center";
     context.fillText(elapsed(tick * step, step), at, 8);
   }
   let free = -Infinity;

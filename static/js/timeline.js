@@ -86,7 +86,7 @@ function Timeline(root, page) {
   function tell() {
     const inside = shown.iterations.filter((each) => each.end >= view.start && each.start <= view.end).map((each) => each.iteration);
     const which = inside.length ? `, iterations ${Math.min(...inside)} to ${Math.max(...inside)}` : "";
-    said.textContent = `${stretch(view.length)} from ${elapsed(view.start - shown.run_start, view.length / 100)}${which}${shown.cut ? "; too many spans, the later ones are left out" : ""}`;
+    said.textContent = `${stretch(view.length)} seen, from ${elapsed(view.start - shown.run_start, view.length / 100)}${which}${shown.cut ? "; too many spans, the later ones are left out" : ""}`;
   }
 
   function moment(x) {

@@ -1,13 +1,18 @@
 """The timeline in a browser: lanes of a story, windows by the keyboard."""
 
+import json
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import zstandard
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.end_to_end.conftest import run_make
+from tests.end_to_end.conftest import run_make, tell
 from webapp.accounts.models import User
 from webapp.runs.models import Phase, Run
+from webapp.transcripts.models import Episode, EpisodeBody
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -120,3 +125,85 @@ def test_many_lanes_are_a_carpet_and_paper_has_the_plain_form(page: Page, ada: U
     page.emulate_media(media="print")
     expect(page.locator(".lanes")).to_be_visible()
     expect(canvas).to_be_hidden()
+
+
+def batch_of(run: Run, count: int) -> list[Episode]:
+    """Iteration 5: episodes that play two turns of planner and executor, each third of them truncated; every second kept."""
+    episodes: list[dict[str, Any]] = []
+    for number in range(count):
+        start, stages = 1000.0 + 0.1 * (number % 8) + (3.0 if number >= count // 2 else 0.0), []
+        for turn in range(2):
+            at = start + turn
+            stages += [
+                {"kind": "generate", "start": at, "end": at + 0.3, "policy": "planner", "versions": [4, 4]},
+                {"kind": "generate", "start": at + 0.3, "end": at + 0.7, "policy": "executor", "versions": [3 + turn] * 2},
+                {"kind": "environment", "start": at + 0.7, "end": at + 1.0},
+            ]  # fmt: skip
+        reward, cut = (number % 5) / 4, number % 3 == 0
+        roles = {
+            "planner": {"policy": "planner", "reward": reward / 2, "tokens": 4 + number, "truncated": False},
+            "executor": {
+                "policy": "executor",
+                "reward": reward / 2,
+                "tokens": 20 - number % 7,
+                "truncated": cut,
+            },
+        }
+        episodes.append({
+            "episode": f"1-5-train-{number}", "success": reward > 0.5, "truncated": cut, "episode_return": reward, "turns": 2,
+            "length": 24 + number - number % 7, "tokens": 200, "staleness": 1, "queued": 1000.0, "started": start,
+            "ended": start + 2.0, "stages": stages, "roles": roles,
+        })  # fmt: skip
+    event = {
+        "run": run.pk, "attempt": 1, "producer": "hand", "seq": 1, "time": 1010.0, "type": "batch", "iteration": 5,
+        "consumed": 1006.0, "learnt": 1008.0, "episodes": episodes,
+    }  # fmt: skip
+    tell(run, json.dumps(event).encode())
+    rows = Episode.objects.bulk_create(
+        Episode(
+            run=run, attempt=1, cursor=1, name=facts["episode"], iteration=5, kind="train", task="t", title="t",
+            outcome="reached the goal", success=True, episode_return=facts["episode_return"], turn_count=2, tokens=200,
+            started=facts["started"], ended=facts["ended"],
+        )
+        for facts in episodes[::2]
+    )  # fmt: skip
+    EpisodeBody.objects.bulk_create(
+        EpisodeBody(episode=row, size=1, data=zstandard.compress(b'{"turns": [], "final_board": null}'))
+        for row in rows
+    )
+    return rows
+
+
+def test_the_batch_and_its_transcripts(page: Page, ada: User) -> None:
+    run = run_make(ada, "one", state="running")
+    kept = batch_of(run, 16)
+    page.goto(f"/runs/{run.pk}/timeline/?iteration=5")
+    bars = page.get_by_role("application", name="Bars of the batch's episodes")
+    expect(page.locator("[data-said]")).to_have_text("16 episodes in 8.00 s")
+    expect(page.locator("[data-legend]")).to_contain_text("executor version 3")
+    expect(page.locator("[data-scatter] .cut")).to_have_count(6)
+    bars.press("ArrowDown")
+    expect(page.locator("[data-tip]")).to_contain_text("waiting for the update 4.00 s")
+    page.get_by_role("combobox", name="of").select_option("planner")
+    page.wait_for_url("**role=planner")
+    expect(page.locator("[data-scatter] .cut")).to_have_count(0)
+    page.get_by_role("columnheader", name="return").get_by_role("link").click()
+    page.wait_for_url("**sort=-reward")
+    expect(page.get_by_role("columnheader", name="return")).to_have_attribute("aria-sort", "descending")
+    page.locator("[data-batch][data-ready]").wait_for()
+    box = bars.bounding_box()
+    assert box
+    best = next(row for row in kept if row.name == "1-5-train-14")
+    page.mouse.click(box["x"] + 200, box["y"] + 20 + 18 * 0.5)
+    page.wait_for_url(f"**/episodes/{best.pk}/")
+
+
+def test_no_serious_violations(page: Page, ada: User) -> None:
+    run = run_with_spans(ada, 3)
+    batch_of(run, 16)
+    for path in ("?first=0&last=9", "?iteration=5"):
+        page.goto(f"/runs/{run.pk}/timeline/{path}")
+        page.locator("[data-ready]").wait_for()
+        found = Axe().run(page).response["violations"]
+        serious = [item for item in found if item["impact"] in ("serious", "critical")]
+        assert not serious, [(item["id"], [node["html"] for node in item["nodes"]]) for item in serious]

@@ -14,9 +14,11 @@ from webapp.metrics import services as metrics
 from webapp.runs import services as runs
 from webapp.runs.client_runs import client_run_revive
 from webapp.runs.models import Attempt, Run
+from webapp.timeline import services as timeline
 from webapp.transcripts import services as transcripts
 from workers.launch.events import (
     AnyEvent,
+    BatchEvent,
     CheckpointEvent,
     EpisodeAnnotationEvent,
     EpisodeEvent,
@@ -95,6 +97,8 @@ def _store(run: Run, attempt: Attempt, events: list[AnyEvent]) -> None:
         transcripts.episodes_store(run, cursor, episodes)
     if annotations := [event for event in events if isinstance(event, EpisodeAnnotationEvent)]:
         transcripts.annotations_store(run, cursor, annotations)
+    if batches := [event for event in events if isinstance(event, BatchEvent)]:
+        timeline.batches_store(run, cursor, batches)
     if written := [event for event in events if isinstance(event, CheckpointEvent)]:
         checkpoints.checkpoints_store(run, cursor, written)
     if phases := [event for event in events if isinstance(event, PhaseEvent)]:

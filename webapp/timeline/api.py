@@ -1,15 +1,16 @@
 """The API of timelines."""
 
 from drf_spectacular.utils import extend_schema
-from rest_framework.exceptions import ParseError
+from rest_framework.exceptions import NotFound, ParseError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from webapp.api.queries import number
+from webapp.api.queries import choice, number
 from webapp.api.schema import JSON, parameter
 from webapp.runs.selectors import run_get
-from webapp.timeline.forms import moments_read
+from webapp.timeline.anatomy import ORDERS, anatomy_document, anatomy_read
+from webapp.timeline.forms import LARGEST, moments_read
 from webapp.timeline.selectors import timeline_between, timeline_document, timeline_read
 
 
@@ -40,3 +41,19 @@ class RunTimeline(APIView):
             number(request, name, 0) if request.query_params.get(name) else None for name in ("first", "last")
         )
         return Response(timeline_document(timeline_read(run, first, last)))
+
+
+class RunBatch(APIView):
+    """What one iteration's update learnt from."""
+
+    @extend_schema(
+        parameters=[parameter("sort", str, f"one of {', '.join(ORDERS)} (default: start)")], responses=JSON
+    )
+    def get(self, request: Request, run_id: str, iteration: int) -> Response:
+        """Every episode of the batch: facts, times (seconds since the epoch), stages by policy version, shares of roles."""
+        run = run_get(request.user, run_id)
+        sort = choice(request, "sort", ORDERS) or "start"
+        anatomy = anatomy_read(run, iteration, sort) if iteration <= LARGEST else None
+        if anatomy is None or not anatomy.members:
+            raise NotFound(f"nothing is known of a batch of iteration {iteration}")
+        return Response(anatomy_document(anatomy))

@@ -25,6 +25,20 @@ class Window(forms.Form):
         return moments_read(self.data.get("from", ""), self.data.get("to", ""))
 
 
+class BatchQuery(forms.Form):
+    """An iteration; what is not understood is left out."""
+
+    number = forms.IntegerField(required=False, min_value=0, max_value=LARGEST)
+
+    def iteration(self) -> int | None:
+        """?iteration=, or None."""
+        try:
+            number: int | None = self.fields["number"].clean(self.data.get("iteration", ""))
+        except forms.ValidationError:
+            return None
+        return number
+
+
 def moments_read(start: str, end: str) -> tuple[float, float] | None:
     """Two moments from text; None where they are none, out of range or out of order."""
     try:

@@ -25,9 +25,8 @@ class Lane:
     @property
     def label(self) -> str:
         """Worker and policy; the policy is left out where the worker's name says it."""
-        return (
-            self.worker if not self.policy or self.policy in self.worker else f"{self.worker} {self.policy}"
-        )
+        said = not self.policy or f"-{self.policy}-" in f"-{self.worker}-"
+        return self.worker if said else f"{self.worker} {self.policy}"
 
     def busy(self) -> dict[str, float]:
         """Seconds by phase."""

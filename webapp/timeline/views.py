@@ -1,6 +1,7 @@
 """The timeline page of a run."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -8,11 +9,14 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from webapp.common.tones import policy_tones
 from webapp.runs.models import Run
 from webapp.runs.pages import run_context
 from webapp.runs.selectors import run_get
+from webapp.timeline.anatomy import anatomy_read
+from webapp.timeline.batch_drawing import batch_show, sort_of
 from webapp.timeline.drawing import iterations_show, lanes_draw, waits_show
-from webapp.timeline.forms import Window
+from webapp.timeline.forms import BatchQuery, Window
 from webapp.timeline.selectors import Timeline, timeline_between, timeline_read
 
 
@@ -21,6 +25,8 @@ from webapp.timeline.selectors import Timeline, timeline_between, timeline_read
 def timeline_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Lanes of the window that the address asks for, with shares and waits."""
     run = run_get(request.user, run_id)
+    if "iteration" in request.GET:
+        return _batch_page(request, run)
     asked = Window(request.GET)
     moments = asked.moments()
     timeline = timeline_between(run, *moments) if moments else timeline_read(run, *asked.bounds())
@@ -28,6 +34,24 @@ def timeline_page(request: HttpRequest, run_id: str) -> HttpResponse:
     if timeline is not None:
         context |= _shown(run, timeline) | {"by_moments": moments is not None}
     return render(request, "timeline/page.html", context)
+
+
+def _batch_page(request: HttpRequest, run: Run) -> HttpResponse:
+    """The anatomy of one iteration's batch; the latest where the address names none that is a number."""
+    asked = BatchQuery(request.GET)
+    sort = sort_of(request.GET.get("sort", ""))
+    anatomy = anatomy_read(run, asked.iteration(), sort)
+    context = run_context(request.user, run, "timeline")
+    if anatomy is not None:
+        address = reverse("api:run-batch", args=[run.pk, anatomy.iteration])
+        window = {
+            "url": f"{address}?{urlencode({'sort': sort})}",
+            "transcript": reverse("transcripts:detail", args=[run.pk, 0]),
+            "tones": policy_tones(run.config),
+            "role": request.GET.get("role", ""),
+        }
+        context |= {"batch": anatomy, "window": window} | batch_show(anatomy, sort)
+    return render(request, "timeline/batch.html", context)
 
 
 def _shown(run: Run, timeline: Timeline) -> dict[str, Any]:

@@ -8,7 +8,7 @@ It holds no tensors and imports no torch.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +22,7 @@ from training_core.llm.workflows.registry import WORKFLOWS
 from training_core.llm.workflows.table import Generate, Render, Table
 from training_core.types import Answer, Episode, Message, Prompt
 from workers.actors.spec import PolicyPort, Ready
+from workers.loops.batches import batch_documents
 from workers.loops.metrics import episode_facts
 from workers.loops.records import Collected, EpisodeKind, Span, Started, Updated
 from workers.loops.transcripts import annotation_document, choose_transcripts, episode_document
@@ -57,6 +58,8 @@ class Router:
         self._spans: list[Span] = []
         self._episodes: list[Episode] = []
         """Of the last collection, until they are learnt from."""
+        self._queued = 0.0
+        """When they could have begun, seconds since the epoch."""
         self._kept: list[Episode] = []
         """Those of them whose transcripts were handed over, until they are annotated."""
 
@@ -76,7 +79,7 @@ class Router:
         """See Crew. Trajectories stay here, sorted by the policy that learns from them."""
         rollout = self._config.rollout
         first = (iteration - 1) * rollout.tasks
-        start = time.time()
+        start = self._queued = time.time()
         episodes = self._play(iteration, "train", range(first, first + rollout.tasks))
         seconds = time.time() - start
         chosen = choose_transcripts(
@@ -90,6 +93,7 @@ class Router:
         """See Crew. The first of the held-out tasks are the probes; `first` begins at a later one."""
         start = time.time()
         played = self._play(iteration, kind, range(first, first + episodes))
+        self._spans = [replace(span, phase="evaluate", iteration=iteration) for span in self._spans]
         probes = [episode for episode in played if episode.probe]
         return self._collected(played, probes, time.time() - start)
 
@@ -108,6 +112,16 @@ class Router:
             for episode in self._kept
         ]
         answers = sum(update.answers for update in updates.values())
+        documents = list(
+            batch_documents(
+                self._episodes,
+                self._versions,
+                iteration=iteration,
+                queued=self._queued,
+                consumed=consumed,
+                learnt=max((update.span.end for update in updates.values()), default=consumed),
+            )
+        )
         self._episodes, self._kept = [], []
         return Updated(
             {policy: update.metrics for policy, update in updates.items()},
@@ -116,6 +130,7 @@ class Router:
             sum(update.dropped for update in updates.values()),
             sum(update.lag for update in updates.values()) / answers if answers else 0.0,
             [update.span for update in updates.values()],
+            documents,
         )
 
     def publish(self, iteration: int) -> list[Span]:

@@ -156,6 +156,65 @@ class TurnAnnotation(Part):
     """Per candidate and token: log-probability by the learner before the update."""
 
 
+class EpisodeStage(Part):
+    """A stretch of an episode's time."""
+
+    kind: Literal["generate", "environment"]
+    """Whom it waited for: a policy, or its environment and the tools behind it."""
+    start: Moment
+    end: Moment
+    role: str = Field("", max_length=80)
+    policy: str = Field("", max_length=80)
+    versions: tuple[Int64, Int64] | None = None
+    """Oldest and newest policy version of what was generated."""
+
+
+class RoleShare(Part):
+    """What one role did in an episode: its executed answers."""
+
+    policy: str = Field(max_length=80)
+    reward: Number
+    tokens: Int32
+    truncated: bool
+
+
+class BatchEpisode(Part):
+    """One episode of an update's batch: facts and times (seconds since the epoch), no texts."""
+
+    episode: str = Field(max_length=80)
+    """As in EpisodeEvent; not every episode has a transcript."""
+    title: str = Field("", max_length=200)
+    success: bool
+    failed: bool = False
+    truncated: bool = False
+    episode_return: Number
+    length: Int32
+    """Response tokens of the executed answers."""
+    tokens: Int32
+    """Response tokens over all candidates."""
+    turns: Int32
+    staleness: Int64 | None = None
+    """Publications between the oldest token and the update; the policy that is furthest behind."""
+    queued: Moment
+    """When it could have begun."""
+    started: Moment
+    ended: Moment
+    stages: list[EpisodeStage] = []
+    roles: dict[str, RoleShare] = {}
+
+
+class BatchEvent(Event):
+    """What one iteration's update learnt from, episode by episode. A large batch comes in several events."""
+
+    type: Literal["batch"]
+    iteration: Int32
+    consumed: Moment
+    """When the update took it."""
+    learnt: Moment
+    """When every policy was done with it."""
+    episodes: list[BatchEpisode]
+
+
 class PhaseEvent(Event):
     """A span of one worker's time."""
 
@@ -213,6 +272,7 @@ AnyEvent = Annotated[
     MetricsEvent
     | EpisodeEvent
     | EpisodeAnnotationEvent
+    | BatchEvent
     | PhaseEvent
     | CheckpointEvent
     | LogEvent

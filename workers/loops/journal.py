@@ -89,6 +89,8 @@ class Journal:
         self._metrics(iteration, metrics.update_metrics(updated) | {"time/update": seconds})
         for document in updated.annotations:
             self._reporter.annotation(document)
+        for document in updated.batch:
+            self._reporter.batch(document)
         self._spans(updated.spans)
 
     def completed(self, iteration: int, synced: list[Span], seconds: float) -> None:

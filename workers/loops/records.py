@@ -124,6 +124,8 @@ class Updated:
     staleness: float
     """Mean over the answers of how many versions old they were."""
     spans: list[Span] = field(default_factory=list)
+    batch: list[dict[str, Any]] = field(default_factory=list)
+    """The episodes learnt from: fields of batch events."""
 
 
 @dataclass(frozen=True)

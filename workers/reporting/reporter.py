@@ -95,6 +95,10 @@ class Reporter:
         """What the update learnt about an episode: the fields of EpisodeAnnotationEvent but for the envelope."""
         self._append({**fields, "type": "episode_annotation"})
 
+    def batch(self, fields: Mapping[str, Any]) -> None:
+        """What an update learnt from: the fields of BatchEvent but for the envelope."""
+        self._append({**fields, "type": "batch"})
+
     def phase(
         self, worker: str, phase: str, iteration: int, start: float, end: float, *, policy: str = ""
     ) -> None:

@@ -9,6 +9,7 @@ from tests.workers.cli.conftest import Troupe
 from training_core.config.files import load_config, to_toml
 from webapp.accounts.models import User
 from webapp.accounts.tokens import token_create
+from webapp.ingest.services import batch_store
 from webapp.metrics.models import Series
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Phase, Run, RunState
@@ -201,3 +202,41 @@ def test_timeline_prints_shares(connected: str, troupe: Troupe, run: Run) -> Non
     assert (
         len(json.loads(troupe("timeline", run.pk, "--json", "--first", "4", "--last", "5").out)["lanes"]) == 0
     )
+    assert "up p waited 3.0 s (75%) for driver" in said
+
+
+def test_batch_lists_episodes_and_their_times(connected: str, troupe: Troupe, run: Run) -> None:
+    Attempt.objects.create(run=run, number=1, submission_id="b", state=Attempt.State.LIVE)
+    generated = {
+        "kind": "generate",
+        "start": 3.0,
+        "end": 5.5,
+        "role": "planner",
+        "policy": "p",
+        "versions": [2, 2],
+    }
+    episode = {
+        "episode": "1-4-train-0", "success": True, "episode_return": 1.5, "length": 7, "tokens": 9, "turns": 2,
+        "staleness": 1, "queued": 1.0, "started": 3.0, "ended": 6.0, "stages": [generated],
+    }  # fmt: skip
+    head = {
+        "run": run.pk,
+        "attempt": 1,
+        "producer": "p",
+        "seq": 1,
+        "time": 9.0,
+        "type": "batch",
+        "iteration": 4,
+    }
+    batch_store(
+        run.pk, json.dumps(head | {"consumed": 7.0, "learnt": 8.0, "episodes": [episode]}).encode(), ""
+    )
+    found = json.loads(troupe("batch", run.pk, "4", "--json").out)
+    assert found["episodes"][0]["seconds"] == {
+        "queued": 2.0,
+        "generate": 2.5,
+        "environment": 0.0,
+        "update": 1.0,
+    }
+    assert "1 episodes in 7.0 s" in troupe("batch", run.pk, "4", "--sort=-reward").out
+    assert "nothing is known of a batch of iteration 5" in troupe("batch", run.pk, "5").err

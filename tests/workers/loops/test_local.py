@@ -37,7 +37,16 @@ def test_every_event_is_valid(whole: Path) -> None:
     spool = next((whole / "attempt-1" / "spool").glob("*.jsonl"))
     adapter = TypeAdapter(AnyEvent)
     kinds = {adapter.validate_json(line).type for line in spool.read_text().splitlines()}
-    assert kinds >= {"metrics", "episode", "episode_annotation", "phase", "checkpoint", "log", "status"}
+    assert kinds >= {
+        "metrics",
+        "episode",
+        "episode_annotation",
+        "batch",
+        "phase",
+        "checkpoint",
+        "log",
+        "status",
+    }
 
 
 def test_metrics_that_scripts_rely_on_are_there(whole: Path) -> None:

@@ -7,7 +7,15 @@ from typing import Literal
 
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.workflows.table import Asked, Table, ask, close_episode, fail_episode, record_turn
+from training_core.llm.workflows.table import (
+    Asked,
+    Table,
+    ask,
+    close_episode,
+    fail_episode,
+    record_stages,
+    record_turn,
+)
 from training_core.types import Candidate, Episode, NoiseKey
 
 EpisodeKind = Literal["train", "eval", "eval_sampled"]
@@ -66,6 +74,7 @@ def _speak(
     """One role's turn in every live slot, at (turn, place in the turn order); returns the slots that go on."""
     turn, seat = moment
     keys = {slot: manner.key(tasks[slot], turn, seat) for slot in live}
+    began = time.time()
     asked, errors = ask(table, role, keys, manner.count, manner.settings(role))
     tried = table.pool.try_answers(
         {item.slot: [answer.text for answer in item.answers] for item in asked}, role
@@ -81,6 +90,8 @@ def _speak(
         record_turn(episodes[item.slot], table, turn, role, item, candidates, chosen[item.slot])
     after = table.pool.commit(chosen)
     now = time.time()
+    for item in asked:
+        record_stages(episodes[item.slot], table, role, began, item, now)
     for slot, error in errors.items():
         fail_episode(episodes[slot], error, now)
     for slot, view in after.items():

@@ -1,12 +1,13 @@
 """What a workflow plays at: the environments, the policies' voices, and how observations become prompts."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from training_core.config.run import RunConfig
 from training_core.llm.environments.host import EnvironmentPool, SlotView
 from training_core.llm.generation.base import SamplingSettings
-from training_core.types import Answer, Candidate, Episode, Message, NoiseKey, Prompt, Turn
+from training_core.types import Answer, Candidate, Episode, Message, NoiseKey, Prompt, Stage, Turn
 
 Generate = Callable[[Sequence[Prompt], SamplingSettings], list[list[Answer]]]
 Render = Callable[[Sequence[Message]], list[int]]
@@ -36,6 +37,9 @@ class Asked:
     messages: list[Message]
     prompt: Prompt
     answers: list[Answer]
+    sent: float
+    """When the prompt was sent, seconds since the epoch."""
+    answered: float
 
 
 def ask(
@@ -51,9 +55,11 @@ def ask(
         Prompt(table.render[policy](seen), count, keys[slot])
         for slot, seen in zip(heard, messages, strict=True)
     ]
+    sent = time.time()
     answers = table.generate[policy](prompts, settings) if prompts else []
+    answered = time.time()
     asked = [
-        Asked(slot, views[slot], seen, prompt, given)
+        Asked(slot, views[slot], seen, prompt, given, sent, answered)
         for slot, seen, prompt, given in zip(heard, messages, prompts, answers, strict=True)
     ]
     return asked, errors
@@ -80,6 +86,23 @@ def record_turn(
     episode.turns.append(
         Turn(index, role, policy, asked.messages, ids, candidates, executed, asked.view.board)
     )
+
+
+def record_stages(episode: Episode, table: Table, role: str, began: float, asked: Asked, now: float) -> None:
+    """Note whom the episode waited for at a role's turn, from `began` to `now`."""
+    known = [version for answer in asked.answers for version in answer.versions]
+    policy = table.config.team.roles[role].policy
+    versions = (min(known), max(known)) if known else None
+    _environment(episode, began, asked.sent)
+    episode.stages.append(Stage("generate", asked.sent, asked.answered, role, policy, versions))
+    _environment(episode, asked.answered, now)
+
+
+def _environment(episode: Episode, start: float, end: float) -> None:
+    """Two stretches of the environment that follow each other are one."""
+    if episode.stages and episode.stages[-1].kind == "environment":
+        start = episode.stages.pop().start
+    episode.stages.append(Stage("environment", start, end))
 
 
 def close_episode(episode: Episode, view: SlotView, now: float) -> None:

@@ -1,4 +1,4 @@
-"""Who worked when."""
+"""Who worked when, and what an update learnt from."""
 
 import json
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from workers.cli.api import find_server, run_path
-from workers.cli.show import console
+from workers.cli.show import console, number, visible
 
 app = typer.Typer()
 
@@ -36,4 +36,56 @@ def timeline(
     for lane in found["lanes"]:
         work = ", ".join(f"{phase} {100 * spent / whole:.0f}%" for phase, spent in lane["busy"].items())
         table.add_row(lane["worker"], lane["policy"], work, f"{100 * lane['waited'] / whole:.0f}%")
+    console.print(table)
+    for wait in found["waits"][:8]:
+        awaited = wait["awaited"] or "nobody who reports"
+        console.print(
+            f"{wait['waiter']} waited {wait['seconds']:.1f} s ({100 * wait['seconds'] / whole:.0f}%) for {awaited}",
+            markup=False,
+            highlight=False,
+        )
+
+
+@app.command()
+def batch(
+    run_id: Annotated[str, typer.Argument(help="Id of the run.")],
+    iteration: Annotated[int, typer.Argument(help="Iteration whose update learnt from it.", min=0)],
+    sort: Annotated[
+        str,
+        typer.Option(help="start, end, time, length, reward, turns or staleness; -reward: highest first."),
+    ] = "start",
+    limit: Annotated[int, typer.Option(help="Episodes that are listed.", min=1)] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """The anatomy of one iteration's batch: where each episode's time went."""
+    found = find_server().call(run_path(run_id, f"batches/{iteration}/"), sort=sort)
+    if as_json:
+        return typer.echo(json.dumps(found, indent=2))
+    names = (
+        "episode",
+        "started",
+        "queued",
+        "generating",
+        "environment",
+        "to update",
+        "length",
+        "return",
+        "turns",
+    )
+    title = (
+        f"iteration {iteration}: {len(found['episodes'])} episodes in {found['end'] - found['start']:.1f} s"
+    )
+    table = Table(*names, "stale", "", title=title)
+    for each in found["episodes"][:limit]:
+        spent = each["seconds"]
+        table.add_row(
+            visible(each["name"]),
+            f"{each['started'] - found['start']:.2f} s",
+            *(f"{spent[name]:.2f} s" for name in ("queued", "generate", "environment", "update")),
+            str(each["length"]),
+            number(each["episode_return"]),
+            str(each["turns"]),
+            "–" if each["staleness"] is None else str(each["staleness"]),
+            "failed" if each["failed"] else "cut" if each["truncated"] else "",
+        )
     console.print(table)

@@ -1,0 +1,234 @@
+/* A batch: one bar per episode on a canvas, and return against length. Both open transcripts. */
+
+import { data, el, svg } from "./dom.js";
+import { number } from "./format.js";
+import { elapsed, stretch, tickStep } from "./timeline-view.js";
+
+const TOP = 20, WIDEST = 18, THINNEST = 3, TALL = 560;
+const OLDER = [1, 0.7, 0.5, 0.35];
+
+const page = data("batch-window");
+const frame = document.querySelector("[data-batch]");
+if (page && frame) read();
+
+async function read() {
+  const said = frame.querySelector("[data-said]");
+  try {
+    const answer = await fetch(page.url, { headers: { Accept: "application/json" } });
+    if (!answer.ok) throw new Error(`the server said ${answer.status}`);
+    const batch = await answer.json();
+    bars(batch, said);
+    scatter(batch);
+  } catch (error) {
+    said.textContent = `Not read: ${error.message}. Load the page again.`;
+  }
+}
+
+const href = (episode) => (episode.transcript ? page.transcript.replace("/episodes/0/", `/episodes/${episode.transcript}/`) : null);
+
+function open(episode) {
+  if (href(episode)) location.assign(href(episode));
+}
+
+function colours(policies) {
+  const probe = frame.appendChild(el("span", { hidden: true }));
+  const of = (name) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  };
+  const found = Object.fromEntries(["ink", "ink-2", "ink-3", "border", "border-strong", "bg", "accent", "bad"].map((name) => [name, of(name)]));
+  found.policies = Object.fromEntries(policies.map((policy) => [policy, of(`d${page.tones[policy] ?? 0}`)]));
+  probe.remove();
+  return found;
+}
+
+/* Newest version per policy, to tell how old a token was. */
+function newest(batch) {
+  const found = {};
+  for (const { stages } of batch.episodes) for (const { policy, versions } of stages) if (versions) found[policy] = Math.max(found[policy] ?? -Infinity, versions[1]);
+  return found;
+}
+
+function bars(batch, said) {
+  const canvas = frame.querySelector("canvas"), tip = frame.querySelector("[data-tip]"), context = canvas.getContext("2d");
+  const latest = newest(batch), policies = Object.keys(latest), whole = Math.max(1e-6, batch.end - batch.start);
+  let inks = colours(policies), chosen = -1, width = 0, row = 0;
+
+  legend(batch, latest);
+  const x = (moment) => ((moment - batch.start) / whole) * width;
+
+  function measure() {
+    width = frame.clientWidth;
+    row = Math.max(THINNEST, Math.min(WIDEST, Math.floor(TALL / batch.episodes.length)));
+    const scale = window.devicePixelRatio || 1, height = TOP + row * batch.episodes.length + 2;
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(height * scale);
+    canvas.style.height = `${height}px`;
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    paint();
+  }
+
+  function box(colour, alpha, from, to, y, height) {
+    if (to <= from) return;
+    context.globalAlpha = alpha;
+    context.fillStyle = colour;
+    context.fillRect(x(from), y, Math.max(0.75, x(to) - x(from)), height);
+    context.globalAlpha = 1;
+  }
+
+  function paint() {
+    context.clearRect(0, 0, width, canvas.height);
+    axis();
+    const height = Math.max(2, row - (row > 5 ? 2 : 1));
+    batch.episodes.forEach((episode, index) => {
+      const y = TOP + index * row;
+      if (index === chosen) box(inks.accent, 0.18, batch.start, batch.end, y - 1, row);
+      box(inks["border-strong"], 0.5, episode.queued, episode.started, y + height / 3, height / 3);
+      if (!episode.stages.length) box(inks["ink-3"], 0.4, episode.started, episode.ended, y, height);
+      for (const stage of episode.stages) {
+        if (stage.kind === "generate") box(inks.policies[stage.policy] ?? inks["ink-2"], OLDER[Math.min(OLDER.length - 1, latest[stage.policy] - (stage.versions?.[0] ?? latest[stage.policy]))] || 1, stage.start, stage.end, y, height);
+        else box(inks["ink-3"], 0.55, stage.start, stage.end, y, height);
+      }
+      if (episode.consumed !== null) box(inks["border-strong"], 0.5, episode.ended, episode.consumed, y + height / 3, height / 3);
+      if (episode.learnt !== null) box(inks.ink, 0.75, episode.consumed, episode.learnt, y, height);
+      if (episode.truncated || episode.failed) box(inks.bad, 1, episode.ended, episode.ended + whole / 300, y, height);
+    });
+  }
+
+  function axis() {
+    const step = tickStep(whole, Math.max(2, width / 90));
+    context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+    context.textBaseline = "middle";
+    for (let tick = 0; tick * step <= whole; tick += 1) {
+      const at = Math.round(x(batch.start + tick * step)) + 0.5;
+      context.strokeStyle = inks.border;
+      context.beginPath();
+      context.moveTo(at, 16);
+      context.lineTo(at, canvas.height);
+      context.stroke();
+      context.fillStyle = inks["ink-3"];
+      context.textAlign = tick === 0 ? "left" : at > width - 20 ? "right" : "center";
+      context.fillText(elapsed(tick * step, step), at, 8);
+    }
+  }
+
+  function choose(index, at) {
+    chosen = index;
+    paint();
+    const episode = batch.episodes[index];
+    tip.hidden = !episode;
+    if (!episode) return;
+    const lines = described(episode);
+    said.textContent = lines.join(", ");
+    tip.replaceChildren(...lines.map((text, place) => el(place ? "span" : "strong", {}, text)));
+    tip.style.left = `${Math.max(0, Math.min((at ?? 40) + 14, width - tip.offsetWidth - 4))}px`;
+    tip.style.top = `${TOP + (index + 1) * row + 6}px`;
+    canvas.classList.toggle("leads", Boolean(href(episode)));
+  }
+
+  function at(event) {
+    const edges = canvas.getBoundingClientRect();
+    return [Math.floor((event.clientY - edges.top - TOP) / row), event.clientX - edges.left];
+  }
+
+  canvas.addEventListener("pointermove", (event) => choose(...at(event)));
+  canvas.addEventListener("pointerleave", () => choose(-1));
+  canvas.addEventListener("click", (event) => {
+    const episode = batch.episodes[at(event)[0]];
+    if (episode) open(episode);
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (by) choose(Math.max(0, Math.min(batch.episodes.length - 1, chosen + by)));
+    else if (event.key === "Enter" && batch.episodes[chosen]) open(batch.episodes[chosen]);
+    else return;
+    event.preventDefault();
+  });
+  const repaint = () => {
+    inks = colours(policies);
+    paint();
+  };
+  new ResizeObserver(measure).observe(frame);
+  document.addEventListener("themechange", repaint);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  measure();
+  said.textContent = `${batch.episodes.length} episodes in ${stretch(whole)}`;
+  frame.dataset.ready = "";
+}
+
+function described(episode) {
+  const lines = [episode.name, `return ${number(episode.episode_return)}, ${number(episode.length)} tokens, ${episode.turns} turns`];
+  const spent = Object.entries(episode.seconds).filter(([, seconds]) => seconds > 0);
+  const words = { queued: "queued", generate: "generating", environment: "environment", update: "waiting for the update" };
+  lines.push(...spent.map(([name, seconds]) => `${words[name]} ${stretch(seconds)}`));
+  if (episode.staleness !== null) lines.push(`staleness ${episode.staleness}`);
+  if (episode.truncated) lines.push("truncated");
+  if (episode.failed) lines.push("failed");
+  return lines.concat(episode.transcript ? [] : ["no transcript was kept"]);
+}
+
+/* Whose colour is which: policies by version, and the greys. */
+function legend(batch, latest) {
+  const versions = {};
+  for (const { stages } of batch.episodes) for (const stage of stages) if (stage.versions) (versions[stage.policy] ??= new Set()).add(stage.versions[0]);
+  const items = Object.keys(latest).flatMap((policy) => [...versions[policy]].sort((a, b) => b - a).slice(0, OLDER.length).map((version) => {
+    const item = el("span", { class: "phase", "data-tone": page.tones[policy] ?? 0 }, `${policy} version ${version}`);
+    item.style.setProperty("--fade", OLDER[Math.min(OLDER.length - 1, latest[policy] - version)]);
+    return item;
+  }));
+  const rest = [["environment", "environment or tool"], ["queue", "queued, or before the update"], ["update", "update"]];
+  document.querySelector("[data-legend]").replaceChildren(...items, ...rest.map(([stage, text]) => el("span", { class: "phase", "data-stage": stage }, text)));
+}
+
+/* Return against length, of whole episodes or of one role's answers in them. */
+function scatter(batch) {
+  const root = document.querySelector("[data-scatter]"), choice = document.querySelector("[data-role-choice]");
+  const roles = [...new Set(batch.episodes.flatMap((episode) => Object.keys(episode.roles)))];
+  if (roles.length > 1) {
+    choice.append(el("option", { value: "" }, "episodes"), ...roles.map((role) => el("option", { value: role }, role)));
+    choice.value = roles.includes(page.role) ? page.role : "";
+    document.querySelector("[data-of]").hidden = false;
+    choice.addEventListener("change", () => {
+      const address = new URL(location.href);
+      if (choice.value) address.searchParams.set("role", choice.value);
+      else address.searchParams.delete("role");
+      history.replaceState(null, "", address);
+      plot();
+    });
+  }
+
+  function points() {
+    const role = choice.value;
+    if (!role) return batch.episodes.map((episode) => ({ episode, length: episode.length, reward: Number(episode.episode_return), cut: episode.truncated }));
+    return batch.episodes.filter((episode) => episode.roles[role]).map((episode) => {
+      const share = episode.roles[role];
+      return { episode, length: share.tokens, reward: Number(share.reward), cut: share.truncated };
+    });
+  }
+
+  function plot() {
+    const shown = points().filter((point) => Number.isFinite(point.reward));
+    const W = 320, H = 240, left = 40, bottom = 28;
+    const most = Math.max(1, ...shown.map((point) => point.length));
+    const low = Math.min(0, ...shown.map((point) => point.reward)), high = Math.max(low + 1e-6, ...shown.map((point) => point.reward));
+    const x = (length) => left + (length / most) * (W - left - 10), y = (reward) => H - bottom - ((reward - low) / (high - low)) * (H - bottom - 12);
+    const text = (attributes, content) => svg("text", attributes, content);
+    const axes = [
+      svg("line", { x1: left, y1: H - bottom, x2: W - 6, y2: H - bottom }), svg("line", { x1: left, y1: 6, x2: left, y2: H - bottom }),
+      text({ x: left, y: H - 12, "text-anchor": "middle" }, "0"), text({ x: W - 10, y: H - 12, "text-anchor": "end" }, number(most)),
+      text({ x: (left + W) / 2, y: H - 4, "text-anchor": "middle" }, "response tokens"),
+      text({ x: left - 5, y: y(high) + 4, "text-anchor": "end" }, number(high)), text({ x: left - 5, y: y(low) + 2, "text-anchor": "end" }, number(low)),
+    ];
+    const marks = shown.map(({ episode, length, reward, cut }) => {
+      const place = [x(length), y(reward)];
+      const mark = cut
+        ? svg("path", { class: "cut", d: `M${place[0] - 4} ${place[1] - 4} l8 8 m0 -8 l-8 8` })
+        : svg("circle", { cx: place[0], cy: place[1], r: 4 });
+      mark.append(svg("title", {}, `${episode.name}: return ${number(reward)}, ${number(length)} tokens${cut ? ", truncated" : ""}`));
+      return href(episode) ? svg("a", { href: href(episode), "aria-label": `${episode.name}: return ${number(reward)}, ${number(length)} tokens${cut ? ", truncated" : ""}` }, mark) : mark;
+    });
+    root.replaceChildren(svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": "Return against response tokens" }, axes, marks));
+  }
+
+  plot();
+}

@@ -1,0 +1,208 @@
+"""The anatomy of a batch: what one iteration's update learnt from, episode by episode, and where the time went."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from typing import Any
+
+import orjson
+import zstandard
+from django.db.models import Max, Min
+
+from webapp.metrics.arrays import spell
+from webapp.runs.models import Run
+from webapp.timeline.models import Batch
+from webapp.transcripts.models import Episode, EpisodeAnnotation
+
+
+@dataclass
+class Member:
+    """One episode of a batch; times in seconds since the epoch."""
+
+    name: str
+    title: str
+    success: bool
+    failed: bool
+    truncated: bool
+    episode_return: float
+    length: int
+    """Response tokens of the executed answers (of all, where only those are known)."""
+    tokens: int
+    turns: int
+    staleness: int | None
+    queued: float
+    started: float
+    ended: float
+    consumed: float | None
+    learnt: float | None
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    """As workers.launch.events.EpisodeStage."""
+    roles: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """As workers.launch.events.RoleShare."""
+    transcript: int | None = None
+    """Id of its transcript, where one was kept."""
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by what it waited for: queued, generate, environment, update."""
+        spent = {"queued": self.started - self.queued, "generate": 0.0, "environment": 0.0}
+        for stage in self.stages:
+            spent[stage["kind"]] += stage["end"] - stage["start"]
+        spent["update"] = (self.consumed - self.ended) if self.consumed is not None else 0.0
+        return {name: max(0.0, value) for name, value in spent.items()}
+
+
+SORTS: dict[str, Callable[[Member], float]] = {
+    "start": lambda member: member.started,
+    "end": lambda member: member.ended,
+    "time": lambda member: member.ended - member.started,
+    "length": lambda member: member.length,
+    "reward": lambda member: member.episode_return if isfinite(member.episode_return) else -inf,
+    "turns": lambda member: member.turns,
+    "staleness": lambda member: -1 if member.staleness is None else member.staleness,
+}
+"""What a batch can be sorted by; with "-" before it the highest come first."""
+ORDERS = tuple(SORTS) + tuple(f"-{name}" for name in SORTS)
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """A batch."""
+
+    iteration: int
+    attempt: int
+    members: list[Member]
+    partial: bool
+    """Only episodes with transcripts are known: the program reports no batches."""
+    lowest: int
+    highest: int
+    """Iterations that there are batches of."""
+
+    @property
+    def start(self) -> float:
+        """When the first could have begun."""
+        return min((member.queued for member in self.members), default=0.0)
+
+    @property
+    def end(self) -> float:
+        """When the update was done with it."""
+        return max((max(each.ended, each.learnt or 0.0) for each in self.members), default=0.0)
+
+
+def anatomy_read(run: Run, iteration: int | None = None, sort: str = "start") -> Anatomy | None:
+    """The batch of an iteration (None: the latest), as the latest attempt played it. None where nothing was played."""
+    bounds = Batch.objects.filter(run=run).aggregate(low=Min("iteration"), high=Max("iteration"))
+    reader, partial = _batches, False
+    if bounds["high"] is None:
+        trained = Episode.objects.filter(run=run, kind="train")
+        bounds = trained.aggregate(low=Min("iteration"), high=Max("iteration"))
+        reader, partial = _transcripts, True
+    if bounds["high"] is None:
+        return None
+    iteration = bounds["high"] if iteration is None else iteration
+    attempt, members = reader(run, iteration)
+    members.sort(key=lambda member: member.name)
+    members.sort(key=SORTS[sort.removeprefix("-")], reverse=sort.startswith("-"))
+    return Anatomy(iteration, attempt, members, partial, bounds["low"], bounds["high"])
+
+
+def _batches(run: Run, iteration: int) -> tuple[int, list[Member]]:
+    rows = list(Batch.objects.filter(run=run, iteration=iteration).order_by("pk"))
+    attempt = max((row.attempt for row in rows), default=0)
+    members = [
+        _member(facts, row)
+        for row in rows
+        if row.attempt == attempt
+        for facts in orjson.loads(zstandard.decompress(row.data))
+    ]
+    names = Episode.objects.filter(run=run, iteration=iteration, name__in=[each.name for each in members])
+    kept = dict(names.values_list("name", "pk"))
+    for member in members:
+        member.transcript = kept.get(member.name)
+    return attempt, members
+
+
+def _member(facts: dict[str, Any], row: Batch) -> Member:
+    return Member(
+        name=facts["episode"],
+        title=facts.get("title", ""),
+        success=facts["success"],
+        failed=facts.get("failed", False),
+        truncated=facts.get("truncated", False),
+        episode_return=float(facts["episode_return"]),
+        length=facts["length"],
+        tokens=facts["tokens"],
+        turns=facts["turns"],
+        staleness=facts.get("staleness"),
+        queued=facts["queued"],
+        started=facts["started"],
+        ended=facts["ended"],
+        consumed=row.consumed,
+        learnt=row.learnt,
+        stages=facts.get("stages", []),
+        roles=facts.get("roles", {}),
+    )
+
+
+def _transcripts(run: Run, iteration: int) -> tuple[int, list[Member]]:
+    """What transcripts alone tell: programs of people's own, and runs older than batches."""
+    found = Episode.objects.filter(run=run, kind="train", iteration=iteration)
+    attempt = found.aggregate(latest=Max("attempt"))["latest"] or 0
+    rows = list(found.filter(attempt=attempt))
+    stages = _stages(run, [row.name for row in rows])
+    return attempt, [_told(row, stages.get(row.name, {})) for row in rows]
+
+
+def _told(row: Episode, stages: dict[str, float]) -> Member:
+    return Member(
+        name=row.name,
+        title=row.title,
+        success=row.success,
+        failed=row.failed,
+        truncated=row.truncated,
+        episode_return=row.episode_return,
+        length=row.tokens,
+        tokens=row.tokens,
+        turns=row.turn_count,
+        staleness=None,
+        queued=min(stages.get("queued", row.started), row.started),
+        started=row.started,
+        ended=max(row.started, row.ended),
+        consumed=stages.get("consumed"),
+        learnt=stages.get("learnt"),
+        transcript=row.pk,
+    )
+
+
+def _stages(run: Run, names: Iterable[str]) -> dict[str, dict[str, float]]:
+    rows = EpisodeAnnotation.objects.filter(run=run, episode_name__in=list(names)).order_by("pk")
+    return {row.episode_name: orjson.loads(zstandard.decompress(row.data)).get("stages", {}) for row in rows}
+
+
+def anatomy_document(anatomy: Anatomy | None) -> dict[str, Any]:
+    """JSON for the API: facts of the batch, and of each episode its times, "seconds" by what it waited for, stages, roles."""
+    if anatomy is None:
+        return {
+            "iteration": None,
+            "attempt": None,
+            "start": None,
+            "end": None,
+            "partial": False,
+            "episodes": [],
+        }
+    facts = ("iteration", "attempt", "start", "end", "partial", "lowest", "highest")
+    return {
+        **{name: getattr(anatomy, name) for name in facts},
+        "episodes": [_document(member) for member in anatomy.members],
+    }
+
+
+def _document(member: Member) -> dict[str, Any]:
+    plain = (
+        "name", "title", "success", "failed", "truncated", "length", "tokens", "turns", "staleness", "queued", "started",
+        "ended", "consumed", "learnt", "stages", "roles", "transcript",
+    )  # fmt: skip
+    return {
+        **{name: getattr(member, name) for name in plain},
+        "episode_return": spell(member.episode_return),
+        "seconds": member.seconds(),
+    }
