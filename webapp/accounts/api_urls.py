@@ -1,5 +1,16 @@
 """Addresses of the API of accounts, below /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from webapp.accounts import api
+
+urlpatterns = [
+    path("projects/", api.Projects.as_view(), name="projects"),
+    path("projects/<slug:slug>/members/", api.Members.as_view(), name="members"),
+    path(
+        "projects/<slug:slug>/members/<str:username>/remove/",
+        api.MemberRemove.as_view(),
+        name="member-remove",
+    ),
+    path("projects/<slug:slug>/audit/", api.Audit.as_view(), name="audit"),
+]

@@ -89,3 +89,8 @@ class AuditEntry(models.Model):
     class Meta:
         indexes = [models.Index(fields=["project", "-id"])]
         ordering = ["-pk"]
+
+    @property
+    def of_a_run(self) -> bool:
+        """Whether the target is a run's id, which a page may link."""
+        return self.act.startswith("run.") and self.target.isalnum()

@@ -7,6 +7,7 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import transaction
 from django.utils.text import slugify
 
+from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.permissions import is_owner
 
@@ -48,6 +49,7 @@ def project_create(user: User, name: str) -> Project:
     project.full_clean()
     project.save()
     Membership.objects.create(project=project, user=user, level=Membership.Level.OWNER)
+    audit_note(user, project, "project.create", slug)
     return project
 
 
@@ -67,6 +69,7 @@ def member_set(by: User, project: Project, username: str, level: str) -> Members
         membership, _ = Membership.objects.update_or_create(
             project=project, user=person, defaults={"level": level}
         )
+        audit_note(by, project, "member.set", username, level=level)
         return membership
 
     return _changed(by, project, change)
@@ -78,6 +81,7 @@ def member_remove(by: User, project: Project, user_id: int) -> None:
     def change() -> None:
         if not Membership.objects.filter(project=project, user_id=user_id).delete()[0]:
             raise ValidationError("they are no member of this project")
+        audit_note(by, project, "member.remove", User.objects.get(pk=user_id).username)
 
     _changed(by, project, change)
 

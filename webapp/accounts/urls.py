@@ -3,7 +3,7 @@
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path
 
-from webapp.accounts import views
+from webapp.accounts import project_views, views
 from webapp.accounts.forms import LoginForm
 
 app_name = "accounts"
@@ -24,5 +24,6 @@ urlpatterns = [
     path("projects/", views.projects, name="projects"),
     path("projects/<slug:slug>/members/", views.members, name="members"),
     path("projects/<slug:slug>/members/<int:user_id>/remove/", views.member_end, name="member-remove"),
+    path("projects/<slug:slug>/audit/", project_views.audit_page, name="audit"),
     path("password/", views.password, name="password"),
 ]

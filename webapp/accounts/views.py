@@ -86,7 +86,7 @@ def projects(request: HttpRequest) -> HttpResponse:
         except ValidationError as error:
             form.add_error("name", error.messages[0])
     rows = [(project, level_of(user, project)) for project in projects_visible(user)]
-    context = {"form": form, "rows": rows, "place": "tokens", "tab": "projects"}
+    context = {"form": form, "rows": rows, "place": "projects", "tab": "projects"}
     return render(request, "accounts/projects.html", context, status=400 if form.errors else 200)
 
 
@@ -108,8 +108,9 @@ def members(request: HttpRequest, slug: str) -> HttpResponse:
         "members": members_list(project),
         "mine": is_owner(user, project),
         "form": form,
-        "place": "tokens",
+        "place": "projects",
         "tab": "projects",
+        "part": "members",
     }
     return render(request, "accounts/members.html", context, status=400 if form.errors else 200)
 

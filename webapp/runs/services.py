@@ -16,6 +16,7 @@ from django.utils import timezone
 from training_core.config.files import apply_overrides, parse_config, preset_names
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.live.services import hint
@@ -67,6 +68,7 @@ def run_create(
         family=family_of(resolved),
         iterations=config.run.iterations,
     )
+    audit_note(user, project, "run.launch", run.pk, name=run.name)
     _tell(run)
     transaction.on_commit(partial(submit_soon, run.pk))
     return run

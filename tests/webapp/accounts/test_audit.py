@@ -1,0 +1,97 @@
+"""The audit log: every act of people leaves a line; page and API find it again."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import AuditEntry, Project, User
+from webapp.accounts.services import member_remove, member_set
+from webapp.accounts.tokens import token_create
+from webapp.runs.models import Run
+
+API = "/api/v1/projects/lab/audit/"
+
+
+@pytest.fixture
+def lab(project: Project, user: User, stranger: User) -> Project:
+    """Four entries: eve in and out, a stop by ada, something that Troupe did."""
+    member_set(user, project, "eve", "editor")
+    member_remove(user, project, stranger.pk)
+    audit_note(user, project, "run.stop", "abcd2345")
+    AuditEntry.objects.create(
+        project=project, act="run.pause", target="<b>x</b>", details={"rule": "<i>nan</i>"}
+    )
+    return project
+
+
+def headers(user: User) -> dict[str, Any]:
+    return {"authorization": f"Bearer {token_create(user, 'a', ['read', 'launch'])[1]}"}
+
+
+def test_changes_of_members_are_noted(lab: Project) -> None:
+    said = list(AuditEntry.objects.order_by("pk").values_list("user__username", "act", "target"))
+    assert said[:2] == [("ada", "member.set", "eve"), ("ada", "member.remove", "eve")]
+    assert AuditEntry.objects.get(act="member.set").details == {"level": "editor"}
+
+
+@pytest.mark.parametrize(
+    ("query", "acts"),
+    [
+        ("user=ada&act=member", ["member.remove", "member.set"]),
+        ("act=run.", ["run.pause", "run.stop"]),
+        ("target=ABCD", ["run.stop"]),
+        ("since=2999-01-01", []),
+        ("until=2999-01-01&limit=1", ["run.pause"]),
+        ("since=2000-01-01T00:00:00Z&user=nobody", []),
+    ],
+)
+def test_filters(client: Client, lab: Project, user: User, query: str, acts: list[str]) -> None:
+    answer = client.get(f"{API}?{query}", headers=headers(user)).json()
+    assert [entry["act"] for entry in answer["results"]] == acts
+
+
+def test_pages_follow_each_other(client: Client, lab: Project, user: User) -> None:
+    first = client.get(f"{API}?limit=3", headers=headers(user)).json()
+    second = client.get(f"{API}?limit=3&before={first['next']}", headers=headers(user)).json()
+    assert [len(first["results"]), len(second["results"]), second["next"]] == [3, 1, None]
+
+
+@pytest.mark.parametrize(
+    "query", ["since=yesterday", "until=2026-13-01", "before=x", "since=2026-01-01T00:00:00"]
+)
+def test_what_is_no_date_is_said(client: Client, lab: Project, user: User, query: str) -> None:
+    assert client.get(f"{API}?{query}", headers=headers(user)).status_code == 400
+    client.force_login(user)
+    page = client.get(f"/account/projects/lab/audit/?{query}")
+    assert page.status_code == 400 and 'role="alert"' in page.content.decode()
+
+
+def test_the_page_shows_hostile_text_as_text(client: Client, lab: Project, user: User, run: Run) -> None:
+    client.force_login(user)
+    text = client.get("/account/projects/lab/audit/").content.decode()
+    assert "&lt;i&gt;nan" in text and "&lt;b&gt;x" in text and "<i>nan" not in text
+    assert 'href="/runs/abcd2345/"' in text and "Troupe" in text
+    text = client.get("/account/projects/lab/audit/?act=member.set").content.decode()
+    assert "run.stop</td>" not in text and "member.set</td>" in text
+
+
+def test_nobody_else_reads_it(client: Client, lab: Project, stranger: User) -> None:
+    client.force_login(stranger)
+    assert client.get("/account/projects/lab/audit/").status_code == 404
+    assert client.get(API, headers=headers(stranger)).status_code == 404
+
+
+def test_projects_and_members_by_api(client: Client, project: Project, user: User, stranger: User) -> None:
+    told = client.get("/api/v1/projects/", headers=headers(user)).json()["results"]
+    assert told == [{"slug": "lab", "name": "Lab", "level": "owner"}]
+    send: dict[str, Any] = {"content_type": "application/json", "headers": headers(user)}
+    assert client.post("/api/v1/projects/", {"name": "New one"}, **send).json()["slug"] == "new-one"
+    members = "/api/v1/projects/lab/members/"
+    assert client.post(members, {"username": "eve", "level": "viewer"}, **send).json()["level"] == "viewer"
+    assert client.post(members, {"username": "nobody", "level": "viewer"}, **send).status_code == 400
+    theirs: dict[str, Any] = send | {"headers": headers(stranger)}
+    assert client.post(members, {"username": "eve", "level": "owner"}, **theirs).status_code == 403
+    assert client.post(f"{members}eve/remove/", **send).json() == {"username": "eve"}
+    assert client.post(f"{members}ada/remove/", **send).status_code == 400, "an owner stays"

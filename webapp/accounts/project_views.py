@@ -1,0 +1,43 @@
+"""The pages of one project beside its members."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from training_core.errors import ConfigError
+from webapp.accounts.audit_log import FIELDS, PAGE, audit_acts, audit_list, audit_people
+from webapp.accounts.models import AuditEntry
+from webapp.accounts.permissions import is_owner
+from webapp.accounts.selectors import project_get
+
+
+@login_required
+@require_GET
+def audit_page(request: HttpRequest, slug: str) -> HttpResponse:
+    """Who did what in a project; what is asked for is in the address."""
+    project = project_get(request.user, slug)
+    filters = {name: request.GET.get(name, "").replace("\0", "").strip() for name in FIELDS}
+    wrong, entries = "", list[AuditEntry]()
+    try:
+        entries = list(audit_list(project, filters)[: PAGE + 1])
+    except ConfigError as error:
+        wrong = str(error)
+    query = request.GET.copy()
+    if len(entries) > PAGE:
+        query["before"] = str(entries[PAGE - 1].pk)
+    context = {
+        "project": project,
+        "mine": is_owner(request.user, project),
+        "entries": entries[:PAGE],
+        "older": query.urlencode() if len(entries) > PAGE else "",
+        "filters": filters,
+        "filtered": any(filters.values()),
+        "acts": audit_acts(project),
+        "people": audit_people(project),
+        "wrong": wrong,
+        "place": "projects",
+        "tab": "projects",
+        "part": "audit",
+    }
+    return render(request, "accounts/audit.html", context, status=400 if wrong else 200)
