@@ -97,6 +97,19 @@ def test_notes_by_keyboard(page: Page, telling: Telling) -> None:
     expect(page.locator(".notes")).to_have_count(0)
 
 
+def test_the_same_prompt_over_training(page: Page, telling: Telling) -> None:
+    run, _ = telling
+    page.goto(f"/runs/{run.pk}/transcripts/")
+    page.get_by_role("link", name="The same prompts over training").click()
+    expect(page.locator(".film")).to_have_count(2)
+    expect(page.locator(".film").first.locator("article")).to_have_count(3)
+    page.get_by_role("link", name="first against last").first.click()
+    expect(page.locator(".change").first.locator("ins, del").first).to_be_visible()
+    page.get_by_label("Earlier").select_option(index=1)
+    expect(page.get_by_label("Earlier")).to_have_value(re.compile(str(run.episodes.filter(
+        kind="eval", task="held-out/0").order_by("iteration")[1].pk)))  # fmt: skip
+
+
 def test_scripts_stay_text_in_the_stream(page: Page, ada: User) -> None:
     run = run_make(ada, state="running")
     story = Story(run.pk)
@@ -118,9 +131,12 @@ def test_fits_and_is_accessible(page: Page, telling: Telling, width: int, colour
     page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
     episode = run.episodes.filter(kind="train", failed=False).order_by("-pk").first()
     assert episode
+    probe = run.episodes.filter(kind="eval", task="held-out/0").order_by("iteration")
     for name, address in (
         ("stream", f"/runs/{run.pk}/transcripts/?q=right&role=executor"),
         ("episode", f"/runs/{run.pk}/episodes/{episode.pk}/"),
+        ("probes", f"/runs/{run.pk}/probes/"),
+        ("diff", f"/runs/{run.pk}/episodes/{probe[0].pk}/diff/?other={probe[1].pk}"),
     ):
         page.goto(address)
         expect(page.locator("[data-link]")).to_have_text("live")

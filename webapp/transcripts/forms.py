@@ -77,3 +77,23 @@ class NoteForm(forms.Form):
     turn = forms.IntegerField(required=False, min_value=1, max_value=2**31 - 1)
     label = forms.CharField(required=False, max_length=40)
     text = forms.CharField(required=False, max_length=10_000)
+
+
+class Strips(forms.Form):
+    """Which film strips are shown."""
+
+    kind = forms.ChoiceField(required=False, choices=KINDS[1:])
+    task = forms.CharField(required=False, max_length=200)
+    page = forms.IntegerField(required=False, min_value=0, max_value=10_000)
+
+    def values(self) -> tuple[str, int, str]:
+        """(kind, page, task)."""
+        self.is_valid()
+        given = self.cleaned_data
+        return given.get("kind") or "eval", given.get("page") or 0, given.get("task") or ""
+
+
+class Against(forms.Form):
+    """The episode that another is compared with."""
+
+    other = forms.IntegerField(min_value=1, max_value=2**62)

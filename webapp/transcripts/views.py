@@ -19,6 +19,7 @@ from webapp.transcripts.listing import PER_PAGE, stream_read
 from webapp.transcripts.models import Episode
 from webapp.transcripts.notes import USUAL, labels_of, note_add, note_get, note_remove, notes_list
 from webapp.transcripts.pages import filters_context, neighbours, replay_data, same_task, turns_shown
+from webapp.transcripts.probes import KINDS as EVALUATIONS
 from webapp.transcripts.selectors import episode_document, episode_get
 
 
@@ -36,6 +37,7 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
         **filters_context(run, filters),
         "episodes": found.episodes,
         "older": found.older,
+        "probes": Episode.objects.filter(run=run, kind__in=EVALUATIONS).exists(),
         "paused": before is not None,
         "most": PER_PAGE,
     }

@@ -52,6 +52,17 @@ def test_notes_and_export(troupe: Troupe, told: Run, tmp_path: Path) -> None:
     assert refused.status == 1 and "version='x'" in refused.err and not (tmp_path / "none").exists()
 
 
+def test_probes_and_differences(troupe: Troupe, told: Run) -> None:
+    assert "No evaluation" in troupe("probes", told.pk).out
+    Episode.objects.update(kind="eval", probe=True)
+    said = troupe("probes", told.pk)
+    assert "iteration 3" in said.out and "planner: go up | executor: go up" in said.out
+    keys = [str(pk) for pk in Episode.objects.order_by("pk").values_list("pk", flat=True)]
+    assert len(json.loads(troupe("probes", told.pk, "--json").out)[0]["plays"]) == 2
+    assert "#1 planner: go up" in troupe("diff", *keys).out
+    assert json.loads(troupe("diff", *keys, "--json").out)["turns"][0]["same"] is True
+
+
 def test_mistakes_are_told(troupe: Troupe, told: Run) -> None:
     assert "reward_min='x'" in troupe("transcripts", told.pk, "-f", "reward_min=x").err
     assert "no filter nonesuch" in troupe("transcripts", told.pk, "-f", "nonesuch=1").err

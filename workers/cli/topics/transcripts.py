@@ -148,6 +148,42 @@ def note_remove(
     _print_json(gone) if as_json else _line(f"{gone['id']}  removed")
 
 
+@app.command()
+def probes(
+    run_id: RunId,
+    kind: Annotated[str, typer.Option(help="eval (greedy) or eval_sampled.")] = "eval",
+    task: Annotated[str, typer.Option(help="Only this task.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show how the same tasks were played at every evaluation."""
+    found = find_server().call(run_path(run_id, "probes/"), kind=kind, task=task)["results"]
+    if as_json:
+        return _print_json(found)
+    for strip in found:
+        _line(f"{strip['task']}  {strip['title']}", "bold")
+        for play in strip["plays"]:
+            said = " | ".join(f"{line['role']}: {line['text']}" for line in play["said"])
+            _line(f"  {play['id']}  iteration {play['iteration']}  {play['outcome']}  {said}")
+    if not found:
+        console.print("No evaluation has been kept yet.")
+
+
+@app.command()
+def diff(
+    episode: EpisodeId,
+    other: Annotated[int, typer.Argument(help="Number of the later one.", min=1)],
+    as_json: AsJson = False,
+) -> None:
+    """Say what two episodes say differently, turn by turn: [-only the first-] {+only the second+}."""
+    found = find_server().call(f"/api/v1/episodes/{episode}/diff/{other}/")
+    if as_json:
+        return _print_json(found)
+    marks = {"equal": ("", ""), "delete": ("[-", "-]"), "insert": ("{+", "+}")}
+    for turn in found["turns"]:
+        text = "".join(marks[part["op"]][0] + part["text"] + marks[part["op"]][1] for part in turn["said"])
+        _line(f"#{turn['number']} {turn['role']}: {text}", "dim" if turn["same"] else "")
+
+
 def _show_note(note: dict[str, Any]) -> None:
     where = f"#{note['turn']}" if note["turn"] else "episode"
     _line(f"{note['id']}  {where}  {note['author']}  {note['label']}  {note['text']}".rstrip())

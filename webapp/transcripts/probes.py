@@ -1,0 +1,137 @@
+"""The same prompt over training: how a task was played at every evaluation, and what two plays say differently."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Any
+
+from django.db.models import Count, IntegerField, Max
+from django.db.models.functions import Cast
+
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode
+from webapp.transcripts.selectors import documents_read
+
+TASKS = 12
+"""Tasks of one page."""
+FRAMES = 40
+"""Plays that are shown of one task; of more, evenly picked ones, the first and the last among them."""
+MOST_TURNS = 400
+MOST_WORDS = 4000
+"""Words of one answer that are compared; the rest is shown as it is."""
+LINES = 6
+"""Answers shown in a frame."""
+_WORD = re.compile(r"\s+|\w+|[^\w\s]")
+KINDS = ("eval", "eval_sampled")
+
+
+@dataclass
+class Frame:
+    """One play: who said what, in short."""
+
+    episode: Episode
+    lines: list[tuple[str, str]]
+    before: int | None = None
+    """Id of the play before it."""
+
+
+@dataclass
+class Strip:
+    """All plays of a task that are shown, oldest first."""
+
+    task: str
+    title: str
+    plays: int
+    frames: list[Frame] = field(default_factory=list)
+
+
+def strips_read(run: Run, kind: str = "eval", page: int = 0, task: str = "") -> tuple[list[Strip], bool]:
+    """Film strips of the tasks of an evaluation, probes first, and whether there are further pages."""
+    played = Episode.objects.filter(run=run, kind=kind)
+    if task:
+        played = played.filter(task=task)
+    tasks = list(
+        played.values("task")
+        .annotate(plays=Count("pk"), probe=Max(Cast("probe", IntegerField())), title=Max("title"))
+        .order_by("-probe", "task")[page * TASKS : (page + 1) * TASKS + 1]
+    )
+    strips = [Strip(each["task"], each["title"], each["plays"]) for each in tasks[:TASKS]]
+    for strip in strips:
+        _fill(strip, run, kind)
+    return strips, len(tasks) > TASKS
+
+
+def _fill(strip: Strip, run: Run, kind: str) -> None:
+    plays = Episode.objects.filter(run=run, kind=kind, task=strip.task).defer("words")
+    keys = list(plays.order_by("iteration", "pk").values_list("pk", flat=True))
+    picked = keys
+    if len(keys) > FRAMES:
+        picked = [keys[round(place * (len(keys) - 1) / (FRAMES - 1))] for place in range(FRAMES)]
+    episodes = list(plays.filter(pk__in=picked).order_by("iteration", "pk"))
+    documents = documents_read(episodes)
+    for place, episode in enumerate(episodes):
+        before = episodes[place - 1].pk if place else None
+        strip.frames.append(Frame(episode, said_lines(documents[episode.pk])[:LINES], before))
+
+
+def said_lines(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(role, what was carried on) of every turn."""
+    return [
+        (turn["role"], turn["candidates"][turn["executed"]]["text"] if turn["candidates"] else "")
+        for turn in document.get("turns", [])
+    ]
+
+
+def plays_of(episode: Episode) -> list[Episode]:
+    """All plays of its task in its way, oldest first; the last 500."""
+    plays = Episode.objects.filter(run=episode.run_id, task=episode.task, kind=episode.kind).defer("words")
+    return list(reversed(plays.order_by("-iteration", "-pk")[:500]))
+
+
+def difference(one: Episode, other: Episode) -> list[dict[str, Any]]:
+    """Turn by turn what changed: [{"number", "role", "same", "saw": parts, "said": parts}].
+
+    Parts are {"op": equal | delete | insert, "text"}: what only `one` has is deleted, what only `other` has inserted.
+    """
+    documents = documents_read([one]) | documents_read([other])
+    pairs = zip_longest(
+        *(documents[each.pk].get("turns", [])[:MOST_TURNS] for each in (one, other)), fillvalue=None
+    )
+    return [_turn(number, left, right) for number, (left, right) in enumerate(pairs, 1)]
+
+
+def _turn(number: int, left: Any, right: Any) -> dict[str, Any]:
+    roles = list(dict.fromkeys(turn["role"] for turn in (left, right) if turn))
+    saw, said = parts_differ(_saw(left), _saw(right)), parts_differ(_said(left), _said(right))
+    return {
+        "number": number,
+        "role": " → ".join(roles),
+        "same": all(part["op"] == "equal" for part in (*saw, *said)),
+        "saw": saw,
+        "said": said,
+    }
+
+
+def _saw(turn: Any) -> str:
+    return "\n".join(message.get("content", "") for message in turn["messages"]) if turn else ""
+
+
+def _said(turn: Any) -> str:
+    return said_lines({"turns": [turn]})[0][1] if turn else ""
+
+
+def parts_differ(left: str, right: str) -> list[dict[str, str]]:
+    """Two texts as parts, word by word."""
+    before, after = _WORD.findall(left), _WORD.findall(right)
+    rests = ["".join(words[MOST_WORDS:]) for words in (before, after)]
+    before, after = before[:MOST_WORDS], after[:MOST_WORDS]
+    parts = []
+    for op, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if op == "equal":
+            parts.append(("equal", "".join(before[a:b])))
+        else:
+            parts += [("delete", "".join(before[a:b])), ("insert", "".join(after[c:d]))]
+    parts += [("equal", rests[0])] if rests[0] == rests[1] else [("delete", rests[0]), ("insert", rests[1])]
+    return [{"op": op, "text": text} for op, text in parts if text]
