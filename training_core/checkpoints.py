@@ -24,6 +24,8 @@ LAYOUT = 1
 STATE = "state.json"
 MANIFEST = "manifest.json"
 DRAFT = ".draft-"
+PINNED = ".pinned"
+"""Folder beside the checkpoints, with an empty file by the name of each that must stay."""
 _NAME = re.compile(r"iteration-(\d{6,12})")
 
 
@@ -117,14 +119,19 @@ def verify(checkpoint: Path) -> None:
 
 
 def retain(folder: Path, keep: int, best: int | None, *, until: int | None = None) -> list[Path]:
-    """Delete all but the latest `keep` checkpoints and the best; returns those deleted.
+    """Delete all but the latest `keep` checkpoints, the best, and those that are pinned; returns those deleted.
 
     Those beyond iteration `until` are an earlier attempt's: neither counted nor touched, they will be written over.
     """
     there = {
         number: place for number, place in checkpoints(folder).items() if until is None or number <= until
     }
-    gone = [place for number, place in list(there.items())[:-keep] if number != best]
+    pinned = folder / PINNED
+    gone = [
+        place
+        for number, place in list(there.items())[:-keep]
+        if number != best and not (pinned / place.name).exists()
+    ]
     for place in gone:
         shutil.rmtree(place)
     return gone

@@ -1,4 +1,4 @@
-"""Checkpoints in the REST API: fork, download, lineage."""
+"""Checkpoints in the REST API: fork, download, pin, delete, lineage."""
 
 from typing import Any
 
@@ -12,10 +12,11 @@ from rest_framework.views import APIView
 
 from webapp.api.queries import text
 from webapp.api.schema import parameter
-from webapp.api.serializers import RunSerializer
+from webapp.api.serializers import CheckpointSerializer, RunSerializer
 from webapp.checkpoints.downloads import checkpoint_download, download_response
 from webapp.checkpoints.forking import run_fork
 from webapp.checkpoints.lineage import lineage
+from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
 from webapp.checkpoints.selectors import checkpoint_named
 from webapp.runs.selectors import run_get
 
@@ -65,6 +66,39 @@ class Downloading(APIView):
         checkpoint = checkpoint_named(request.user, run_id, name)
         download = checkpoint_download(request.user, checkpoint, text(request, "policy"))
         return download_response(request._request, download)
+
+
+class CheckpointAct(APIView):
+    """pin, unpin or delete."""
+
+    act = "pin"
+
+    @extend_schema(request=None, responses={200: CheckpointSerializer, 409: JSON})
+    def post(self, request: Request, run_id: str, name: str) -> Response:
+        """The checkpoint afterwards; 409 where something stands against it."""
+        checkpoint = checkpoint_named(request.user, run_id, name)
+        return Response(CheckpointSerializer(checkpoint_do(request.user, checkpoint, self.act)).data)
+
+
+class PruneSerializer(serializers.Serializer[Any]):
+    """What is kept; the rest is deleted."""
+
+    last = serializers.IntegerField(min_value=0, max_value=10_000)
+    best = serializers.IntegerField(min_value=0, max_value=10_000, default=1)
+    dry = serializers.BooleanField(default=False, help_text="Only say what would be deleted.")
+
+
+class Prune(APIView):
+    """Delete all but the last and the best checkpoints of a run."""
+
+    @extend_schema(request=PruneSerializer, responses=JSON)
+    def post(self, request: Request, run_id: str) -> Response:
+        """{"deleted": [iterations], "kept": [iterations], "bytes": freed}. Pinned and forked ones are kept."""
+        wanted = PruneSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        return Response(
+            checkpoints_prune(request.user, run_get(request.user, run_id), **wanted.validated_data)
+        )
 
 
 class Lineage(APIView):

@@ -12,4 +12,13 @@ urlpatterns = [
         api.Downloading.as_view(),
         name="checkpoint-download",
     ),
+    path("runs/<str:run_id>/prune/", api.Prune.as_view(), name="checkpoints-prune"),
+    *(
+        path(
+            f"runs/<str:run_id>/checkpoints/<str:name>/{act}/",
+            api.CheckpointAct.as_view(act=act),
+            name=f"checkpoint-{act}",
+        )
+        for act in ("pin", "unpin", "delete")
+    ),
 ]

@@ -15,6 +15,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
 from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.retention import checkpoint_hold
 from webapp.runs.models import Run, RunSource
 from webapp.runs.services import run_create
 from webapp.runs.states import TransitionRefused
@@ -47,6 +48,7 @@ def run_fork(
     run.parent, run.parent_checkpoint, run.iteration = parent, held.path, held.iteration
     run.family = _family(run)
     run.save(update_fields=["parent", "parent_checkpoint", "iteration", "family"])
+    checkpoint_hold(held)
     audit_note(user, parent.project, "checkpoint.fork", f"{parent.pk}/{held.path}", run=run.pk)
     return run
 

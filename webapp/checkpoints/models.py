@@ -18,6 +18,8 @@ class Checkpoint(models.Model):
     """Bytes."""
     metrics = models.JSONField(default=dict)
     best = models.BooleanField(default=False)
+    pinned = models.BooleanField(default=False)
+    """Kept whatever retention says."""
     removed = models.BooleanField(default=False)
     """Deleted by retention."""
     time = models.DateTimeField()

@@ -1,12 +1,18 @@
-"""The checkpoints tab of a run."""
+"""The checkpoints tab of a run, and what is done there."""
 
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_POST
 
+from training_core.errors import TroupeError
+from webapp.checkpoints.forms import PruneForm
 from webapp.checkpoints.lineage import lineage_shown
+from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
 from webapp.checkpoints.selectors import checkpoint_latest
+from webapp.common.formats import size
 from webapp.runs.pages import checkpoint_context, run_context
 from webapp.runs.selectors import run_get
 
@@ -17,5 +23,43 @@ def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """All checkpoints, the removed ones too, and where the run stands among its forks."""
     run = run_get(request.user, run_id)
     context = run_context(request.user, run, "checkpoints") | checkpoint_context(run)
-    context |= {"lineage": lineage_shown(request.user, run), "last": checkpoint_latest(run)}
+    context |= {
+        "lineage": lineage_shown(request.user, run),
+        "last": checkpoint_latest(run),
+        "forked": set(run.forks.values_list("parent_checkpoint", flat=True)),
+        "there": sum(not row.removed for row in context["checkpoints"]),
+    }
     return render(request, "checkpoints/page.html", context)
+
+
+@login_required
+@require_POST
+def checkpoint_act(request: HttpRequest, run_id: str, pk: int, act: str) -> HttpResponse:
+    """Pin, unpin or delete."""
+    run = run_get(request.user, run_id)
+    checkpoint = get_object_or_404(Checkpoint.objects.select_related("run__project"), run=run, pk=pk)
+    try:
+        checkpoint_do(request.user, checkpoint, act)
+    except TroupeError as error:
+        messages.error(request, str(error))
+    return redirect("runs:checkpoints", run.pk)
+
+
+@login_required
+@require_POST
+def checkpoints_prune_act(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Delete all but the last and the best so many."""
+    run = run_get(request.user, run_id)
+    form = PruneForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "; ".join(f"{name}: {' '.join(said)}" for name, said in form.errors.items()))
+        return redirect("runs:checkpoints", run.pk)
+    try:
+        done = checkpoints_prune(request.user, run, form.cleaned_data["last"], form.cleaned_data["best"])
+    except TroupeError as error:
+        messages.error(request, str(error))
+    else:
+        listed = ", ".join(str(each) for each in done["deleted"])
+        said = f"Deleted {listed}: {size(done['bytes'])}." if listed else "Nothing had to go."
+        messages.success(request, said)
+    return redirect("runs:checkpoints", run.pk)

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from webapp.checkpoints.views import checkpoints_page
+from webapp.checkpoints.views import checkpoint_act, checkpoints_page, checkpoints_prune_act
 from webapp.runs import list_views, views
 
 app_name = "runs"
@@ -12,6 +12,8 @@ urlpatterns = [
     path("<str:run_id>/", views.overview_page, name="detail"),
     path("<str:run_id>/curves/", views.curves_page, name="curves"),
     path("<str:run_id>/checkpoints/", checkpoints_page, name="checkpoints"),
+    path("<str:run_id>/checkpoints/prune/", checkpoints_prune_act, name="checkpoints-prune"),
+    path("<str:run_id>/checkpoints/<int:pk>/<slug:act>/", checkpoint_act, name="checkpoint-act"),
     path("<str:run_id>/logs/", views.logs_page, name="logs"),
     path("<str:run_id>/config/", views.config_page, name="config"),
     path("<str:run_id>/act/<slug:act>/", views.run_act, name="act"),

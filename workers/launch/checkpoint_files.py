@@ -1,14 +1,17 @@
-"""What the web side does with checkpoint folders: hand their models out. No tensors, nothing is unpickled.
+"""What the web side does with checkpoint folders: hand their models out, keep them, delete them. No tensors, nothing is unpickled.
 
 Folders are written by drivers, which run what their people give them: links are never followed.
 """
 
 import io
+import secrets
+import shutil
 import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from training_core.checkpoints import DRAFT, PINNED
 from training_core.errors import CheckpointError
 
 LEARNING = ("optimizer.safetensors", "policy.json")
@@ -37,6 +40,41 @@ def checkpoint_place(run_folder: Path, path: str) -> Path:
             "share the folder of runs between machines"
         )
     return place
+
+
+def pin(place: Path) -> None:
+    """Keep a checkpoint whatever retention says. Raises CheckpointError."""
+    try:
+        mark = place.parent / PINNED / place.name
+        mark.parent.mkdir(exist_ok=True)
+        mark.touch()
+    except OSError as error:
+        raise CheckpointError(f"cannot pin {place}: {error}") from error
+    if not place.is_dir():
+        raise CheckpointError(f"{place} was deleted a moment ago; take another checkpoint")
+
+
+def unpin(place: Path) -> None:
+    """Leave it to retention again."""
+    (place.parent / PINNED / place.name).unlink(missing_ok=True)
+
+
+def set_aside(place: Path) -> Path:
+    """Take a checkpoint out of its place at once, to be deleted; where it is then. Raises CheckpointError.
+
+    Under that name the next attempt would delete it, if `delete` does not come to it.
+    """
+    aside = place.with_name(f"{DRAFT}{secrets.token_hex(4)}")
+    try:
+        place.rename(aside)
+    except OSError as error:
+        raise CheckpointError(f"cannot delete {place}: {error}") from error
+    return aside
+
+
+def delete(aside: Path) -> None:
+    """Delete what was set aside. Raises OSError."""
+    shutil.rmtree(aside)
 
 
 def policies_in(checkpoint: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""`troupe fork` and `troupe lineage`."""
+"""Commands about checkpoints."""
 
 import json
 from pathlib import Path
@@ -15,8 +15,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
+def checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> Checkpoint:
     monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run_id: None)
+    settings.TROUPE_HOME = tmp_path
+    folder = tmp_path / "runs" / run.pk / "checkpoints" / "iteration-000020" / "planner"
+    folder.mkdir(parents=True)
+    for name, content in (("config.json", "{}"), ("model.safetensors", "weights")):
+        (folder / name).write_text(content)
     return Checkpoint.objects.create(
         run=run, attempt=1, cursor=1, iteration=20, path="checkpoints/iteration-000020", size=5, time=timezone.now()
     )  # fmt: skip
@@ -40,14 +45,7 @@ def test_what_cannot_be_forked(troupe: Troupe, connected: str, run: Run, checkpo
     assert "names no checkpoint" in troupe("fork", run.pk, "../x").err
 
 
-def test_download(
-    troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint, settings: Any, tmp_path: Path
-) -> None:
-    settings.TROUPE_HOME = tmp_path
-    folder = tmp_path / "runs" / run.pk / checkpoint.path / "planner"
-    folder.mkdir(parents=True)
-    for name, content in (("config.json", "{}"), ("model.safetensors", "weights")):
-        (folder / name).write_text(content)
+def test_download(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint, tmp_path: Path) -> None:
     said = troupe("download", run.pk, "--to", str(tmp_path / "got" / "it"), "--json")
     assert said.status == 0, said.err
     assert json.loads(said.out)["policies"] == [str(tmp_path / "got" / "it" / "planner")]
@@ -55,3 +53,16 @@ def test_download(
     assert "is there already" in troupe("download", run.pk, "--to", str(tmp_path / "got" / "it")).err
     assert "no policy 'judge'" in troupe("download", run.pk, "20", "--policy", "judge").err
     assert sorted(item.name for item in (tmp_path / "got").iterdir()) == ["it"]
+
+
+def test_pin_delete_and_prune(
+    troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    Run.objects.filter(pk=run.pk).update(state="finished")
+    assert "pinned" in troupe("pin", run.pk, "20").out
+    assert "unpin it first" in troupe("delete-checkpoint", run.pk, "last").err
+    assert "would delete nothing" in troupe("prune", run.pk, "--last", "0", "--best", "0", "--dry").out
+    assert not json.loads(troupe("pin", run.pk, "20", "--off", "--json").out)["pinned"]
+    assert json.loads(troupe("prune", run.pk, "--last", "0", "--json").out)["deleted"] == [20]
+    assert not (tmp_path / "runs" / run.pk / checkpoint.path).exists()
+    assert "removed" in troupe("checkpoints", run.pk).out

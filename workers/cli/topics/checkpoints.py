@@ -1,10 +1,11 @@
-"""Checkpoints: fork, download, lineage."""
+"""Checkpoints: fork, download, pin, delete, lineage."""
 
 import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
@@ -59,6 +60,64 @@ def download(
         return typer.echo(json.dumps({"folder": str(place), "policies": folders}, indent=2))
     for folder in folders:
         console.print(folder, highlight=False, markup=False, soft_wrap=True)
+
+
+@app.command()
+def checkpoints(run_id: RunId, as_json: AsJson = False) -> None:
+    """List a run's checkpoints, newest first."""
+    rows = find_server().call(run_path(run_id, "checkpoints/"))["results"]
+    if as_json:
+        return typer.echo(json.dumps(rows, indent=2))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("iteration", "size", "eval/success", "train/return", "marks"):
+        table.add_column(heading, justify="left" if heading == "marks" else "right")
+    for row in rows:
+        marks = [mark for mark in ("best", "pinned", "removed") if row[mark]]
+        figures = [number(row["metrics"].get(key)) for key in ("eval/success", "train/return")]
+        table.add_row(str(row["iteration"]), f"{row['size'] / 1e6:.1f} MB", *figures, " ".join(marks))
+    console.print(table)
+
+
+@app.command()
+def pin(
+    run_id: RunId,
+    checkpoint: Name,
+    off: Annotated[bool, typer.Option("--off", help="Leave it to retention again.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Keep a checkpoint whatever retention says."""
+    _act(run_id, checkpoint, "unpin" if off else "pin", as_json)
+
+
+@app.command()
+def delete_checkpoint(run_id: RunId, checkpoint: Name, as_json: AsJson = False) -> None:
+    """Delete a checkpoint from disk."""
+    _act(run_id, checkpoint, "delete", as_json)
+
+
+@app.command()
+def prune(
+    run_id: RunId,
+    last: Annotated[int, typer.Option(help="Newest ones to keep.", min=0)] = 1,
+    best: Annotated[int, typer.Option(help="Best ones to keep.", min=0)] = 1,
+    dry: Annotated[bool, typer.Option("--dry", help="Only say what would be deleted.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete all checkpoints but the last and the best ones; pinned and forked ones are kept too."""
+    done = find_server().call(run_path(run_id, "prune/"), {"last": last, "best": best, "dry": dry})
+    if as_json:
+        return typer.echo(json.dumps(done, indent=2))
+    listed = ", ".join(str(each) for each in done["deleted"]) or "nothing"
+    word = "would delete" if dry else "deleted"
+    console.print(f"{word} {listed} ({done['bytes'] / 1e6:.1f} MB)", highlight=False)
+
+
+def _act(run_id: str, name: str, act: str, as_json: bool) -> None:
+    row = find_server().call(checkpoint_path(run_id, name, f"{act}/"), {})
+    if as_json:
+        return typer.echo(json.dumps(row, indent=2))
+    marks = [mark for mark in ("best", "pinned", "removed") if row[mark]]
+    console.print(f"{row['path']}  {' '.join(marks)}", highlight=False)
 
 
 @app.command()

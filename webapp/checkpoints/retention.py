@@ -1,0 +1,124 @@
+"""What stays and what goes: pins, deletion, retention. What is deleted is gone from disk; a driver respects pins too."""
+
+import math
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+
+from training_core.errors import CheckpointError, ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.permissions import Person, can_edit
+from webapp.checkpoints.models import Checkpoint
+from webapp.runs.models import ACTIVE_STATES, Run, RunState
+from webapp.runs.states import TransitionRefused
+from workers.launch.checkpoint_files import checkpoint_place, delete, pin, set_aside, unpin
+
+ACTS = ("pin", "unpin", "delete")
+
+
+@transaction.atomic
+def checkpoint_do(user: Person, checkpoint: Checkpoint, act: str) -> Checkpoint:
+    """pin, unpin or delete. Raises PermissionDenied, TransitionRefused, ConfigError (act)."""
+    if act not in ACTS:
+        raise ConfigError({"act": f"no act {act[:40]!r}; acts are {', '.join(ACTS)}"})
+    held = _locked(user, checkpoint)
+    if held.removed:
+        raise TransitionRefused(f"the checkpoint {held.path} was removed already")
+    if act == "delete":
+        _delete(held)
+    else:
+        held.pinned = act == "pin"
+        held.save(update_fields=["pinned"])
+        checkpoint_hold(held)
+    audit_note(user, held.run.project, f"checkpoint.{act}", f"{held.run_id}/{held.path}")
+    return held
+
+
+@transaction.atomic
+def checkpoints_prune(user: Person, run: Run, last: int, best: int, dry: bool = False) -> dict[str, Any]:
+    """Delete all but the last and the best so many; pinned ones, forked ones and those in use stay as well.
+
+    {"deleted": [iterations], "kept": [iterations], "bytes": freed}. Raises PermissionDenied, TransitionRefused.
+    """
+    rows = list(run.checkpoints.filter(removed=False).order_by("-iteration", "-pk"))
+    wanted = {row.pk for row in rows[:last]} | {row.pk for row in _by_value(run, rows)[:best]}
+    going = []
+    for row in rows:
+        if row.pk not in wanted:
+            held = _locked(user, row)
+            if not why_kept(held):
+                going.append(held)
+    for row in going if not dry else []:
+        _delete(row)
+    iterations = [row.iteration for row in going]
+    if going and not dry:
+        audit_note(user, run.project, "checkpoint.prune", run.pk, last=last, best=best, deleted=iterations)
+    kept = [row.iteration for row in rows if row.iteration not in iterations]
+    return {"deleted": iterations, "kept": kept, "bytes": sum(row.size for row in going)}
+
+
+def why_kept(checkpoint: Checkpoint) -> str:
+    """What stands against deleting it; empty where nothing does."""
+    if checkpoint.pinned:
+        return "it is pinned; unpin it first"
+    fork = Run.objects.filter(parent=checkpoint.run_id, parent_checkpoint=checkpoint.path).first()
+    if fork is not None:
+        return f"run {fork.pk} was forked from it"
+    if checkpoint.jobs.filter(state__in=("queued", "running")).exists():  # type: ignore[attr-defined]
+        return "a short job plays it at the moment"
+    run = checkpoint.run
+    over = run.state == RunState.FINISHED
+    newest = run.checkpoints.filter(removed=False).order_by("-iteration", "-pk").first()
+    if not over and newest == checkpoint:
+        return f"it is the last of a run that is {run.state}, which would be resumed from it"
+    if run.state in ACTIVE_STATES and checkpoint.best:
+        return "it is the best of a run at work"
+    return ""
+
+
+def checkpoint_hold(checkpoint: Checkpoint) -> None:
+    """Tell the driver's own retention, by a mark on disk, whether it must stay. Raises TransitionRefused."""
+    held = checkpoint.pinned or checkpoint.run.forks.filter(parent_checkpoint=checkpoint.path).exists()
+    try:
+        (pin if held else unpin)(_place(checkpoint))
+    except CheckpointError as error:
+        raise TransitionRefused(str(error)) from error
+
+
+def _delete(checkpoint: Checkpoint) -> None:
+    """Raises TransitionRefused. Out of its place now; its files go once that is committed."""
+    reason = why_kept(checkpoint)
+    if reason:
+        raise TransitionRefused(f"the checkpoint of iteration {checkpoint.iteration} is kept: {reason}")
+    checkpoint.removed, checkpoint.best = True, False
+    checkpoint.save(update_fields=["removed", "best"])
+    try:
+        aside = set_aside(_place(checkpoint))
+    except CheckpointError as error:
+        raise TransitionRefused(str(error)) from error
+    transaction.on_commit(partial(delete, aside))
+
+
+def _place(checkpoint: Checkpoint) -> Path:
+    return checkpoint_place(settings.TROUPE_HOME / "runs" / checkpoint.run_id, checkpoint.path)
+
+
+def _locked(user: Person, checkpoint: Checkpoint) -> Checkpoint:
+    if not can_edit(user, checkpoint.run.project):
+        raise PermissionDenied("you may only read this project; ask an owner for the editor level")
+    rows = Checkpoint.objects.select_for_update(of=("self",)).select_related("run__project")
+    return rows.get(pk=checkpoint.pk)
+
+
+def _by_value(run: Run, rows: Iterable[Checkpoint]) -> list[Checkpoint]:
+    """Those that were measured, the best first."""
+    key = run.config.get("checkpoint", {}).get("best_of", "")
+    known = [
+        row for row in rows if isinstance(value := row.metrics.get(key), int | float) and math.isfinite(value)
+    ]
+    return sorted(known, key=lambda row: -row.metrics[key])
