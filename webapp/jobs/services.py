@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 AT_ONCE = 2
 """Jobs that run at the same time on this server; the others wait their turn."""
 SUBMIT_LOCK = 7_461_002
+SUBMITTING_LIMIT = timedelta(seconds=60)
+"""A job that no backend knows so long after it was taken up was never submitted."""
 LONGEST_SAID = 20_000
 """Characters that a person may say in a turn."""
 
@@ -168,11 +171,18 @@ def job_follow(job: Job) -> Job:
             _end(job, Job.State.FINISHED, "")
         elif error is not None:
             _end(job, Job.State.FAILED, str(error["reason"]))
-        elif status.state in (JobState.FAILED, JobState.STOPPED, JobState.MISSING, JobState.SUCCEEDED):
+        elif _gone(job, status.state):
             _end(job, Job.State.FAILED, status.message or "its process is gone without a word")
         else:
             job.save(update_fields=["progress", "message"])
     return job
+
+
+def _gone(job: Job, state: JobState) -> bool:
+    """Whether its process has ended. Between claim and submission no backend knows it yet."""
+    if state is JobState.MISSING:
+        return job.started_at is None or job.started_at < timezone.now() - SUBMITTING_LIMIT
+    return state in (JobState.FAILED, JobState.STOPPED, JobState.SUCCEEDED)
 
 
 def jobs_follow() -> None:

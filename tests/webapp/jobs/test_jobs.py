@@ -1,5 +1,6 @@
 """Short jobs on the web side: who may, what is refused, what becomes of what a process leaves."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,18 @@ def test_a_process_that_dies_without_a_word_is_a_failure_and_one_out_of_reach_is
     launcher.reachable = True
     launcher.set(f"troupe-job-{job.pk}", JobState.FAILED, "killed")
     assert (job_follow(job).state, job_get(user, job.pk).message) == ("failed", "killed")
+
+
+def test_a_job_that_is_being_submitted_is_not_missed(
+    user: User, project: Project, run: Run, launcher: FakeLauncher
+) -> None:
+    job = job_create(user, project, "dry_run", Subject(run.config))
+    jobs_submit()
+    launcher.set(f"troupe-job-{job.pk}", JobState.MISSING)
+    job.refresh_from_db()
+    assert job_follow(job).state == "running"
+    Job.objects.update(started_at=timezone.now() - timedelta(minutes=2))
+    assert job_follow(job).state == "failed"
 
 
 def test_a_launcher_that_refuses_fails_the_job_in_words(

@@ -1,0 +1,71 @@
+"""Short jobs on the real stack: Celery starts them as Ray jobs, and what they play equals what the run itself played."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.end_to_end.running_stack import RunningStack
+from tests.workers.running import TINY_GRID, little_model
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[RunningStack]:
+    running = RunningStack().start()
+    yield running
+    running.remove()
+
+
+@pytest.fixture
+def client(stack: RunningStack) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {stack.token}"}
+    with httpx.Client(base_url=stack.url, headers=headers, timeout=20, trust_env=False) as client:
+        yield client
+
+
+def made(client: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
+    answer = client.post(path, json=body)
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+def ended(client: httpx.Client, path: str, within: float = 120.0) -> dict[str, Any]:
+    deadline = time.monotonic() + within
+    while (found := client.get(path).json())["state"] not in ("finished", "failed", "stopped", "cancelled"):
+        talk = (found.get("moment") or {}).get("asked")
+        if talk:
+            client.post(f"{path}say/", json={"turn": talk["turn"], "text": "north"})
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    assert found["state"] == "finished", found.get("message", found)
+    return dict(found)
+
+
+def test_a_checkpoint_is_evaluated_again_and_talked_to(
+    client: httpx.Client, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    model: Path = little_model(tmp_path_factory.mktemp("models") / "little")
+    small = {
+        "policies.planner.model": str(model), "policies.executor.model": str(model), "run.iterations": 2,
+        "rollout.tasks": 6, "rollout.group_size": 4, "evaluation.every": 1, "evaluation.episodes": 8,
+        "evaluation.probes": 2, "checkpoint.every": 1, "resources.environments_per_worker": 8, **TINY_GRID,
+    }  # fmt: skip
+    dry = made(client, "/api/v1/jobs/", kind="dry_run", preset="plan_path_duo", overrides=small)
+    played = ended(client, dry["url"].replace("/jobs/", "/api/v1/jobs/"))
+    assert len(played["episodes"]) == 1 and len(played["episodes"][0]["turns"][0]["candidates"]) == 4
+    run = made(client, "/api/v1/runs/", preset="plan_path_duo", overrides=small)["id"]
+    ended(client, f"/api/v1/runs/{run}/")
+    series = client.get(f"/api/v1/runs/{run}/series/?keys=eval/return,eval/success").json()["series"]
+    again = made(client, "/api/v1/jobs/", kind="evaluate", run=run, parameters={"episodes": 8})
+    result = ended(client, f"/api/v1/jobs/{again['id']}/")["result"]
+    assert result["return"] == pytest.approx(series["eval/return"]["values"][-1])
+    assert result["success"] == pytest.approx(series["eval/success"]["values"][-1])
+    talk = made(client, "/api/v1/jobs/", kind="talk", run=run, parameters={"roles": ["planner"]})
+    (episode,) = ended(client, f"/api/v1/jobs/{talk['id']}/")["episodes"]
+    said = {turn["candidates"][0]["text"] for turn in episode["turns"] if turn["role"] == "planner"}
+    assert said == {"north"}
