@@ -1,7 +1,7 @@
 /* A batch: one bar per episode on a canvas, and return against length. Both open transcripts. */
 
 import { data, el, svg } from "./dom.js";
-import { number } from "./format.js";
+import { count, number } from "./format.js";
 import { elapsed, stretch, tickStep } from "./timeline-view.js";
 
 const TOP = 20, WIDEST = 18, THINNEST = 3, TALL = 560;
@@ -157,7 +157,7 @@ function bars(batch, said) {
 }
 
 function described(episode) {
-  const lines = [episode.name, `return ${number(episode.episode_return)}, ${number(episode.length)} tokens, ${episode.turns} turns`];
+  const lines = [episode.name, `return ${number(episode.episode_return)}, ${count(episode.length)} tokens, ${episode.turns} turns`];
   const spent = Object.entries(episode.seconds).filter(([, seconds]) => seconds > 0);
   const words = { queued: "queued", generate: "generating", environment: "environment", update: "waiting for the update" };
   lines.push(...spent.map(([name, seconds]) => `${words[name]} ${stretch(seconds)}`));
@@ -215,7 +215,7 @@ function scatter(batch) {
     const text = (attributes, content) => svg("text", attributes, content);
     const axes = [
       svg("line", { x1: left, y1: H - bottom, x2: W - 6, y2: H - bottom }), svg("line", { x1: left, y1: 6, x2: left, y2: H - bottom }),
-      text({ x: left, y: H - 12, "text-anchor": "middle" }, "0"), text({ x: W - 10, y: H - 12, "text-anchor": "end" }, number(most)),
+      text({ x: left, y: H - 12, "text-anchor": "middle" }, "0"), text({ x: W - 10, y: H - 12, "text-anchor": "end" }, count(most)),
       text({ x: (left + W) / 2, y: H - 4, "text-anchor": "middle" }, "response tokens"),
       text({ x: left - 5, y: y(high) + 4, "text-anchor": "end" }, number(high)), text({ x: left - 5, y: y(low) + 2, "text-anchor": "end" }, number(low)),
     ];
@@ -224,8 +224,8 @@ function scatter(batch) {
       const mark = cut
         ? svg("path", { class: "cut", d: `M${place[0] - 4} ${place[1] - 4} l8 8 m0 -8 l-8 8` })
         : svg("circle", { cx: place[0], cy: place[1], r: 4 });
-      mark.append(svg("title", {}, `${episode.name}: return ${number(reward)}, ${number(length)} tokens${cut ? ", truncated" : ""}`));
-      return href(episode) ? svg("a", { href: href(episode), "aria-label": `${episode.name}: return ${number(reward)}, ${number(length)} tokens${cut ? ", truncated" : ""}` }, mark) : mark;
+      mark.append(svg("title", {}, `${episode.name}: return ${number(reward)}, ${count(length)} tokens${cut ? ", truncated" : ""}`));
+      return href(episode) ? svg("a", { href: href(episode), "aria-label": `${episode.name}: return ${number(reward)}, ${count(length)} tokens${cut ? ", truncated" : ""}` }, mark) : mark;
     });
     root.replaceChildren(svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "group", "aria-label": "Return against response tokens" }, axes, marks));
   }
