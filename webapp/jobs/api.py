@@ -46,7 +46,7 @@ class SaySerializer(serializers.Serializer[Any]):
 class Jobs(APIView):
     """Short jobs: dry runs, evaluations, conversations, matches."""
 
-    @extend_schema(responses=JSON)
+    @extend_schema(operation_id="v1_jobs_list", responses=JSON)
     def get(self, request: Request) -> Response:
         """The latest hundred, newest first."""
         return Response({"results": [job_document(job) for job in jobs_visible(request.user)[:SHOWN]]})
