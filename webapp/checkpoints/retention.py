@@ -69,7 +69,7 @@ def why_kept(checkpoint: Checkpoint) -> str:
     fork = Run.objects.filter(parent=checkpoint.run_id, parent_checkpoint=checkpoint.path).first()
     if fork is not None:
         return f"run {fork.pk} was forked from it"
-    if checkpoint.jobs.filter(state__in=("queued", "running")).exists():  # type: ignore[attr-defined]
+    if checkpoint.jobs.filter(state__in=("queued", "running")).exists():
         return "a short job plays it at the moment"
     run = checkpoint.run
     over = run.state == RunState.FINISHED

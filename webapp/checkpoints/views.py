@@ -52,7 +52,7 @@ def checkpoints_prune_act(request: HttpRequest, run_id: str) -> HttpResponse:
     run = run_get(request.user, run_id)
     form = PruneForm(request.POST)
     if not form.is_valid():
-        messages.error(request, "; ".join(f"{name}: {' '.join(said)}" for name, said in form.errors.items()))
+        messages.error(request, "; ".join(f"{name}: {said.as_text()}" for name, said in form.errors.items()))
         return redirect("runs:checkpoints", run.pk)
     try:
         done = checkpoints_prune(request.user, run, form.cleaned_data["last"], form.cleaned_data["best"])
