@@ -3,6 +3,7 @@
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from django.views.defaults import page_not_found, server_error
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from webapp.common.health import check_all, is_ready
@@ -32,3 +33,19 @@ def readyz(request: HttpRequest) -> HttpResponse:
 def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus' text format."""
     return HttpResponse(exposition(), content_type=CONTENT_TYPE_LATEST)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """A page for people; for programs below /api/ the same JSON as every other error."""
+    if request.path.startswith("/api/"):
+        detail = f"there is nothing at {request.path}; /api/docs/ lists what there is"
+        return JsonResponse({"detail": detail}, status=404)
+    return page_not_found(request, exception)
+
+
+def failed(request: HttpRequest) -> HttpResponse:
+    """What no view foresaw; the traceback is in the server's log."""
+    if request.path.startswith("/api/"):
+        detail = "the server failed at this; its log has the traceback"
+        return JsonResponse({"detail": detail}, status=500)
+    return server_error(request)

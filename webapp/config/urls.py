@@ -3,6 +3,9 @@
 from django.urls import include, path
 from django.views.generic import RedirectView
 
+handler404 = "webapp.common.views.not_found"
+handler500 = "webapp.common.views.failed"
+
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="runs:list"), name="home"),
     path("", include("webapp.common.urls")),

@@ -131,3 +131,30 @@ def test_the_reference_needs_a_login_and_runs_no_script_of_its_page(user: User, 
     script = client.get("/api/docs/?script=")
     assert "SwaggerUIBundle" in script.content.decode()
     assert client.get("/api/schema/").status_code == 200
+
+
+def test_an_unknown_address_answers_in_json_below_api_and_with_a_page_elsewhere(user: User) -> None:
+    call = caller(user, "read")
+    answer = call("nonesuch/")
+    assert (answer.status_code, answer["Content-Type"]) == (404, "application/json")
+    assert "/api/v1/nonesuch/" in answer.json()["detail"]
+    page = call("/nonesuch/")
+    assert (page.status_code, page["Content-Type"].split(";")[0]) == (404, "text/html")
+
+
+def test_a_failure_answers_in_json_below_api_and_with_a_page_elsewhere(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: Any, **named: Any) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("webapp.common.views.exposition", broken)
+    monkeypatch.setattr("webapp.api.views.Presets.get", broken)
+    client = Client(
+        raise_request_exception=False,
+        headers={"Authorization": f"Bearer {token_create(user, 't', ['read'])[1]}"},
+    )
+    answer = client.get("/api/v1/presets/")
+    assert (answer.status_code, answer["Content-Type"]) == (500, "application/json")
+    assert "secret" not in answer.content.decode()
+    assert client.get("/metrics")["Content-Type"].startswith("text/html")
