@@ -43,9 +43,11 @@ def to_toml(config: RunConfig, *, only_set: bool = False) -> str:
 def parse_config(tree: Mapping[str, Any]) -> RunConfig:
     """Validate a plain tree. Raises ConfigError with one message per dotted field path."""
     try:
-        return RunConfig.model_validate(tree)
+        config = RunConfig.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_messages(error)) from error
+    _check_fork_edits(config)
+    return config
 
 
 def load_config(preset: str, overrides: Mapping[str, Any] | None = None) -> RunConfig:
@@ -78,6 +80,21 @@ def parse_value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
+
+
+def _check_fork_edits(config: RunConfig) -> None:
+    """What health rules would change in a fork must make a config: better said now than when the run is ill."""
+    wrong: dict[str, str] = {}
+    for name, rule in config.health.rules().items():
+        if rule.fork_edits:
+            tree = config.model_dump(mode="json", exclude={"health"})
+            try:
+                parse_config(apply_overrides(tree, parse_overrides(rule.fork_edits)))
+            except ConfigError as error:
+                said = "; ".join(f"{path}: {text}" for path, text in error.fields.items())
+                wrong[f"health.{name}.fork_edits"] = said
+    if wrong:
+        raise ConfigError(wrong)
 
 
 def _set(tree: dict[str, Any], path: str, value: Any) -> None:

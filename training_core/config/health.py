@@ -1,8 +1,8 @@
 """Health rules: when a run is said to be ill, and what is then done."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from training_core.config.base import Section
 
@@ -10,8 +10,18 @@ from training_core.config.base import Section
 class Rule(Section):
     """What every rule has."""
 
-    action: Literal["none", "notify", "pause", "stop"] = "notify"
-    """What follows a new finding: nothing, a message to the project's channels, or that and a pause or stop of the run."""
+    action: Literal["none", "notify", "pause", "stop", "fork"] = "notify"
+    """What follows a new finding: nothing, a message to the project's channels, or that and a pause, stop or fork of the run."""
+    fork_edits: tuple[str, ...] = ()
+    """Fields that a fork changes, as `field=value`, e.g. `policies.planner.learner.learning_rate=5e-5`."""
+
+    @model_validator(mode="after")
+    def _a_fork_changes_something(self) -> Self:
+        if self.action == "fork" and not self.fork_edits:
+            raise ValueError(
+                "fork_edits: say what the fork changes (field=value); without edits it repeats the run, trouble included"
+            )
+        return self
 
 
 class Recent(Rule):
@@ -131,11 +141,24 @@ class NotANumber(Rule):
     """Latest iterations that are looked at."""
 
 
+class HealthFork(Section):
+    """How rules with the action `fork` fork a run."""
+
+    checkpoint: Literal["good", "best"] = "good"
+    """Start from: the last checkpoint before the finding's first step, or the best one (the last good one if none is best)."""
+    stop: bool = True
+    """Whether the run that was forked is then stopped, so that the fork gets its devices."""
+    generations: int = Field(1, ge=1, le=20)
+    """Forks of forks that rules make at most, counted along the line of descent."""
+
+
 class Health(Section):
     """Rules that watch the run; see docs/health.md."""
 
     enabled: bool = True
     """Whether the rules are looked at."""
+    fork: HealthFork = HealthFork()
+    """Forks that rules make."""
     entropy_collapse: EntropyCollapse = EntropyCollapse()
     """Entropy, per policy."""
     kl_blow_up: KlBlowUp = KlBlowUp()
@@ -166,3 +189,7 @@ class Health(Section):
     """Signs of life."""
     not_a_number: NotANumber = NotANumber()
     """NaN and infinities, per policy."""
+
+    def rules(self) -> dict[str, Rule]:
+        """The rules, by name."""
+        return {name: rule for name, rule in self if isinstance(rule, Rule)}

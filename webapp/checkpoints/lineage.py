@@ -25,6 +25,12 @@ class Kin:
     here: bool = False
     children: list["Kin"] = field(default_factory=list)
 
+    @property
+    def finding(self) -> str | None:
+        """The health rule that it was forked for, if one."""
+        answered = self.run.findings_answered.first()
+        return answered.rule if answered else None
+
     def document(self) -> dict[str, Any]:
         """As JSON."""
         return {
@@ -32,6 +38,7 @@ class Kin:
             "name": self.run.name,
             "state": self.run.state,
             "forked_at": self.iteration if self.run.parent_id else None,
+            "finding": self.finding,
             "success": self.run.headline.get("eval/success"),
             "here": self.here,
             "page": reverse("runs:detail", args=[self.run.pk]),

@@ -7,33 +7,59 @@ from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
+from training_core.config.health import Health
 from training_core.errors import TroupeError
 from webapp.accounts.audit import audit_note
+from webapp.health.forking import finding_fork, generations
 from webapp.health.models import Finding
 from webapp.runs import services as runs
+from webapp.runs.models import ENDED_STATES
 
 log = logging.getLogger(__name__)
 ENDS: dict[str, Any] = {"pause": runs.run_pause, "stop": runs.run_stop}
 
 
-def finding_act(finding: Finding) -> None:
+def finding_act(finding: Finding, settings: Health) -> None:
     """Do what the finding's rule asks for; whatever fails is noted on it and raised nowhere."""
     if finding.action in ENDS:
-        _end(finding)
+        _end(finding, finding.action)
+    if finding.action == "fork":
+        _fork(finding, settings)
     if finding.action != "none":
         _notify_soon(finding)
 
 
-def _end(finding: Finding) -> None:
+def _end(finding: Finding, how: str) -> None:
     """Pause or stop, in the name of the run's owner."""
-    run, how = finding.run, finding.action
+    run = finding.run
     try:
         with transaction.atomic():
             ENDS[how](run.owner, run)
             audit_note(AnonymousUser(), run.project, f"run.{how}", run.pk, by="health", rule=finding.rule)
-        finding.done = f"asked the run to {how}"
+        _note(finding, f"asked the run to {how}")
     except (TroupeError, PermissionDenied) as error:
-        finding.done = f"could not {how} the run: {error}"
+        _note(finding, f"could not {how} the run: {error}")
+
+
+def _fork(finding: Finding, settings: Health) -> None:
+    """Fork, in the name of the run's owner, and stop what was forked if the config says so."""
+    run, made = finding.run, generations(finding.run)
+    if made >= settings.fork.generations:
+        return _note(
+            finding,
+            f"did not fork the run: {made} of its line were forked by rules already (health.fork.generations)",
+        )
+    try:
+        fork = finding_fork(run.owner, finding, settings)
+    except (TroupeError, PermissionDenied) as error:
+        return _note(finding, f"could not fork the run: {error}")
+    _note(finding, f"forked it as run {fork.pk} from iteration {fork.iteration}")
+    if settings.fork.stop and run.state not in ENDED_STATES:
+        _end(finding, "stop")
+
+
+def _note(finding: Finding, words: str) -> None:
+    finding.done = "; ".join(filter(None, [finding.done, words]))
     finding.save(update_fields=["done"])
 
 

@@ -12,7 +12,9 @@ from rest_framework.views import APIView
 
 from webapp.accounts.selectors import project_get
 from webapp.api.queries import choice
+from webapp.api.serializers import RunSerializer
 from webapp.health import notifying, services
+from webapp.health.forking import finding_fork
 from webapp.health.models import Channel, Finding
 from webapp.health.selectors import channel_get, channels_list, finding_document, finding_get, findings_list
 from webapp.runs.selectors import run_get
@@ -49,6 +51,36 @@ class FindingAct(APIView):
         """The finding afterwards."""
         acts = {"dismiss": services.finding_dismiss, "reopen": services.finding_reopen}
         return Response(finding_document(acts[self.act](request.user, finding_get(request.user, run_id, pk))))
+
+
+class FindingForkSerializer(serializers.Serializer[Any]):
+    """What the fork changes."""
+
+    overrides = serializers.DictField(
+        required=False,
+        help_text="Dotted field paths to values; without them the edits of the finding's rule.",
+    )
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Unknown keys are refused: a typing error must not launch something else."""
+        unknown = set(data) - set(self.fields) if isinstance(data, dict) else set()
+        if unknown:
+            raise serializers.ValidationError({key: ["there is no such field"] for key in sorted(unknown)})
+        return super().to_internal_value(data)
+
+
+class FindingFork(APIView):
+    """A new run from before the trouble."""
+
+    @extend_schema(request=FindingForkSerializer, responses={201: JSON, 400: JSON, 409: JSON})
+    def post(self, request: Request, run_id: str, pk: int) -> Response:
+        """Fork the run at its last good (or best) checkpoint, once per finding."""
+        wanted = FindingForkSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        finding = finding_get(request.user, run_id, pk)
+        settings = services.settings_of(finding.run)
+        run = finding_fork(request.user, finding, settings, wanted.validated_data.get("overrides"))
+        return Response(RunSerializer(run_get(request.user, run.pk)).data, status=201)
 
 
 class Channels(APIView):

@@ -33,6 +33,8 @@ class Finding(models.Model):
     """What its rule asked for when it was new."""
     done = models.TextField(blank=True)
     """What came of that, in words."""
+    fork = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="findings_answered")
+    """The run that was forked for it."""
     dismissed_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(auto_now_add=True)
     changed_at = models.DateTimeField(auto_now=True)

@@ -25,7 +25,7 @@ _ORDER = Case(
 
 def findings_list(run: Run, state: str = "") -> list[dict[str, Any]]:
     """Open ones first, the worst at the top; as `finding_document`."""
-    rows = run.findings.select_related("dismissed_by").order_by(_ORDER, "-last_step", "rule", "key")
+    rows = run.findings.select_related("dismissed_by", "run").order_by(_ORDER, "-last_step", "rule", "key")
     return [finding_document(row) for row in (rows.filter(state=state) if state else rows)]
 
 
@@ -58,6 +58,7 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "remedy": rule.remedy if rule else "",
         "action": finding.action,
         "done": finding.done,
+        "fork": finding.fork_id,
         "dismissed_by": finding.dismissed_by.username if finding.dismissed_by else None,
         "created_at": finding.created_at.isoformat(),
         "curves": reverse("runs:curves", args=[finding.run_id]),

@@ -35,7 +35,7 @@ def run_check(run_id: str) -> None:
         Checked.objects.update_or_create(run=run, defaults={"cursor": run.event_count})
         counts_keep(run)
     for finding in made:
-        finding_act(finding)
+        finding_act(finding, settings)
 
 
 def settings_of(run: Run) -> Health:
@@ -52,7 +52,7 @@ def _findings_keep(run: Run, settings: Health, seen: list[tuple[str, Found]]) ->
     made = []
     for rule, found in seen:
         old = known.pop((rule, found.key), None)
-        action = getattr(settings, rule).action
+        action = settings.rules()[rule].action
         finding = old or Finding(run=run, rule=rule, key=found.key, first_step=found.first, action=action)
         finding.severity, finding.title = found.severity, found.title[:400]
         finding.last_step, finding.evidence = max(found.last, found.first), found.evidence()

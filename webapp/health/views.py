@@ -2,12 +2,16 @@
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from webapp.accounts.permissions import is_owner
+from training_core.errors import TroupeError
+from webapp.accounts.permissions import can_edit, is_owner
 from webapp.health import notifying, services
+from webapp.health.forking import checkpoint_for, finding_fork, fork_edits
 from webapp.health.rules import RULES
 from webapp.health.selectors import channel_get, finding_get, findings_list
 from webapp.runs.pages import run_context
@@ -23,11 +27,14 @@ def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
     run = run_get(request.user, run_id)
     findings = findings_list(run)
     settings = services.settings_of(run)
+    for each in findings:
+        each["fork_edits"] = fork_edits(settings, each["rule"])
     context = run_context(request.user, run, "health") | {
         "open_findings": [each for each in findings if each["state"] == "open"],
         "past_findings": [each for each in findings if each["state"] != "open"],
-        "rules": [(name.replace("_", " "), getattr(settings, name).action) for name in RULES],
+        "rules": [(name.replace("_", " "), settings.rules()[name]) for name in RULES],
         "enabled": settings.enabled,
+        "fork_from": settings.fork.checkpoint,
         "channels": run.project.channels.order_by("name"),
         "owner": is_owner(request.user, run.project),
     }
@@ -41,6 +48,24 @@ def finding_move(request: HttpRequest, run_id: str, pk: int, act: str) -> HttpRe
     if act not in ACTS:
         raise Http404(f"nothing is called {act}")
     ACTS[act](request.user, finding_get(request.user, run_id, pk))
+    return redirect("health:page", run_id)
+
+
+@login_required
+@require_POST
+def finding_fork_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
+    """Fork under the edits of the finding's rule; where it has none, the form asks for them."""
+    finding = finding_get(request.user, run_id, pk)
+    settings = services.settings_of(finding.run)
+    try:
+        if fork_edits(settings, finding.rule):
+            return redirect("runs:detail", finding_fork(request.user, finding, settings).pk)
+        if not can_edit(request.user, finding.run.project):
+            raise PermissionDenied("you may only read this project; ask an owner for the editor level")
+        origin = checkpoint_for(finding, settings.fork.checkpoint)
+        return redirect(f"{reverse('experiments:new')}?fork={origin.pk}")
+    except TroupeError as error:
+        messages.error(request, str(error))
     return redirect("health:page", run_id)
 
 

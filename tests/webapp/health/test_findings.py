@@ -3,53 +3,20 @@
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.test import Client
 
 from tests.webapp.api.conftest import caller
+from tests.webapp.health.conftest import change, tell
 from webapp.accounts.models import AuditEntry, Membership, User
 from webapp.health.models import Channel, Checked, Finding
 from webapp.health.notifying import ChannelRefused, channel_make, channel_try
 from webapp.health.services import run_check
-from webapp.health.tasks import notify, watch
-from webapp.ingest.services import batch_store
-from webapp.runs.models import Attempt, Run, RunState
-
-
-@pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No broker and no static files are needed."""
-    Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
-    monkeypatch.setattr("webapp.health.tasks.notify.delay", notify)
-
-
-@pytest.fixture
-def told(run: Run) -> Run:
-    Attempt.objects.create(run=run, number=1, submission_id=f"troupe-{run.pk}-1", state="live")
-    run.state = RunState.RUNNING
-    run.save()
-    return run
-
-
-def tell(run: Run, first: int, key: str, values: list[float]) -> None:
-    events = [
-        {
-            "run": run.pk, "attempt": 1, "producer": "p", "seq": step, "time": 1000.0 + step, "type": "metrics",
-            "step": step, "values": {key: value},
-        }
-        for step, value in enumerate(values, first)
-    ]  # fmt: skip
-    batch_store(run.pk, "\n".join(map(json.dumps, events)).encode(), "")
-
-
-def change(run: Run, **rules: dict[str, Any]) -> None:
-    run.config["health"] |= rules
-    run.save()
+from webapp.health.tasks import watch
+from webapp.runs.models import Run, RunState
 
 
 def test_a_finding_opens_resolves_and_opens_again(told: Run) -> None:

@@ -105,7 +105,7 @@ def judged(observed: Observed, settings: Health | None = None) -> dict[str, list
 
 
 def test_every_rule_has_cases_settings_and_words() -> None:
-    assert set(ILL) == set(WELL) == set(RULES) == set(Health.model_fields) - {"enabled"}
+    assert set(ILL) == set(WELL) == set(RULES) == set(Health().rules())
     assert all(rule.cause and rule.remedy for rule in RULES.values())
 
 

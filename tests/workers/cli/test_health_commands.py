@@ -1,10 +1,14 @@
-"""troupe health, dismiss and reopen against a real server."""
+"""troupe health, dismiss, reopen and fork-finding against a real server."""
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from tests.workers.cli.conftest import Troupe
+from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
 from webapp.runs.models import Run
 
@@ -46,3 +50,22 @@ def test_channels(troupe: Troupe, connected: str) -> None:
     assert "removed" in troupe("channel-remove", "lab", number).out
     assert "No channels yet" in troupe("channels", "lab").out
     assert "no project's slug" in troupe("channels", "a/b").err
+
+
+def test_fork_finding(
+    troupe: Troupe, run: Run, finding: Finding, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run_id: None)
+    settings.TROUPE_HOME = tmp_path
+    refused = troupe("fork-finding", run.pk, str(finding.pk), "run.seed=4")
+    assert refused.status == 1 and "no checkpoint of before step 3" in refused.err
+    path = "checkpoints/iteration-000002"
+    (tmp_path / "runs" / run.pk / path).mkdir(parents=True)
+    Checkpoint.objects.create(
+        run=run, attempt=1, cursor=1, iteration=2, path=path, size=5, time=timezone.now()
+    )
+    said = troupe("fork-finding", run.pk, str(finding.pk), "run.seed=4", "--json")
+    assert said.status == 0, said.err
+    fork = Run.objects.get(pk=json.loads(said.out)["id"])
+    assert (fork.parent, fork.iteration, fork.config["run"]["seed"]) == (run, 2, 4)
+    assert f"fork: {fork.pk}" in troupe("health", run.pk).out

@@ -49,6 +49,27 @@ def reopen(run_id: RunId, finding: FindingId, as_json: AsJson = False) -> None:
     _act(run_id, finding, "reopen", as_json)
 
 
+@app.command()
+def fork_finding(
+    run_id: RunId,
+    finding: FindingId,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Fields to change: key=value; without any, the edits of the finding's rule."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fork a run from its last good checkpoint before a finding, once per finding."""
+    from training_core.config.files import parse_overrides
+
+    server = find_server()
+    body = {"overrides": parse_overrides(overrides or [])}
+    made = server.call(run_path(run_id, f"findings/{finding}/fork/"), body)
+    if as_json:
+        return _print_json(made)
+    _line(f"{made['id']}  {made['state']}  {server.address(made['links']['page'])}")
+
+
 def _act(run_id: str, finding: int, act: str, as_json: bool) -> None:
     found = find_server().call(run_path(run_id, f"findings/{finding}/{act}/"), {})
     if as_json:
@@ -60,7 +81,7 @@ def _show(found: dict[str, Any]) -> None:
     where = f"steps {found['first_step']} to {found['last_step']}"
     word = found["severity"] if found["state"] == "open" else found["state"]
     _line(f"{found['id']}  {word}  {found['title']}  ({where})", COLOURS.get(word, "dim"))
-    for name in ("cause", "remedy", "done"):
+    for name in ("cause", "remedy", "done", "fork"):
         if found[name]:
             _line(f"    {name}: {found[name]}")
 

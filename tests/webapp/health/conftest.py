@@ -1,0 +1,46 @@
+"""Runs that tell of themselves, and checkpoints of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from tests.webapp.checkpoints.conftest import make, sent
+from webapp.health.tasks import notify
+from webapp.ingest.services import batch_store
+from webapp.runs.models import Attempt, Run, RunState
+
+__all__ = ["make", "sent"]
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No broker and no static files are needed."""
+    Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
+    monkeypatch.setattr("webapp.health.tasks.notify.delay", notify)
+
+
+@pytest.fixture
+def told(run: Run) -> Run:
+    Attempt.objects.create(run=run, number=1, submission_id=f"troupe-{run.pk}-1", state="live")
+    run.state = RunState.RUNNING
+    run.save()
+    return run
+
+
+def tell(run: Run, first: int, key: str, values: list[float]) -> None:
+    events = [
+        {
+            "run": run.pk, "attempt": 1, "producer": "p", "seq": step, "time": 1000.0 + step, "type": "metrics",
+            "step": step, "values": {key: value},
+        }
+        for step, value in enumerate(values, first)
+    ]  # fmt: skip
+    batch_store(run.pk, "\n".join(map(json.dumps, events)).encode(), "")
+
+
+def change(run: Run, **rules: dict[str, Any]) -> None:
+    run.config["health"] |= rules
+    run.save()

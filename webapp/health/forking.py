@@ -1,0 +1,70 @@
+"""Findings that fork the run they are about: from a checkpoint of before the trouble, under the edits of their rule."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from training_core.config.files import parse_overrides
+from training_core.config.health import Health
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.permissions import Person
+from webapp.checkpoints.forking import run_fork
+from webapp.checkpoints.models import Checkpoint
+from webapp.health.models import Finding
+from webapp.runs.models import Run
+from webapp.runs.states import TransitionRefused
+
+
+@transaction.atomic
+def finding_fork(
+    user: Person, finding: Finding, settings: Health, overrides: Mapping[str, Any] | None = None
+) -> Run:
+    """A queued run, forked for a finding; once per finding. Without `overrides`, under the edits of the finding's rule.
+
+    Raises ConfigError (edits, or none), PermissionDenied, TransitionRefused (forked already, no checkpoint).
+    """
+    held = Finding.objects.select_for_update(of=("self",)).select_related("run__project").get(pk=finding.pk)
+    if held.fork_id:
+        raise TransitionRefused(f"run {held.fork_id} was forked for this finding already")
+    edits = dict(overrides or parse_overrides(fork_edits(settings, held.rule)))
+    if not edits:
+        raise ConfigError(
+            {"overrides": "say what the fork changes; without edits it repeats the run, trouble included"}
+        )
+    checkpoint = checkpoint_for(held, settings.fork.checkpoint)
+    fork = run_fork(user, checkpoint, edits, f"{held.run.name[:80]} after {held.rule.replace('_', ' ')}")
+    held.fork = fork
+    held.save(update_fields=["fork"])
+    finding.fork = fork
+    audit_note(user, held.run.project, "finding.fork", held.run_id, rule=held.rule, key=held.key, run=fork.pk)
+    return fork
+
+
+def fork_edits(settings: Health, rule: str) -> tuple[str, ...]:
+    """What a fork for a finding of this rule changes; nothing for a rule of another version of Troupe."""
+    known = settings.rules().get(rule)
+    return known.fork_edits if known else ()
+
+
+def checkpoint_for(finding: Finding, which: str) -> Checkpoint:
+    """The one to start from: `good`, the last before the finding's first step, or `best`. Raises TransitionRefused."""
+    there = finding.run.checkpoints.filter(removed=False)
+    best = there.filter(best=True).first() if which == "best" else None
+    good = there.filter(iteration__lt=finding.first_step).order_by("-iteration", "-pk").first()
+    found = best or good
+    if found is None:
+        raise TransitionRefused(
+            f"there is no checkpoint of before step {finding.first_step}; write them more often (checkpoint.every)"
+        )
+    return found
+
+
+def generations(run: Run) -> int:
+    """How many forks that findings asked for lead to this run."""
+    count, here = 0, run
+    while here.parent is not None:
+        count += here.findings_answered.exists()
+        here = here.parent
+    return count
