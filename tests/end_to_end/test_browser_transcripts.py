@@ -1,14 +1,13 @@
 """Transcripts in a browser: the stream, search, one episode."""
 
-import os
 import re
 import time
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.looks import shoot, violations
 from tests.end_to_end.seed import Story, encoded, hostile
 from webapp.accounts.models import User
 from webapp.runs.models import Run
@@ -142,15 +141,4 @@ def test_fits_and_is_accessible(page: Page, telling: Telling, width: int, colour
         expect(page.locator("[data-link]")).to_have_text("live")
         shoot(page, f"{name}-{width}-{colours}")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, address
-        found = [
-            each
-            for each in Axe().run(page).response["violations"]
-            if each["impact"] in ("serious", "critical")
-        ]
-        assert not found, [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found]
-
-
-def shoot(page: Page, name: str) -> None:
-    """A picture, where TROUPE_SHOTS names a folder for it."""
-    if folder := os.environ.get("TROUPE_SHOTS"):
-        page.screenshot(path=f"{folder}/{name}.png", full_page=False)
+        assert not violations(page), address

@@ -2,12 +2,14 @@
 
 from django.urls import path
 
-from webapp.transcripts import api, probes_api
+from webapp.transcripts import api, groups_api, probes_api
 
 urlpatterns = [
     path("runs/<str:run_id>/episodes/export/", api.EpisodeExport.as_view(), name="episodes-export"),
     path("runs/<str:run_id>/probes/", probes_api.RunProbes.as_view(), name="run-probes"),
     path("episodes/<int:pk>/diff/<int:other>/", probes_api.EpisodeDifference.as_view(), name="episode-diff"),
+    path("episodes/<int:pk>/tree/", groups_api.EpisodeTree.as_view(), name="episode-tree"),
+    path("episodes/<int:pk>/groups/<int:turn>/", groups_api.EpisodeGroup.as_view(), name="episode-group"),
     path("episodes/<int:pk>/notes/", api.EpisodeNotes.as_view(), name="episode-notes"),
     path(
         "episodes/<int:pk>/notes/<int:note>/remove/",

@@ -71,6 +71,18 @@ class Place(forms.Form):
         return self.cleaned_data.get("before"), self.cleaned_data.get("after")
 
 
+class Chosen(forms.Form):
+    """Which answer of an episode, and which of its candidates, a page shows."""
+
+    turn = forms.IntegerField(required=False, min_value=1, max_value=2**31 - 1)
+    candidate = forms.IntegerField(required=False, min_value=1, max_value=2**31 - 1)
+
+    def values(self) -> tuple[int, int | None]:
+        """(turn, candidate), from 1; the first turn, and no candidate, where nothing is asked."""
+        self.is_valid()
+        return self.cleaned_data.get("turn") or 1, self.cleaned_data.get("candidate")
+
+
 class NoteForm(forms.Form):
     """A label, a note, or both."""
 

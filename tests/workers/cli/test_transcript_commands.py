@@ -68,3 +68,15 @@ def test_mistakes_are_told(troupe: Troupe, told: Run) -> None:
     assert "no filter nonesuch" in troupe("transcripts", told.pk, "-f", "nonesuch=1").err
     assert "NAME=VALUE" in troupe("transcripts", told.pk, "-f", "failed").err
     assert troupe("transcript", "999999").status == 1
+
+
+def test_trees_and_groups(troupe: Troupe, told: Run) -> None:
+    pk = str(Episode.objects.get(name="1-3-train-0").pk)
+    tree = troupe("tree", pk).out
+    assert "#1 planner  [1.500]  1.500  equal: teaches nothing" in tree and tree.count("#") == 3
+    assert len(json.loads(troupe("tree", pk, "--json").out)) == 3
+    group = troupe("group", pk, "2").out
+    assert "#2 executor (executor)  mean reward 1.500  std 0.000" in group
+    assert "*   1.500       –  go up" in group and "    1.500       –  go down" in group
+    assert json.loads(troupe("group", pk, "2", "--json").out)["executed"] == 0
+    assert "no answer 9" in troupe("group", pk, "9").err

@@ -82,6 +82,50 @@ def transcript(episode: EpisodeId, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def tree(episode: EpisodeId, as_json: AsJson = False) -> None:
+    """Show the candidates of every turn by their reward; the one in brackets was carried on."""
+    found = _tree_read(episode)
+    if as_json:
+        return _print_json(found)
+    for level in found:
+        rewards = [number(each["reward"]) for each in level["candidates"]]
+        marked = [f"[{text}]" if at == level["executed"] else text for at, text in enumerate(rewards)]
+        flat = "  equal: teaches nothing" if level["zero_variance"] else ""
+        _line(f"#{level['number']} {level['role']}  {'  '.join(marked)}{flat}")
+    if not found:
+        console.print("Only the facts of this episode are kept.")
+
+
+def _tree_read(episode: int) -> list[dict[str, Any]]:
+    """All turns, however many answers it takes."""
+    server, count = find_server(), 1
+    turns: list[dict[str, Any]] = []
+    while len(turns) < count:
+        page = server.call(f"/api/v1/episodes/{episode}/tree/", **{"from": len(turns) + 1})
+        turns, count = turns + page["turns"], page["count"]
+    return turns
+
+
+@app.command()
+def group(
+    episode: EpisodeId,
+    turn: Annotated[int, typer.Argument(help="Place of the answer, from 1.", min=1)],
+    as_json: AsJson = False,
+) -> None:
+    """Show the candidates of one turn: reward, advantage, what was said; * was carried on."""
+    found = find_server().call(f"/api/v1/episodes/{episode}/groups/{turn}/")
+    if as_json:
+        return _print_json(found)
+    head = f"#{found['number']} {found['role']} ({found['policy']})"
+    _line(f"{head}  mean reward {number(found['mean'])}  std {number(found['std'])}", "bold")
+    for message in found["messages"]:
+        _line(f"{message.get('role', '')}: {message.get('content', '')}", "dim")
+    for place, each in enumerate(found["candidates"]):
+        mark = "*" if place == found["executed"] else " "
+        _line(f"{mark} {number(each['reward']):>7} {number(each['advantage']):>7}  {each['text']}")
+
+
+@app.command()
 def export_transcripts(
     run_id: RunId,
     search: Words = "",

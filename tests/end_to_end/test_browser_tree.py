@@ -1,0 +1,77 @@
+"""The tree of an episode and its groups, in a browser."""
+
+import re
+import time
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.looks import shoot, violations
+from tests.end_to_end.seed import Story, encoded, hostile
+from webapp.accounts.models import User
+from webapp.transcripts.models import Episode
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def episode(ada: User) -> Episode:
+    """A training episode of at least four answers with eight candidates each."""
+    run = run_make(ada, state="running")
+    story = Story(run.pk, start=time.time() - 300)
+    tell(run, encoded(story.opening()))
+    tell(run, encoded(story.iterations(0, 3, whole=6)))
+    return Episode.objects.filter(kind="train", failed=False, turn_count__gte=2).latest("pk")
+
+
+def test_the_tree_is_walked_by_keyboard_and_the_address_follows(page: Page, episode: Episode) -> None:
+    page.goto(f"/runs/{episode.run_id}/episodes/{episode.pk}/")
+    page.get_by_role("link", name="tree", exact=True).click()
+    chosen = page.locator(".tree .node[aria-current]")
+    expect(chosen).to_have_count(1)
+    expect(chosen).to_have_class(re.compile("executed"))
+    page.keyboard.press("j")
+    expect(page).to_have_url(re.compile(r"\?turn=2&candidate=\d$"))
+    expect(page.locator("#group-title")).to_contain_text("#2")
+    expect(chosen).to_have_class(re.compile("executed"))
+    expect(chosen).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(page.locator("#group-title")).to_contain_text("#1")
+    page.goto(f"/runs/{episode.run_id}/episodes/{episode.pk}/tree/?turn=3&candidate=4")
+    expect(page.locator("#node-3-4[aria-current]")).to_be_visible()
+    expect(page.locator(".card.chosen")).to_have_attribute("data-card", "4")
+    page.keyboard.press("l")
+    expect(page.locator(".card.chosen")).to_have_attribute("data-card", "5")
+    expect(page).to_have_url(re.compile(r"\?turn=3&candidate=5$"))
+    page.reload()
+    expect(page.locator(".card.chosen")).to_have_attribute("data-card", "5")
+    page.get_by_role("link", name="transcript", exact=True).click()
+    expect(page.locator("#turn-3")).to_have_class(re.compile("here"))
+    page.locator("#turn-3").get_by_role("link", name="side by side").click()
+    expect(page.locator("#group-title")).to_contain_text("#3")
+
+
+def test_scripts_stay_text_in_the_tree(page: Page, ada: User) -> None:
+    run = run_make(ada, state="running")
+    story = Story(run.pk)
+    tell(run, encoded(hostile(story.opening())))
+    tell(run, encoded(hostile(story.iterations(0, 2))))
+    episode = Episode.objects.filter(kind="train", failed=False).latest("pk")
+    page.goto(f"/runs/{run.pk}/episodes/{episode.pk}/tree/")
+    expect(page.locator(".card .words").first).to_contain_text("<script>window.hacked = 1</script>")
+    page.keyboard.press("j")
+    expect(page).to_have_url(re.compile("turn=2"))
+    assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_fits_and_is_accessible(page: Page, episode: Episode, width: int, colours: str) -> None:
+    page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
+    page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
+    page.goto(f"/runs/{episode.run_id}/episodes/{episode.pk}/tree/?turn=2&candidate=3")
+    expect(page.locator("[data-link]")).to_have_text("live")
+    shoot(page, f"tree-{width}-{colours}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert not violations(page)

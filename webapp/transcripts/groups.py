@@ -1,0 +1,104 @@
+"""Groups and the tree they make: at each turn K candidates are tried from one state, and one of them is carried on."""
+
+from collections.abc import Mapping, Sequence
+from math import ceil, isfinite
+from statistics import fmean, stdev
+from typing import Any
+
+from django.http import Http404
+
+from webapp.metrics.arrays import spell
+from webapp.transcripts.models import Episode
+from webapp.transcripts.selectors import episode_document
+
+LEVELS = 40
+"""Turns of the tree that are shown at once."""
+HEATS = 4
+"""Strengths of colour."""
+STRONG = 2.0
+"""Advantage of the strongest colour."""
+
+
+def tree_read(episode: Episode, first: int = 1, most: int = LEVELS) -> tuple[list[dict[str, Any]], int]:
+    """At most `most` turns from number `first` (from 1), and how many there are in all.
+
+    [{"number", "turn", "role", "policy", "executed": place or None, "zero_variance",
+      "candidates": [{"reward", "advantage": or None, "tokens"}]}]; numbers that are not finite are words.
+    """
+    turns = episode_document(episode).get("turns", [])
+    shown = enumerate(turns[first - 1 : first - 1 + most], first)
+    return [_level(number, turn) for number, turn in shown], len(turns)
+
+
+def _level(number: int, turn: Mapping[str, Any]) -> dict[str, Any]:
+    candidates = [
+        {"reward": each["reward"], "advantage": each.get("advantage"), "tokens": len(each["token_ids"])}
+        for each in turn["candidates"]
+    ]
+    return {
+        "number": number,
+        "turn": turn["index"] + 1,
+        "role": turn["role"],
+        "policy": turn["policy"],
+        "executed": turn["executed"] if 0 <= turn["executed"] < len(candidates) else None,
+        "zero_variance": is_level([each["reward"] for each in candidates]),
+        "candidates": candidates,
+    }
+
+
+def group_read(episode: Episode, number: int) -> dict[str, Any]:
+    """One group whole. Raises Http404 where the episode has no such turn (or only its facts are kept).
+
+    Beside what `tree_read` says of its turn: {"messages", "prompt_tokens", "mean", "std" (unbiased), and for each
+    candidate "text", "local_reward", "team_reward", "logprob" (sum over its tokens, nats), "stop_reason", "versions"}.
+    """
+    turns = episode_document(episode).get("turns", [])
+    if not 1 <= number <= len(turns):
+        raise Http404(f"episode {episode.pk} has no answer {number} that is kept")
+    turn = turns[number - 1]
+    level = _level(number, turn)
+    mean, std = spread([each["reward"] for each in turn["candidates"]])
+    told = [
+        facts | _candidate(each) for facts, each in zip(level["candidates"], turn["candidates"], strict=True)
+    ]
+    return level | {
+        "messages": turn["messages"],
+        "prompt_tokens": len(turn["prompt_ids"]),
+        "mean": mean,
+        "std": std,
+        "candidates": told,
+    }
+
+
+def _candidate(candidate: Mapping[str, Any]) -> dict[str, Any]:
+    logprobs = [float(each) for each in candidate["logprobs"]]
+    return {
+        "text": candidate["text"],
+        "local_reward": candidate["local_reward"],
+        "team_reward": candidate["team_reward"],
+        "logprob": spell(sum(logprobs)) if logprobs else None,
+        "stop_reason": candidate["stop_reason"],
+        "versions": sorted(set(candidate["versions"])),
+    }
+
+
+def spread(rewards: Sequence[float | str]) -> tuple[float | None, float | None]:
+    """Mean and unbiased standard deviation; None where a reward is not finite, or there are too few of them."""
+    values = [float(each) for each in rewards]
+    if not values or not all(map(isfinite, values)):
+        return None, None
+    return fmean(values), stdev(values) if len(values) > 1 else None
+
+
+def is_level(rewards: Sequence[float | str]) -> bool:
+    """Whether a group of several has equal rewards, and so teaches nothing."""
+    return len(rewards) > 1 and len({float(each) for each in rewards}) == 1 and isfinite(float(rewards[0]))
+
+
+def lean(candidate: Mapping[str, Any], mean: float | None) -> tuple[str, int]:
+    """(up, down or even; strength from 0 to HEATS) of the advantage, or while none is known, of reward - mean."""
+    told = candidate["advantage"]
+    value = float(told) if told is not None else float(candidate["reward"]) - (mean or 0.0)
+    if not isfinite(value) or value == 0:
+        return "even", 0
+    return ("up" if value > 0 else "down"), ceil(min(1.0, abs(value) / STRONG) * HEATS)

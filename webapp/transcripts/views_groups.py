@@ -1,0 +1,87 @@
+"""The page of an episode's tree: turns below one another, the candidates of the chosen one side by side."""
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from webapp.common.tones import role_tones
+from webapp.runs.pages import run_context
+from webapp.transcripts.forms import Chosen
+from webapp.transcripts.groups import LEVELS, group_read, lean, spread, tree_read
+from webapp.transcripts.models import Episode
+from webapp.transcripts.pages import neighbours
+from webapp.transcripts.selectors import episode_get
+
+PITCH = 26
+"""Pixels from one candidate of the tree to the next; static/css/tree.css knows it too."""
+
+
+@login_required
+@require_GET
+def tree_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
+    """The tree around the answer `turn`, and its group."""
+    episode = episode_get(request.user, pk)
+    if episode.run_id != run_id:
+        raise Http404
+    number, candidate = Chosen(request.GET).values()
+    levels, count = tree_read(episode, (number - 1) // LEVELS * LEVELS + 1)
+    if number > max(count, 1):
+        raise Http404(f"episode {pk} has {count} answers")
+    tones = role_tones(episode.run.config)
+    chosen = next((each for each in levels if each["number"] == number), None)
+    place = _place(chosen, candidate)
+    older, newer = neighbours(episode)
+    context = run_context(request.user, episode.run, "transcripts") | {
+        "episode": episode,
+        "levels": [
+            _level(each, before, tones) for before, each in zip([None, *levels], levels, strict=False)
+        ],
+        "group": _group(episode, number, tones) if chosen else None,
+        "number": number,
+        "place": place,
+        "count": count,
+        "before": levels[0]["number"] - 1 if levels else 0,
+        "after": levels[-1]["number"] + 1 if levels and levels[-1]["number"] < count else 0,
+        "older": older,
+        "newer": newer,
+    }
+    return render(request, "transcripts/tree.html", context)
+
+
+def _place(chosen: dict[str, Any] | None, candidate: int | None) -> int:
+    """Of the candidate that is asked for (from 1), else of the one that was carried on."""
+    if chosen is None:
+        return 0
+    wanted = chosen["executed"] or 0 if candidate is None else candidate - 1
+    return min(wanted, max(0, len(chosen["candidates"]) - 1))
+
+
+def _level(level: dict[str, Any], before: dict[str, Any] | None, tones: dict[str, int]) -> dict[str, Any]:
+    """A turn of the tree: its candidates, and lines to them from the one before that was carried on."""
+    mean, _ = spread([each["reward"] for each in level["candidates"]])
+    nodes = []
+    for place, each in enumerate(level["candidates"]):
+        direction, heat = lean(each, mean)
+        nodes.append(each | {"direction": direction, "heat": heat, "executed": place == level["executed"]})
+    begin = before["executed"] if before and before["executed"] is not None else None
+    ends = [(place + 0.5) * PITCH for place in range(len(nodes))]
+    width = max(len(nodes), (begin or 0) + 1) * PITCH
+    start = None if begin is None else (begin + 0.5) * PITCH
+    return level | {
+        "tone": tones.get(level["role"], 0),
+        "nodes": nodes,
+        "ends": ends,
+        "start": start,
+        "width": width,
+    }
+
+
+def _group(episode: Episode, number: int, tones: dict[str, int]) -> dict[str, Any]:
+    group = group_read(episode, number)
+    for place, each in enumerate(group["candidates"]):
+        each["direction"], each["heat"] = lean(each, group["mean"])
+        each["executed"] = place == group["executed"]
+    return group | {"tone": tones.get(group["role"], 0)}
