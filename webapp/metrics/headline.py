@@ -1,6 +1,7 @@
 """What a table of runs shows of each: the last values of a few metrics, and one small curve.
 
-`Run.headline` = {"eval/success": 0.91, ..., "spark": {"key", "stride", "values", "counts"}}. Bucket i of the curve is
+`Run.headline` = {"eval/success": 0.91, ..., "first": {"eval/success": 0.2, ...}, "spark": {"key", "stride", "values",
+"counts"}}. Bucket i of the curve is
 the mean of the finite values of steps [i * stride, (i + 1) * stride); the stride doubles when the buckets are full, so
 that a run of any length has at most BUCKETS of them. A bucket without a value is null.
 """
@@ -24,15 +25,19 @@ class Points(Protocol):
     values: list[float]
 
 
-def headline_update(run: Run, columns: Mapping[str, Points], last: Mapping[str, float]) -> None:
+def headline_update(
+    run: Run, columns: Mapping[str, Points], ends: Mapping[str, tuple[float, float | None]]
+) -> None:
     """Bring the run's headline up to date with new points, if they have any of its metrics.
 
-    last: the last value of each series that has new points.
+    ends: the last value and the first finite one of each series that has new points.
     """
-    news = {key: spell(last[key]) for key in HEADLINE if key in columns}
-    if not news:
+    keys = [key for key in HEADLINE if key in columns]
+    if not keys:
         return
-    headline = {**run.headline, **news}
+    headline = {**run.headline, **{key: spell(ends[key][0]) for key in keys}}
+    firsts = {key: first for key in keys if (first := ends[key][1]) is not None}
+    headline["first"] = {**run.headline.get("first", {}), **firsts}
     if SPARK in columns:
         headline["spark"] = spark_add(headline.get("spark"), columns[SPARK])
     run.headline = headline

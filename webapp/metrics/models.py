@@ -17,8 +17,15 @@ class Series(models.Model):
     """May be NaN or infinite."""
     last_time = models.FloatField(default=0.0)
     chunk_count = models.IntegerField(default=0)
+    first_value = models.FloatField(null=True)
+    """The first finite one to arrive, from which changes are counted; null where there is none."""
+    min_value = models.FloatField(null=True)
+    """Of the finite values."""
+    max_value = models.FloatField(null=True)
 
     class Meta:
+        # By key: tables of runs are filtered and ordered by a metric of all of them.
+        indexes = [models.Index(fields=["key"])]
         constraints = [models.UniqueConstraint(fields=["run", "key"], name="one_series_per_key")]
 
 

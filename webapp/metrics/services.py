@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import isfinite
 
 import numpy as np
 from django.db import connection, transaction
@@ -22,19 +23,23 @@ LARGEST_CHUNK = 1 << 16
 # one with the highest (attempt, step); of equals, the latest to arrive.
 _UPSERT = """
 INSERT INTO metrics_series AS old
-  (run_id, last_attempt, key, count, last_step, last_value, last_time, chunk_count)
-SELECT %s, %s, key, count, step, value, time, 1
-FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[]) AS new (key, count, step, value, time)
+  (run_id, last_attempt, key, count, last_step, last_value, last_time, first_value, min_value, max_value, chunk_count)
+SELECT %s, %s, key, count, step, value, time, first, low, high, 1
+FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::float8[], %s::float8[], %s::float8[], %s::float8[], %s::float8[])
+  AS new (key, count, step, value, time, first, low, high)
 ON CONFLICT (run_id, key) DO UPDATE SET
   count = old.count + excluded.count,
   chunk_count = old.chunk_count + 1,
+  first_value = COALESCE(old.first_value, excluded.first_value),
+  min_value = LEAST(old.min_value, excluded.min_value),
+  max_value = GREATEST(old.max_value, excluded.max_value),
   (last_attempt, last_step, last_value, last_time) = (
     SELECT CASE WHEN newer THEN excluded.last_attempt ELSE old.last_attempt END,
            CASE WHEN newer THEN excluded.last_step ELSE old.last_step END,
            CASE WHEN newer THEN excluded.last_value ELSE old.last_value END,
            CASE WHEN newer THEN excluded.last_time ELSE old.last_time END
     FROM (SELECT (excluded.last_attempt, excluded.last_step) >= (old.last_attempt, old.last_step) AS newer) AS compared)
-RETURNING id, key, last_value
+RETURNING id, key, last_value, first_value
 """
 _INSERT = """
 INSERT INTO metrics_chunk (attempt, cursor, series_id, count, steps, values, times)
@@ -64,7 +69,7 @@ def points_store(run: Run, attempt: int, cursor: int, events: list[MetricsEvent]
     if columns:
         stored = _series_update(run.pk, attempt, columns)
         _chunks_insert([stored[key][0] for key in columns], attempt, cursor, list(columns.values()))
-        headline_update(run, columns, {key: value for key, (_, value) in stored.items()})
+        headline_update(run, columns, {key: (last, first) for key, (_, last, first) in stored.items()})
 
 
 def series_compact(series_id: int) -> int:
@@ -97,14 +102,25 @@ def _columns(events: Iterable[MetricsEvent]) -> dict[str, Column]:
     return columns
 
 
-def _series_update(run_id: str, attempt: int, columns: dict[str, Column]) -> dict[str, tuple[int, float]]:
-    """Bring the facts of the touched series up to date; id and last value by key."""
+def _series_update(
+    run_id: str, attempt: int, columns: dict[str, Column]
+) -> dict[str, tuple[int, float, float | None]]:
+    """Bring the facts of the touched series up to date; id, last value and first by key."""
     lasts = [column.last() for column in columns.values()]
     steps, values, times = ([last[place] for last in lasts] for place in range(3))
     counts = [len(column.steps) for column in columns.values()]
+    ranges = [_range(column.values) for column in columns.values()]
+    firsts, lows, highs = (list(column) for column in zip(*ranges, strict=True))
     with connection.cursor() as cursor:
-        cursor.execute(_UPSERT, [run_id, attempt, list(columns), counts, steps, values, times])
-        return {key: (pk, value) for pk, key, value in cursor.fetchall()}
+        arrays = [list(columns), counts, steps, values, times, firsts, lows, highs]
+        cursor.execute(_UPSERT, [run_id, attempt, *arrays])
+        return {key: (pk, last, first) for pk, key, last, first in cursor.fetchall()}
+
+
+def _range(values: list[float]) -> tuple[float, float, float] | tuple[None, None, None]:
+    """First, least and greatest of the finite values."""
+    finite = [value for value in values if isfinite(value)]
+    return (finite[0], min(finite), max(finite)) if finite else (None, None, None)
 
 
 def _chunks_insert(series: list[int], attempt: int, cursor: int, columns: list[Column]) -> None:

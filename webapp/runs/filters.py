@@ -1,24 +1,25 @@
 """The filter language of the runs table: `algorithm.type = at_grpo and eval/success > 0.8`.
 
-A word with a slash is a metric (its last value), one with a dot a field of the config, a plain one a fact of the run; a
-word without an operator is looked for in names, ids, presets and tags. Everything a person writes reaches the database
-as a bound parameter.
+A word with a slash is a metric (its last value, or another measure: `eval/success:max`), one with a dot a field of the
+config, a plain one a fact of the run; a word without an operator is looked for in names, ids, presets and tags.
+Everything a person writes reaches the database as a bound parameter.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from math import isfinite
 from typing import Any
 
-from django.db.models import CharField, Exists, F, Func, OuterRef, Q, QuerySet, Value
-from django.db.models.fields.json import KeyTextTransform, KeyTransform
-from django.db.models.functions import Coalesce
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, v_args
 from lark.exceptions import VisitError
 
 from training_core.errors import ConfigError
+from webapp.metrics.measures import MEASURES, metric_read
 from webapp.metrics.models import Series
+from webapp.runs.config_tests import ConfigTest, config_fits, config_joined, config_not, config_test
 from webapp.runs.models import Run, RunState
 
 GRAMMAR = r"""
@@ -84,15 +85,14 @@ def runs_filter(found: QuerySet[Run], text: str) -> QuerySet[Run]:
         raise FilterError(f"a filter has at most {LONGEST} characters, none of them NUL")
     try:
         tree = _parser().parse(text)
-        compiler = _Compiler(found)
-        condition = compiler.transform(tree)
+        condition = _Compiler().transform(tree)
     except UnexpectedInput as error:
         raise _unexpected(error, text) from error
     except VisitError as error:
         raise error.orig_exc from error
     except RecursionError as error:
         raise FilterError("it is nested too deeply") from error
-    return compiler.found.filter(condition)
+    return found.filter(config_fits(condition) if isinstance(condition, ConfigTest) else condition)
 
 
 @lru_cache(maxsize=1)
@@ -112,12 +112,11 @@ def _unexpected(error: UnexpectedInput, text: str) -> FilterError:
 
 
 @v_args(inline=True)
-class _Compiler(Transformer[Token, Q]):
-    """From the tree to conditions. Config fields and metrics are added to the query as they are met."""
+class _Compiler(Transformer[Token, "Condition"]):
+    """From the tree to a condition."""
 
-    def __init__(self, found: QuerySet[Run]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.found = found
         self._count = 0
 
     def quoted(self, token: Token) -> str:
@@ -130,14 +129,14 @@ class _Compiler(Transformer[Token, Q]):
     def word(self, token: Token) -> str | bool:
         return {"true": True, "false": False}.get(str(token).lower(), str(token))
 
-    def either(self, *parts: Q) -> Q:
+    def either(self, *parts: "Condition") -> "Condition":
         return _joined(parts, Q.OR)
 
-    def both(self, *parts: Q) -> Q:
+    def both(self, *parts: "Condition") -> "Condition":
         return _joined(parts, Q.AND)
 
-    def negated(self, part: Q) -> Q:
-        return ~part
+    def negated(self, part: "Condition") -> "Condition":
+        return config_not(part) if isinstance(part, ConfigTest) else ~part
 
     def words(self, token: Token) -> Q:
         text = str(token)[1:-1] if token.type == "QUOTED" else str(token)
@@ -148,15 +147,15 @@ class _Compiler(Transformer[Token, Q]):
             | Q(tags__contains=[text])
         )
 
-    def membership(self, field: Token, *values: Any) -> Q:
+    def membership(self, field: Token, *values: Any) -> "Condition":
         return _joined([self._compare(field, "=", value) for value in values], Q.OR)
 
-    def comparison(self, field: Token, operator: Token, value: Any) -> Q:
+    def comparison(self, field: Token, operator: Token, value: Any) -> "Condition":
         if operator == "!=":
-            return ~self._compare(field, "=", value)
+            return self.negated(self._compare(field, "=", value))
         return self._compare(field, str(operator), value)
 
-    def _compare(self, field: Token, operator: str, value: Any) -> Q:
+    def _compare(self, field: Token, operator: str, value: Any) -> "Condition":
         self._count += 1
         if self._count > DEEPEST:
             raise FilterError(f"a filter has at most {DEEPEST} comparisons", field.column or 1)
@@ -166,47 +165,47 @@ class _Compiler(Transformer[Token, Q]):
         if "/" in name:
             return _of_metric(field, operator, value)
         if "." in name:
-            return self._of_config(field, operator, value)
+            return _of_config(field, operator, value)
         known = ", ".join(FIELDS)
         raise FilterError(
             f"{name!r} is no field: use {known}, a config field (algorithm.type) or a metric (eval/success)",
             field.column or 1,
         )
 
-    def _of_config(self, field: Token, operator: str, value: Any) -> Q:
-        path = str(field).split(".")
-        place: Any = F("config")
-        for part in path[:-1]:
-            place = KeyTransform(part, place)
-        alias = f"filter_{self._count}"
-        json = KeyTransform(path[-1], place)
-        # "none" for what is not there, so that `not` finds it: SQL's NULL would stay NULL.
-        kind = Coalesce(Func(json, function="jsonb_typeof", output_field=CharField()), Value("none"))
-        if operator == "~" or isinstance(value, str):
-            if operator not in ("=", "~"):
-                raise FilterError(f"compare {field} with a number, or by = and ~", field.column or 1)
-            text = KeyTextTransform(path[-1], place)
-            self.found = self.found.alias(**{alias: text, f"{alias}_kind": kind})
-            return ~Q(**{f"{alias}_kind": "none"}) & Q(**{f"{alias}{_LOOKUPS[operator]}": str(value)})
-        self.found = self.found.alias(**{alias: json, f"{alias}_kind": kind})
-        wanted = "boolean" if isinstance(value, bool) else "number"
-        if wanted == "boolean" and operator != "=":
-            raise FilterError("true and false are compared with = or !=", field.column or 1)
-        return Q(**{f"{alias}_kind": wanted, f"{alias}{_LOOKUPS[operator]}": value})
+
+Condition = Q | ConfigTest
 
 
-def _joined(parts: Any, connector: str) -> Q:
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole | part if connector == Q.OR else whole & part
-    return whole  # type: ignore[no-any-return]
+def _joined(parts: Sequence[Condition], connector: str) -> Condition:
+    """All parts by and, or by or; those over the config become one, so that it is read once."""
+    tests = [part for part in parts if isinstance(part, ConfigTest)]
+    rest = [part for part in parts if isinstance(part, Q)]
+    if tests:
+        test = config_joined(tests, "||" if connector == Q.OR else "&&")
+        if not rest:
+            return test
+        # Last: the database looks at what is cheap first.
+        rest.append(config_fits(test))
+    return Q(*rest, _connector=connector)
+
+
+def _of_config(field: Token, operator: str, value: Any) -> ConfigTest:
+    """A field of the config; runs that do not have it are not found."""
+    text = isinstance(value, str)
+    if operator not in ("=", "~") and (text or isinstance(value, bool)):
+        how = "= and ~" if text else "= or !="
+        raise FilterError(f"compare {field} with a number, or by {how}", field.column or 1)
+    if isinstance(value, float) and not isfinite(value):
+        raise FilterError(f"{field} is never that large", field.column or 1)
+    return config_test(str(field).split("."), operator, value)
 
 
 def _of_metric(field: Token, operator: str, value: Any) -> Q:
-    """The last value of a metric; runs that do not have it are not found."""
+    """A measure of a metric (webapp.metrics.measures); runs that do not have it are not found."""
     if isinstance(value, bool) or not isinstance(value, int | float) or operator == "~":
         raise FilterError(f"{field} is a metric: compare it with a number", field.column or 1)
-    lookup = {"key": str(field), f"last_value{_LOOKUPS[operator]}": float(value)}
+    key, measure = metric_read(str(field))
+    lookup = {"key": key, f"{MEASURES[measure]}{_LOOKUPS[operator]}": float(value)}
     return Q(Exists(Series.objects.filter(run=OuterRef("pk"), **lookup)))
 
 

@@ -1,10 +1,12 @@
 """Series: what is stored comes back, in the right order, once; nothing that stands out is lost when it is drawn."""
 
 import math
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
+from django.apps import apps
 
 from webapp.metrics.downsampling import kept_indices
 from webapp.metrics.models import Chunk, Series
@@ -152,8 +154,29 @@ class TestHeadline:
             "train/return": 1.5,
             "eval/success": 0.25,
             "eval_sampled/success": "NaN",
+            "first": {"train/return": 0.5, "eval/success": 0.25},
             "spark": {"key": "train/return", "stride": 1, "values": [None, 0.5, 1.5], "counts": [0, 1, 1]},
         }
+
+    def test_first_and_extremes_are_of_finite_values(self, run: Run) -> None:
+        batches = [["NaN", 3.0, -1.0], ["Infinity", 7.0], ["-Infinity"], [2.0]]
+        step = 0
+        for batch in batches:
+            store(run, *(event(step := step + 1, {"a": value, "b": "NaN"}) for value in batch))
+        found = {row.key: (row.first_value, row.min_value, row.max_value) for row in Series.objects.all()}
+        assert found == {"a": (3.0, -1.0, 7.0), "b": (None, None, None)}
+        assert run.headline == {}
+
+    def test_old_series_get_theirs_from_their_points(self, run: Run) -> None:
+        for step, value in enumerate(["NaN", 0.5, 0.25, 2.0]):
+            store(run, event(step, {"eval/success": value, "b": "NaN"}))
+        Series.objects.update(first_value=None, min_value=None, max_value=None)
+        Run.objects.update(headline={"eval/success": 2.0})
+        import_module("webapp.metrics.migrations.0004_extremes_of_old_series").fill(apps, None)
+        series = Series.objects.get(key="eval/success")
+        assert (series.first_value, series.min_value, series.max_value) == (0.5, 0.25, 2.0)
+        assert Series.objects.get(key="b").max_value is None
+        assert Run.objects.get().headline == {"eval/success": 2.0, "first": {"eval/success": 0.5}}
 
     def test_curve_has_at_most_forty_buckets_of_means(self, run: Run) -> None:
         values = [float(step % 7) for step in range(100)]

@@ -33,7 +33,9 @@ def make(user: User, project: Project) -> Callable[..., Run]:
             **{"state": "running"} | fields,
         )
         if success is not None:
-            Series.objects.create(run=run, key="eval/success", last_value=success)
+            Series.objects.create(
+                run=run, key="eval/success", last_value=success, max_value=0.95, min_value=success / 2
+            )
         return run
 
     return made
@@ -41,7 +43,9 @@ def make(user: User, project: Project) -> Callable[..., Run]:
 
 @pytest.fixture
 def four(make: Callable[..., Run]) -> None:
-    grpo = {"algorithm": {"type": "grpo", "lr": 0.01, "kl": True, "gt": 3}}
+    grpo = {
+        "algorithm": {"type": "grpo", "lr": 0.01, "kl": True, "gt": 3, "modes": ["a", "b"], "note": 'a."b'}
+    }
     duo = {"algorithm": {"type": "at_grpo", "lr": 0.5, "kl": False, "gt": "three"}}
     make("one", 0.9, grpo, tags=["base", "x y"], iteration=3)
     make("two", 0.5, duo, tags=["base"], state="failed", priority=2)
@@ -60,6 +64,10 @@ def names(text: str) -> set[str]:
         ("", {"one", "two", "three", "four"}),
         ("eval/success > 0.8", {"one", "four"}),
         ("eval/success >= 0.9", {"one"}),
+        ("eval/success:max > 0.9", {"one", "two", "four"}),
+        ("eval/success:min <= 0.25", {"two"}),
+        ("eval/success:last = 0.5", {"two"}),
+        ("eval/success:median > 0", set()),
         ("not eval/success > 0.8", {"two", "three"}),
         ("eval/success != 0.5", {"one", "three", "four"}),
         ("algorithm.type = at_grpo", {"two", "three"}),
@@ -73,6 +81,13 @@ def names(text: str) -> set[str]:
         ("algorithm.gt = three", {"two", "three"}),
         ("algorithm.kl = true", {"one"}),
         ("algorithm.kl = false and eval/success > 0", {"two"}),
+        ("algorithm.type = grpo or algorithm.lr >= 0.5 and state = failed", {"one", "two"}),
+        ("not (algorithm.type = grpo or algorithm.lr >= 0.5)", {"four"}),
+        ("not (algorithm.type = grpo and state = running) and not algorithm.lr = 0.5", {"four"}),
+        ("algorithm.type in [grpo, ppo] or algorithm.kl = false", {"one", "two", "three"}),
+        ("algorithm.modes = b", {"one"}),
+        ("algorithm.note ~ 'A.\"b'", {"one"}),
+        ("algorithm.note ~ 'a.*b'", set()),
         ("tag = base", {"one", "two"}),
         ('tag = "x y"', {"one"}),
         ("tag in [nothing, 'x y']", {"one"}),
@@ -105,6 +120,7 @@ def test_what_is_found(four: None, text: str, expected: set[str]) -> None:
         ("algorithm.kl > true", 1, "="),
         ("algorithm.type > grpo", 1, "number"),
         ("name > 3", 1, "text"),
+        ("algorithm.lr < 1e999", 1, "large"),
         ("state =", 8, "ends too early"),
         ("(tag = a", 9, "ends too early"),
         ("tag = a)", 8, "does not belong"),
@@ -133,6 +149,8 @@ def test_what_is_refused_says_where(four: None, text: str, column: int, words: s
         "a__b.gt__x = 1",
         "name ~ '%'",
         "x.y' = 1",
+        """x.y = '") || true || ("'""",
+        """x.y ~ '" flag "q") || !exists($.nothing ? (@ == "'""",
     ],
 )
 def test_nothing_breaks_out(four: None, text: str) -> None:
