@@ -42,6 +42,7 @@ function toggleMenu(button) {
 }
 
 document.addEventListener("click", (event) => {
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
   const button = event.target.closest("button");
   if (!button) return;
   if (button.dataset.copy) copy(button);
@@ -85,6 +86,7 @@ const ACTIONS = {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.key === "Escape") for (const menu of document.querySelectorAll("details.menu[open]")) menu.open = false;
   if (event.key === "Escape" && event.target.matches?.("[data-search]")) event.target.blur();
   if (typing(event.target)) return;
   const chord = pending + event.key;

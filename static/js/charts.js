@@ -2,37 +2,13 @@
 
 import { atMost, el } from "./dom.js";
 import { number } from "./format.js";
-import { attemptStarts, smooth, split } from "./series.js";
+import { smooth, split } from "./series.js";
+import { colour, faint, forgetColours, toneColour } from "./charts/colours.js";
+import { escapeHtml, markedLayout } from "./charts/marks.js";
 
 const FEW = 24;
 const INTERVAL = 250;
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset", showTips: false };
-
-/* Colours as the page has them now (light or dark), by token name. */
-function colours() {
-  const probe = document.body.appendChild(el("span", { hidden: true }));
-  const found = {};
-  for (const name of ["d0", "d1", "d2", "d3", "d4", "d5", "d6", "accent", "ink", "ink-3", "border", "border-strong", "panel", "warn"]) {
-    probe.style.color = `var(--${name})`;
-    found[name] = getComputedStyle(probe).color;
-  }
-  probe.remove();
-  return found;
-}
-
-let palette = null;
-export function colour(name) {
-  palette ??= colours();
-  return palette[name];
-}
-
-export function toneColour(tone) {
-  return colour(tone === "accent" ? "accent" : `d${tone}`);
-}
-
-function faint(rgb, alpha) {
-  return rgb.replace(/^rgb\((.*)\)$/, `rgba($1, ${alpha})`);
-}
 
 export class Chart {
   #element; #spec; #store; #options; #visible = false; #drawn = false; #draw; #plot;
@@ -90,8 +66,13 @@ export class Chart {
     }
     if (!this.#drawn) this.#plot.replaceChildren();
     Plotly.react(this.#plot, traces, this.#layout(), CONFIG);
-    if (!this.#drawn) this.#plot.on("plotly_click", (event) => this.#options.onPick?.(event.points[0].x));
+    if (!this.#drawn) this.#listen();
     this.#drawn = true;
+  }
+
+  #listen() {
+    this.#plot.on("plotly_click", (event) => this.#options.onPick?.(event.points[0].x));
+    this.#plot.on("plotly_clickannotation", ({ annotation }) => annotation.name && location.assign(annotation.name));
   }
 
   #traces(line) {
@@ -127,28 +108,10 @@ export class Chart {
       xaxis: { ...axis, showgrid: false, nticks: 6, tickformat: ",d", rangemode: "tozero", autorangeoptions: { include: 10 }, spikecolor: colour("border-strong"), spikethickness: 1, spikedash: "solid" }, yaxis: y,
       hovermode: "x unified", hoverdistance: 30, dragmode: this.#options.zoom ? "zoom" : false,
       hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("border"), font: { size: 11, color: colour("ink") } },
-      shapes: this.#marks().map(({ step, kind }) => ({
-        type: "line", xref: "x", yref: "paper", x0: step, x1: step, y0: 0, y1: 1, layer: "below",
-        line: { color: colour(kind === "attempt" ? "warn" : "border-strong"), width: 1, dash: "dot" },
-      })),
-      annotations: this.#marks().filter((mark) => mark.label).map(({ step, label, kind }) => ({
-        x: step, y: 0, xref: "x", yref: "paper", text: escapeHtml(label), showarrow: false, xanchor: "left", yanchor: "bottom",
-        font: { size: 10, color: kind === "attempt" ? colour("warn") : ink },
-      })),
+      ...markedLayout(this.#options.marks(), (mark) => mark.step),
       uirevision: this.#options.log() ? "log" : "linear",
     };
   }
-
-  #marks() {
-    const columns = this.keys.map((key) => this.#store.get(key)).find((found) => found?.steps.length);
-    const starts = columns ? attemptStarts(columns).map(([attempt, step]) => ({ step, label: `attempt ${attempt}`, kind: "attempt" })) : [];
-    return [...this.#options.checkpoints(), ...starts];
-  }
-}
-
-/* Plotly reads a little markup in labels. */
-function escapeHtml(text) {
-  return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
 /* All charts of a page: mounted when they come into sight, loaded with the first look. */
@@ -160,7 +123,7 @@ export class ChartBoard {
     this.#options = { smoothing: readSmoothing, log: () => logScale, ...options };
     this.#watcher = new IntersectionObserver((entries) => this.#seen(entries), { rootMargin: "200px" });
     store.addEventListener("change", (event) => this.#changed(event.detail));
-    document.addEventListener("themechange", () => this.redraw());
+    for (const type of ["themechange", "markschange"]) document.addEventListener(type, () => this.redraw());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
     this.#controls();
   }
@@ -173,7 +136,7 @@ export class ChartBoard {
   }
 
   redraw() {
-    palette = null;
+    forgetColours();
     for (const chart of this.#charts.values()) chart.changed();
   }
 

@@ -4,30 +4,33 @@ import { data } from "./dom.js";
 import { ChartBoard } from "./charts.js";
 import { RunFeed } from "./live.js";
 import { SeriesStore } from "./series.js";
-import { checkpointMarks, checkpoints } from "./run/checkpoints.js";
+import { checkpoints } from "./run/checkpoints.js";
 import { curves } from "./run/curves.js";
 import { episodes } from "./run/episodes.js";
 import { header } from "./run/header.js";
 import { logs } from "./run/logs.js";
+import { marks as marksOf } from "./run/marks.js";
+import { notes } from "./run/notes.js";
 import { readAgain } from "./run/regions.js";
 import { tiles } from "./run/tiles.js";
 
 const page = data("run-page");
 const run = { id: page.id, summary: page.summary };
 const store = new SeriesStore(run.id);
-const marks = checkpointMarks(page.checkpoints ?? []);
+const marks = marksOf(page.marks ?? []);
 const ended = () => ["finished", "stopped", "failed", "paused"].includes(run.summary.state);
 
 const parts = [header(run), episodes(run), logs(), checkpoints(run), marks];
 if (page.charts) {
   const board = new ChartBoard(store, {
     alive: () => !ended(),
-    checkpoints: () => marks.list,
+    marks: () => marks.list,
     zoom: page.zoom,
     onPick: (step) => location.assign(`/runs/${run.id}/transcripts/?iteration=${Math.round(step)}`),
   });
   parts.push(curves(board, page.charts, page.zoom), tiles(store));
 }
+notes(run, () => null);
 if (page.series) store.put(page.series);
 
 /* What the server alone can say anew: after a change of state or attempt, when the base model has been evaluated, when the first
@@ -42,7 +45,7 @@ function outdated({ run: now, points }) {
 
 const feed = new RunFeed(run.id, page.cursor);
 feed.addEventListener("delta", ({ detail }) => {
-  if (outdated(detail)) readAgain();
+  if (outdated(detail)) readAgain().then((fresh) => marks.again(fresh));
   run.summary = detail.run;
   const unknown = store.add(detail.points);
   for (const part of parts) part?.delta?.(detail, unknown);

@@ -2,11 +2,16 @@
 
 from django.urls import path
 
-from webapp.runs import client_api, list_api
+from webapp.runs import client_api, list_api, marks_api
 
 urlpatterns = [
     path("client-runs/", client_api.ClientRuns.as_view(), name="client-runs"),
     path("bulk/", list_api.BulkAct.as_view(), name="bulk"),
     path("families/", list_api.Families.as_view(), name="families"),
     path("filter/complete/", list_api.FilterCompletion.as_view(), name="filter-complete"),
+    path("runs/<str:run_id>/marks/", marks_api.RunMarks.as_view(), name="run-marks"),
+    path("runs/<str:run_id>/notes/", marks_api.RunNotes.as_view(), name="run-notes"),
+    path(
+        "runs/<str:run_id>/notes/<int:pk>/remove/", marks_api.RunNoteRemove.as_view(), name="run-note-remove"
+    ),
 ]

@@ -44,3 +44,10 @@ class LogFilters(forms.Form):
         """The filters that were given and make sense."""
         self.is_valid()
         return {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
+
+
+class RunNoteForm(forms.Form):
+    """A note on a run."""
+
+    text = forms.CharField(max_length=4000)
+    step = forms.IntegerField(required=False, min_value=0, max_value=10**17)

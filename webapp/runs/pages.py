@@ -1,6 +1,6 @@
 """What the pages of runs show, gathered from the selectors."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,17 +9,20 @@ from django.contrib.auth.models import AnonymousUser
 from django.urls import reverse
 
 from webapp.accounts.models import User
-from webapp.accounts.permissions import can_edit
-from webapp.checkpoints.models import Checkpoint
+from webapp.accounts.permissions import can_edit, is_owner
 from webapp.checkpoints.selectors import checkpoints_list
 from webapp.experiments.commands import curl_command, launch_command
 from webapp.experiments.differences import changes
 from webapp.metrics.models import Series
 from webapp.runs.acts import ACTS
+from webapp.runs.marks import KINDS, Mark
 from webapp.runs.models import ENDED_STATES, LogLine, Run, RunState
+from webapp.runs.notes import run_notes_list
 from webapp.runs.selectors import run_summary, runs_visible
 
 ENDED = (*ENDED_STATES, RunState.PAUSED)
+EVENTS = 8
+"""Events that the overview lists."""
 TAIL = 500
 """Log lines that the page begins with."""
 LEVELS = ("debug", "info", "warning", "error")
@@ -99,12 +102,17 @@ def checkpoint_context(run: Run) -> dict[str, Any]:
     }
 
 
-def checkpoint_facts(checkpoints: Iterable[Checkpoint]) -> list[dict[str, Any]]:
-    """What the charts mark."""
-    return [
-        {"path": row.path, "iteration": row.iteration, "best": row.best, "removed": row.removed}
-        for row in checkpoints
-    ]
+def events_context(user: User | AnonymousUser, run: Run, marks: Sequence[Mark]) -> dict[str, Any]:
+    """What happened, newest first, and the notes in full."""
+    happened = sorted((mark for mark in marks if mark.kind != "note"), key=lambda mark: -mark.time)
+    return {
+        "kinds": KINDS,
+        "happened": happened[:EVENTS],
+        "happened_before": max(0, len(happened) - EVENTS),
+        "run_notes": run_notes_list(run),
+        "person": user,
+        "owner": is_owner(user, run.project),
+    }
 
 
 def log_tail(run: Run, search: str = "", level: str = "") -> list[LogLine]:

@@ -102,14 +102,14 @@ def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:
         or not run.iterations
     ):
         return None
-    done = run.iteration - _first_iteration(run, attempt)
+    done = run.iteration - first_iteration(run, attempt)
     if done < 1:
         return None
     spent = (timezone.now() - attempt.started_at).total_seconds()
     return round(spent / done * (run.iterations - run.iteration), 1)
 
 
-def _first_iteration(run: Run, attempt: Attempt) -> int:
+def first_iteration(run: Run, attempt: Attempt) -> int:
     """Where the attempt began: its checkpoint's folder ends in the iteration."""
     number = (attempt.resumed_from or run.parent_checkpoint).rpartition("-")[2]
     return int(number) if number.isdigit() else 0

@@ -3,7 +3,7 @@
 from django.urls import path
 
 from webapp.checkpoints.views import checkpoint_act, checkpoints_page, checkpoints_prune_act
-from webapp.runs import list_views, views
+from webapp.runs import list_views, note_views, views
 
 app_name = "runs"
 urlpatterns = [
@@ -16,5 +16,7 @@ urlpatterns = [
     path("<str:run_id>/checkpoints/<int:pk>/<slug:act>/", checkpoint_act, name="checkpoint-act"),
     path("<str:run_id>/logs/", views.logs_page, name="logs"),
     path("<str:run_id>/config/", views.config_page, name="config"),
+    path("<str:run_id>/notes/", note_views.run_note_act, name="note"),
+    path("<str:run_id>/notes/<int:pk>/remove/", note_views.run_note_remove_act, name="note-remove"),
     path("<str:run_id>/act/<slug:act>/", views.run_act, name="act"),
 ]

@@ -4,15 +4,15 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.config.files import parse_config, to_toml
 from training_core.errors import ConfigError, TroupeError
 from webapp.accounts.permissions import can_edit
 from webapp.checkpoints.lineage import lineage_shown
+from webapp.common.redirects import back
 from webapp.health.selectors import findings_list
 from webapp.metrics.selectors import keys as metric_keys
 from webapp.metrics.selectors import series_read
@@ -20,10 +20,11 @@ from webapp.runs.base_models import base_models, before_training
 from webapp.runs.charts import all_sections, overview_panels
 from webapp.runs.forms import LEVELS, LogFilters
 from webapp.runs.managing import run_do
+from webapp.runs.marks import KINDS, marks_list
 from webapp.runs.pages import (
     checkpoint_context,
-    checkpoint_facts,
     config_context,
+    events_context,
     log_tail,
     run_context,
 )
@@ -47,12 +48,12 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         key: series.get(key, {"steps": [], "values": [], "times": [], "attempts": []})
         for key in [*keys, "rollout/tokens_per_second"]
     }
-    kept = checkpoint_context(run)
+    kept, marks = checkpoint_context(run), marks_list(run)
     data = {
         "charts": [panel.json() for panel in panels],
         "series": series,
         "zoom": False,
-        "checkpoints": checkpoint_facts(kept["checkpoints"]),
+        "marks": [mark.json() for mark in marks],
     }
     context = run_context(request.user, run, "overview", **data) | kept
     context |= {
@@ -66,6 +67,7 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "checkpoints": [row for row in kept["checkpoints"] if not row.removed],
         "attempts": list(run.attempts.all()),
         "lineage": lineage_shown(request.user, run),
+        **events_context(request.user, run, marks),
     }
     return render(request, "runs/detail.html", context)
 
@@ -79,11 +81,13 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     data = {
         "charts": [panel.json() for section in sections for panel in section.panels],
         "zoom": True,
-        "checkpoints": checkpoint_facts(checkpoint_context(run)["checkpoints"]),
+        "marks": [mark.json() for mark in marks_list(run)],
     }
     context = run_context(request.user, run, "curves", **data)
     return render(
-        request, "runs/curves.html", context | {"sections": sections, "q": request.GET.get("q", "")}
+        request,
+        "runs/curves.html",
+        context | {"sections": sections, "q": request.GET.get("q", ""), "kinds": KINDS},
     )
 
 
@@ -125,6 +129,4 @@ def run_act(request: HttpRequest, run_id: str, act: str) -> HttpResponse:
         run_do(request.user, run, act)
     except TroupeError as error:
         messages.error(request, str(error))
-    back = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(back, {request.get_host()}, require_https=request.is_secure())
-    return redirect(back if safe else reverse("runs:detail", args=[run.pk]))
+    return back(request, reverse("runs:detail", args=[run.pk]))

@@ -1,28 +1,8 @@
-/* Checkpoints: rows of a table, and marks on the charts. */
+/* Checkpoints: rows of a table. */
 
 import { el } from "../dom.js";
 import { ago, bytes, count, number } from "../format.js";
 import { readAgain } from "./regions.js";
-
-/* Marks of what is kept: [{step, label, kind}]; only the best is named. */
-export function checkpointMarks(rows) {
-  const byPath = new Map(rows.map((row) => [row.path, row]));
-  const list = () => [...byPath.values()].filter((row) => !row.removed);
-  return {
-    get list() {
-      return list().map((row) => ({ step: row.iteration, label: row.best ? "best" : "", kind: "checkpoint" }));
-    },
-    delta({ checkpoints }) {
-      for (const row of checkpoints) {
-        if (row.best) for (const other of byPath.values()) other.best = false;
-        byPath.set(row.path, row);
-      }
-    },
-    again(page) {
-      for (const row of page?.checkpoints ?? []) byPath.set(row.path, row);
-    },
-  };
-}
 
 export function checkpoints(run) {
   return {

@@ -1,0 +1,37 @@
+/* Colours as the page has them now (light or dark), by token name. */
+
+import { el } from "../dom.js";
+
+const NAMES = [
+  "d0", "d1", "d2", "d3", "d4", "d5", "d6", "t4", "accent", "ink", "ink-3", "border", "border-strong", "panel", "warn", "bad",
+];
+let palette = null;
+
+function read() {
+  const probe = document.body.appendChild(el("span", { hidden: true }));
+  const found = {};
+  for (const name of NAMES) {
+    probe.style.color = `var(--${name})`;
+    found[name] = getComputedStyle(probe).color;
+  }
+  probe.remove();
+  return found;
+}
+
+export function colour(name) {
+  palette ??= read();
+  return palette[name];
+}
+
+export function toneColour(tone) {
+  return colour(tone === "accent" ? "accent" : `d${tone}`);
+}
+
+export function faint(rgb, alpha) {
+  return rgb.replace(/^rgb\((.*)\)$/, `rgba($1, ${alpha})`);
+}
+
+/* The page's theme has changed: look again. */
+export function forgetColours() {
+  palette = null;
+}

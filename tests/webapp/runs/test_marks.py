@@ -1,0 +1,134 @@
+"""Notes on runs, and what is marked on their curves."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from webapp.accounts.models import AuditEntry, Membership, Project, User
+from webapp.checkpoints.models import Checkpoint
+from webapp.health.models import Finding
+from webapp.runs.marks import KINDS, marks_list
+from webapp.runs.models import Attempt, Run, RunNote
+
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def ada(client: Client, user: User) -> Client:
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def viewer(project: Project) -> Client:
+    person = User.objects.create_user("vera")
+    Membership.objects.create(project=project, user=person, level=Membership.Level.VIEWER)
+    client = Client()
+    client.force_login(person)
+    return client
+
+
+def checkpoint(run: Run, iteration: int, **fields: Any) -> Checkpoint:
+    base = {"attempt": 1, "cursor": 1, "size": 5, "time": MOMENT, "metrics": {"eval/success": 0.5}}
+    return Checkpoint.objects.create(
+        run=run, iteration=iteration, path=f"iteration-{iteration:06d}", **(base | fields)
+    )
+
+
+def finding(run: Run, state: str, key: str) -> Finding:
+    return Finding.objects.create(
+        run=run, rule="kl_blow_up", key=key, severity="bad", title="ran away", state=state,
+        first_step=12, last_step=20, evidence={},
+    )  # fmt: skip
+
+
+def test_marks_are_what_happened_by_step(run: Run, user: User) -> None:
+    for iteration, best, removed in ((10, False, True), (20, True, False), (30, False, False)):
+        checkpoint(run, iteration, best=best, removed=removed)
+    Attempt.objects.create(run=run, number=1, submission_id="a", changes={})
+    Attempt.objects.create(
+        run=run,
+        number=2,
+        submission_id="b",
+        resumed_from="iteration-000020",
+        changes={"algorithm.beta": 0.01},
+    )
+    finding(run, "open", "policy/a/kl")
+    finding(run, "dismissed", "policy/b/kl")
+    RunNote.objects.create(run=run, author=user, step=25, text="look")
+    RunNote.objects.create(run=run, author=None, step=None, text="all of it")
+    found = [(mark.kind, mark.step, mark.title, mark.strong) for mark in marks_list(run)]
+    assert found == [
+        ("finding", 12, "ran away", True),
+        ("checkpoint", 20, "best checkpoint", True),
+        ("attempt", 20, "attempt 2", False),
+        ("edit", 20, "config edited", False),
+        ("note", 25, "look", False),
+        ("checkpoint", 30, "checkpoint", False),
+        ("note", None, "all of it", False),
+    ]
+    by_kind = {mark.kind: mark for mark in marks_list(run)}
+    assert set(by_kind) == set(KINDS)
+    assert by_kind["edit"].detail == "algorithm.beta = 0.01"
+    assert by_kind["checkpoint"].detail == "eval/success 0.50" and by_kind["checkpoint"].time == 1767225600.0
+
+
+def test_the_api_gives_marks_to_those_who_may_see_the_run(ada: Client, run: Run, stranger: User) -> None:
+    RunNote.objects.create(run=run, author=run.owner, step=3, text="here")
+    told = ada.get(f"/api/v1/runs/{run.pk}/marks/").json()
+    assert [(mark["kind"], mark["step"], mark["detail"]) for mark in told["results"]] == [("note", 3, "ada")]
+    eve = Client()
+    eve.force_login(stranger)
+    for below in ("marks/", "notes/"):
+        assert eve.get(f"/api/v1/runs/{run.pk}/{below}").status_code == 404
+    assert eve.post(f"/runs/{run.pk}/notes/", {"text": "x"}).status_code == 404
+
+
+def test_a_note_is_written_listed_and_removed(ada: Client, run: Run) -> None:
+    made = ada.post(
+        f"/api/v1/runs/{run.pk}/notes/", json.dumps({"text": "a turn", "step": 7}), "application/json"
+    )
+    assert made.status_code == 201 and made.json()["author"] == "ada" and made.json()["step"] == 7
+    listed = ada.get(f"/api/v1/runs/{run.pk}/notes/").json()["results"]
+    assert listed == [made.json()]
+    entry = AuditEntry.objects.get(act="run.note")
+    assert (entry.target, entry.details["text"]) == (run.pk, "a turn")
+    gone = ada.post(f"/api/v1/runs/{run.pk}/notes/{listed[0]['id']}/remove/", "{}", "application/json")
+    assert gone.json() == made.json() and not RunNote.objects.exists()
+    assert AuditEntry.objects.get(act="run.note_remove").details["step"] == 7
+    assert ada.post(f"/api/v1/runs/{run.pk}/notes/9/remove/", "{}", "application/json").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"text": " "}, {"text": "x" * 4001}, {"text": "x", "step": -1}, {"text": "\0"}, [1]]
+)
+def test_what_is_no_note(ada: Client, run: Run, body: Any) -> None:
+    answer = ada.post(f"/api/v1/runs/{run.pk}/notes/", json.dumps(body), "application/json")
+    assert answer.status_code == 400 and answer.json()["detail"]
+    assert not RunNote.objects.exists()
+
+
+def test_viewers_read_and_do_not_write(ada: Client, viewer: Client, run: Run) -> None:
+    ada.post(f"/runs/{run.pk}/notes/", {"text": "<b>mine</b>", "step": "2"})
+    note = RunNote.objects.get()
+    page = viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert "&lt;b&gt;mine&lt;/b&gt;" in page and "<b>mine" not in page and 'id="run-note"' not in page
+    assert viewer.post(f"/runs/{run.pk}/notes/", {"text": "x"}).status_code == 403
+    assert viewer.post(f"/runs/{run.pk}/notes/{note.pk}/remove/").status_code == 403
+    Membership.objects.filter(user__username="vera").update(level=Membership.Level.EDITOR)
+    assert viewer.post(f"/runs/{run.pk}/notes/{note.pk}/remove/").status_code == 403, "not its author"
+    assert 'id="run-note"' in viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert ada.post(f"/runs/{run.pk}/notes/{note.pk}/remove/").status_code == 302
+
+
+def test_the_page_says_what_is_wrong_with_a_note_and_goes_back_to_itself(ada: Client, run: Run) -> None:
+    answer = ada.post(f"/runs/{run.pk}/notes/", {"text": "", "next": f"/runs/{run.pk}/curves/"}, follow=True)
+    assert (
+        answer.redirect_chain[0][0] == f"/runs/{run.pk}/curves/"
+        and b"This field is required" in answer.content
+    )
+    away = ada.post(f"/runs/{run.pk}/notes/", {"text": "x", "next": "https://example.org/"})
+    assert away.headers["Location"] == f"/runs/{run.pk}/"

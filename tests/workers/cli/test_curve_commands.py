@@ -1,0 +1,32 @@
+"""troupe events, run-note, run-notes and run-note-remove against a real server."""
+
+import json
+
+import pytest
+
+from tests.workers.cli.conftest import Troupe
+from webapp.runs.models import Run, RunNote
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_notes_are_written_listed_and_removed(troupe: Troupe, run: Run, connected: str) -> None:
+    assert "No notes yet" in troupe("run-notes", run.pk).out
+    made = troupe("run-note", run.pk, "[bold]look[/bold]", "--step", "4")
+    note = RunNote.objects.get()
+    assert made.out.strip() == f"{note.pk}  step 4  ada  [bold]look[/bold]"
+    whole = json.loads(troupe("run-note", run.pk, "all of it", "--json").out)
+    assert whole["step"] is None
+    assert troupe("run-notes", run.pk).out.splitlines()[0] == f"{whole['id']}  run  ada  all of it"
+    assert "removed" in troupe("run-note-remove", run.pk, str(whole["id"])).out
+    assert [each["id"] for each in json.loads(troupe("run-notes", run.pk, "--json").out)] == [note.pk]
+    refused = troupe("run-note", run.pk, " ")
+    assert refused.status == 1 and "text: This field is required" in refused.err
+
+
+def test_events_lists_what_is_marked(troupe: Troupe, run: Run, connected: str) -> None:
+    assert "Nothing is marked yet" in troupe("events", run.pk).out
+    RunNote.objects.create(run=run, author=run.owner, step=4, text="look")
+    assert troupe("events", run.pk).out.strip() == "step 4  note  look  ada"
+    assert json.loads(troupe("events", run.pk, "--kind", "note", "--json").out)[0]["title"] == "look"
+    assert "Nothing is marked yet" in troupe("events", run.pk, "--kind", "finding").out

@@ -1,0 +1,93 @@
+"""What happened in a run besides its numbers, to be marked on its curves."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from django.urls import reverse
+
+from webapp.checkpoints.models import Checkpoint
+from webapp.common.formats import number
+from webapp.health.models import Finding
+from webapp.runs.models import Attempt, Run
+from webapp.runs.notes import run_notes_list
+from webapp.runs.selectors import first_iteration
+
+KINDS = {
+    "checkpoint": "Checkpoints",
+    "attempt": "Attempts",
+    "edit": "Config edits",
+    "finding": "Findings",
+    "note": "Notes",
+}
+"""Kinds of marks and how they are called together."""
+LONGEST = 200
+"""Characters of a title."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One of them. `step` is None for a note about the whole run; `time` is in seconds since the epoch."""
+
+    kind: str
+    step: int | None
+    time: float
+    title: str
+    detail: str
+    link: str
+    number: int
+    """Of the note, the finding, the attempt or the checkpoint."""
+    strong: bool = False
+    """One that stands out among its kind: the best checkpoint, a bad finding."""
+
+    def json(self) -> dict[str, Any]:
+        """JSON types only."""
+        return asdict(self)
+
+
+def marks_list(run: Run) -> list[Mark]:
+    """Checkpoints that are kept, attempts after the first, edits of the config, findings, notes; by step, then time."""
+    found = [*_checkpoints(run), *_attempts(run), *_findings(run), *_notes(run)]
+    return sorted(found, key=lambda mark: (mark.step is None, mark.step or 0, mark.time))
+
+
+def _checkpoints(run: Run) -> Iterator[Mark]:
+    link = reverse("runs:checkpoints", args=[run.pk])
+    for row in Checkpoint.objects.filter(run=run, removed=False):
+        metrics = ", ".join(f"{key} {number(value)}" for key, value in row.metrics.items())
+        title = "best checkpoint" if row.best else "checkpoint"
+        yield Mark("checkpoint", row.iteration, _seconds(row.time), title, metrics, link, row.pk, row.best)
+
+
+def _attempts(run: Run) -> Iterator[Mark]:
+    link = reverse("runs:logs", args=[run.pk])
+    for attempt in Attempt.objects.filter(run=run).order_by("number"):
+        step, time = first_iteration(run, attempt), _seconds(attempt.started_at or attempt.created_at)
+        if attempt.number > 1:
+            origin = f"resumed from {attempt.resumed_from}" if attempt.resumed_from else "from the start"
+            yield Mark("attempt", step, time, f"attempt {attempt.number}", origin, link, attempt.number)
+        if attempt.changes:
+            said = ", ".join(f"{path} = {value}" for path, value in attempt.changes.items())
+            address = reverse("runs:config", args=[run.pk])
+            yield Mark("edit", step, time, "config edited", said, address, attempt.number)
+
+
+def _findings(run: Run) -> Iterator[Mark]:
+    page = reverse("health:page", args=[run.pk])
+    for row in Finding.objects.filter(run=run).exclude(state=Finding.State.DISMISSED):
+        bad = row.severity == "bad"
+        address, time = f"{page}#finding-{row.pk}", _seconds(row.created_at)
+        yield Mark("finding", row.first_step, time, row.title[:LONGEST], row.state, address, row.pk, bad)
+
+
+def _notes(run: Run) -> Iterator[Mark]:
+    page = reverse("runs:detail", args=[run.pk])
+    for note in run_notes_list(run):
+        author = note.author.username if note.author else "somebody who is gone"
+        time, address = _seconds(note.created_at), f"{page}#note-{note.pk}"
+        yield Mark("note", note.step, time, note.text[:LONGEST], author, address, note.pk)
+
+
+def _seconds(moment: datetime) -> float:
+    return moment.timestamp()

@@ -1,0 +1,33 @@
+"""Notes on a run, written and removed on its pages."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_POST
+
+from training_core.errors import ConfigError
+from webapp.common.redirects import back
+from webapp.runs.notes import run_note_add, run_note_get, run_note_remove
+from webapp.runs.selectors import run_get
+
+
+@login_required
+@require_POST
+def run_note_act(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Write a note; back to where the form was."""
+    run = run_get(request.user, run_id)
+    try:
+        run_note_add(request.user, run, request.POST)
+    except ConfigError as error:
+        messages.error(request, str(error))
+    return back(request, reverse("runs:detail", args=[run.pk]))
+
+
+@login_required
+@require_POST
+def run_note_remove_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
+    """Remove a note; back to where the button was."""
+    run = run_get(request.user, run_id)
+    run_note_remove(request.user, run_note_get(run, pk))
+    return back(request, reverse("runs:detail", args=[run.pk]))

@@ -1,0 +1,62 @@
+"""What people write at a moment of a run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import Http404
+
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import User
+from webapp.accounts.permissions import Person, can_edit, is_owner
+from webapp.runs.forms import RunNoteForm
+from webapp.runs.models import Run, RunNote
+
+
+@transaction.atomic
+def run_note_add(user: Person, run: Run, data: Any) -> RunNote:
+    """Note something about the run, or about its step `step`. Raises PermissionDenied, ConfigError (text, step)."""
+    if not isinstance(user, User) or not can_edit(user, run.project):
+        raise PermissionDenied(f"you may not write in the project {run.project.slug}")
+    form = RunNoteForm(data if isinstance(data, Mapping) else {})
+    if not form.is_valid():
+        raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
+    note = RunNote.objects.create(run=run, author=user, **form.cleaned_data)
+    audit_note(user, run.project, "run.note", run.pk, note=note.pk, **form.cleaned_data)
+    return note
+
+
+@transaction.atomic
+def run_note_remove(user: Person, note: RunNote) -> None:
+    """Take it away: its author may, and owners of the project. Raises PermissionDenied."""
+    project = note.run.project
+    if not (is_owner(user, project) or (note.author_id == user.pk and can_edit(user, project))):
+        raise PermissionDenied("only its author and owners of the project may remove a note")
+    audit_note(user, project, "run.note_remove", note.run_id, note=note.pk, step=note.step, text=note.text)
+    note.delete()
+
+
+def run_note_get(run: Run, pk: int) -> RunNote:
+    """One note of the run. Raises Http404."""
+    found = RunNote.objects.filter(run=run, pk=pk).select_related("run__project").first()
+    if found is None:
+        raise Http404(f"the run {run.pk} has no note {pk}")
+    return found
+
+
+def run_notes_list(run: Run) -> list[RunNote]:
+    """Newest first."""
+    return list(RunNote.objects.filter(run=run).select_related("author"))
+
+
+def run_note_document(note: RunNote) -> dict[str, Any]:
+    """JSON for the API."""
+    return {
+        "id": note.pk,
+        "step": note.step,
+        "text": note.text,
+        "author": note.author.username if note.author else None,
+        "created_at": note.created_at.isoformat(),
+    }
