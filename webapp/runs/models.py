@@ -169,6 +169,10 @@ class Phase(models.Model):
     iteration = models.IntegerField()
     start = models.FloatField()
     end = models.FloatField()
+    flops = models.FloatField(null=True)
+    """Model FLOPs that were needed."""
+    peak = models.FloatField(null=True)
+    """FLOP/s of the worker's device at its peak."""
 
     class Meta:
         indexes = [models.Index(fields=["run", "start"])]

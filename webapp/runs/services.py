@@ -259,6 +259,8 @@ def phases_store(run: Run, cursor: int, events: list[PhaseEvent]) -> None:
             iteration=event.iteration,
             start=event.start,
             end=event.end,
+            flops=event.flops,
+            peak=event.peak,
         )
         for event in events
     )

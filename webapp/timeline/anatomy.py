@@ -10,8 +10,10 @@ import zstandard
 from django.db.models import Max, Min
 
 from webapp.metrics.arrays import spell
-from webapp.runs.models import Run
+from webapp.runs.models import Phase, Run
+from webapp.timeline.compute import Compute, compute_by_phase, compute_document
 from webapp.timeline.models import Batch
+from webapp.timeline.spans import Span
 from webapp.transcripts.models import Episode, EpisodeAnnotation
 
 
@@ -76,6 +78,8 @@ class Anatomy:
     lowest: int
     highest: int
     """Iterations that there are batches of."""
+    compute: dict[str, Compute] = field(default_factory=dict)
+    """By phase, over all policies, where FLOPs were counted."""
 
     @property
     def start(self) -> float:
@@ -102,7 +106,14 @@ def anatomy_read(run: Run, iteration: int | None = None, sort: str = "start") ->
     attempt, members = reader(run, iteration)
     members.sort(key=lambda member: member.name)
     members.sort(key=SORTS[sort.removeprefix("-")], reverse=sort.startswith("-"))
-    return Anatomy(iteration, attempt, members, partial, bounds["low"], bounds["high"])
+    compute = _compute(run, iteration, attempt)
+    return Anatomy(iteration, attempt, members, partial, bounds["low"], bounds["high"], compute)
+
+
+def _compute(run: Run, iteration: int, attempt: int) -> dict[str, Compute]:
+    spans = Phase.objects.filter(run=run, iteration=iteration, attempt=attempt, flops__isnull=False)
+    names = ("phase", "iteration", "start", "end", "flops", "peak")
+    return compute_by_phase(Span(*row) for row in spans.values_list(*names))
 
 
 def _batches(run: Run, iteration: int) -> tuple[int, list[Member]]:
@@ -187,11 +198,13 @@ def anatomy_document(anatomy: Anatomy | None) -> dict[str, Any]:
             "start": None,
             "end": None,
             "partial": False,
+            "compute": {},
             "episodes": [],
         }
     facts = ("iteration", "attempt", "start", "end", "partial", "lowest", "highest")
     return {
         **{name: getattr(anatomy, name) for name in facts},
+        "compute": compute_document(anatomy.compute),
         "episodes": [_document(member) for member in anatomy.members],
     }
 

@@ -3,10 +3,13 @@
 from typing import Any
 
 from webapp.timeline.anatomy import ORDERS, Anatomy, Member
+from webapp.timeline.compute import Compute, rate_show
 
 MOST_ROWS = 300
 """Episodes that the table lists; the picture has all."""
 SPENT = ("queued", "generate", "environment", "update")
+COMPUTED = ("rollout", "update")
+"""Phases whose model FLOPs are shown."""
 HEADS = {
     "start": "started",
     "time": "took",
@@ -41,7 +44,7 @@ def batch_show(anatomy: Anatomy, sort: str) -> dict[str, Any]:
 
 
 def sums(anatomy: Anatomy) -> list[dict[str, str]]:
-    """Figures of the whole batch: {"label", "value", "under"}."""
+    """Figures of the whole batch: {"label", "value", "under"}; model FLOPs where they were counted."""
     members = anatomy.members
     count = len(members) or 1
     spent = {name: sum(member.seconds()[name] for member in members) for name in SPENT}
@@ -62,7 +65,15 @@ def sums(anatomy: Anatomy) -> list[dict[str, str]]:
             f"{sum(stale) / len(stale):.2f}" if stale else "–",
             f"{sum(map(_mixed, members))} of mixed versions",
         ),
+        *(_compute_tile(phase, anatomy.compute[phase]) for phase in COMPUTED if phase in anatomy.compute),
     ]
+
+
+def _compute_tile(phase: str, compute: Compute) -> dict[str, str]:
+    rate = rate_show(compute.rate)
+    if compute.mfu is None:
+        return _tile(f"{phase}, model FLOPs", rate, "the device's peak is not known")
+    return _tile(f"{phase}, MFU", f"{100 * compute.mfu:.1f}%", rate)
 
 
 def _tile(label: str, value: str, under: str) -> dict[str, str]:

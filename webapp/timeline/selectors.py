@@ -6,6 +6,7 @@ from typing import Any
 from django.db.models import Max, Min, QuerySet
 
 from webapp.runs.models import Phase, Run
+from webapp.timeline.compute import Compute, compute_by_phase, compute_document
 from webapp.timeline.spans import Lane, Span, lanes_make, lanes_thin
 from webapp.timeline.waits import IterationWait, Wait, waits_by_iteration, who_waits
 
@@ -30,6 +31,8 @@ class Timeline:
     lanes: list[Lane]
     waits: list[Wait]
     iterations: list[IterationWait]
+    compute: dict[str, dict[str, Compute]]
+    """By lane's label and phase, where FLOPs are counted."""
     cut: bool
     """More than MOST_READ spans: the later ones are left out."""
     joined: bool
@@ -82,7 +85,7 @@ def _timeline(
     moments: tuple[float, float] | None,
 ) -> Timeline:
     """A window that is given by iterations (then its moments are its spans') or by moments (then the other way round)."""
-    names = ("worker", "policy", "phase", "iteration", "start", "end")
+    names = ("worker", "policy", "phase", "iteration", "start", "end", "flops", "peak")
     rows = list(found.order_by("start", "pk").values_list(*names)[: MOST_READ + 1])
     shown = [(worker, policy, Span(*facts)) for worker, policy, *facts in rows[:MOST_READ]]
     spans = [span for _, _, span in shown]
@@ -94,6 +97,7 @@ def _timeline(
     first, last = iterations or (min(numbers), max(numbers))
     lanes = lanes_make(shown)
     waits, by_iteration = who_waits(lanes, start, end), waits_by_iteration(lanes)
+    compute = {lane.label: compute_by_phase(lane.spans) for lane in lanes}
     joined = lanes_thin(lanes, MOST_SPANS, end - start)
     return Timeline(
         first=first,
@@ -103,6 +107,7 @@ def _timeline(
         lanes=lanes,
         waits=waits,
         iterations=by_iteration,
+        compute=compute,
         cut=len(rows) > MOST_READ,
         joined=joined,
         lowest=bounds["low"],
@@ -138,5 +143,6 @@ def _lane(lane: Lane, timeline: Timeline) -> dict[str, Any]:
         "label": lane.label,
         "busy": lane.busy(),
         "waited": lane.waited(timeline.start, timeline.end),
-        "spans": [span._asdict() for span in lane.spans],
+        "compute": compute_document(timeline.compute[lane.label]),
+        "spans": [span.document() for span in lane.spans],
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Span(NamedTuple):
@@ -12,6 +12,14 @@ class Span(NamedTuple):
     iteration: int
     start: float
     end: float
+    flops: float | None = None
+    """Model FLOPs, where they are counted."""
+    peak: float | None = None
+    """FLOP/s of the worker's device at its peak, where it is known."""
+
+    def document(self) -> dict[str, Any]:
+        """JSON; what is not known is left out."""
+        return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 @dataclass
@@ -87,7 +95,9 @@ def _joined(spans: Sequence[Span], gap: float) -> list[Span]:
     for span in spans:
         place = last.get(span.phase)
         if place is not None and span.start - kept[place].end < gap:
-            kept[place] = kept[place]._replace(end=max(kept[place].end, span.end))
+            before = kept[place]
+            flops = None if before.flops is None or span.flops is None else before.flops + span.flops
+            kept[place] = before._replace(end=max(before.end, span.end), flops=flops)
         else:
             last[span.phase] = len(kept)
             kept.append(span)

@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
+from training_core.llm.flops import generation_work, peak_of, shape_of
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
@@ -41,6 +42,8 @@ class Loaded:
     model_name: str
     base: dict[str, Any]
     span: Span
+    peak: float | None
+    """FLOP/s of the device at its peak, in the model's precision; None where it is not known."""
 
 
 def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
@@ -52,12 +55,14 @@ def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
     model = load_model(source, spec.section.learner.precision, device)
     tokenizer = load_tokenizer(source)
     span = Span(spec.name, "load", spec.policy, 0, born, time.time())
+    peak = peak_of(torch.cuda.get_device_name(), spec.section.learner.precision) if device == "cuda" else None
     return Loaded(
         model,
         tokenizer,
         str(source),
         {"name": spec.section.model, "source": str(source)} | read_facts(source),
         span,
+        peak,
     )
 
 
@@ -67,6 +72,7 @@ class RolloutSide:
     def __init__(self, spec: WorkerSpec, loaded: Loaded) -> None:
         self._spec = spec
         self._loaded = loaded
+        self._shape = shape_of(loaded.model.config)
         self._recalled = False
         """Whether the weights are a checkpoint's."""
         self.engine = TorchEngine(loaded.model, loaded.tokenizer, max_batch=spec.section.engine.max_batch)
@@ -81,7 +87,11 @@ class RolloutSide:
         start = time.time()
         answers = self.engine.generate(prompts, settings)
         iteration = prompts[0].key.iteration if prompts else 0
-        span = Span(self._spec.name, "rollout", self._spec.policy, iteration, start, time.time())
+        end = time.time()
+        flops = self._shape.forward(generation_work(prompts, answers)) if self._shape else None
+        span = Span(
+            self._spec.name, "rollout", self._spec.policy, iteration, start, end, flops, self._loaded.peak
+        )
         return Generated(answers, [span])
 
     def recall(self, checkpoint: Path) -> int:
@@ -116,6 +126,7 @@ class UpdateSide:
         config = spec.config
         self._spec = spec
         self._tokenizer = loaded.tokenizer
+        self._peak = loaded.peak
         self._learner = Learner(spec.section, config.algorithm, loaded.model, config.run.iterations)
         self.version = 0
 
@@ -129,7 +140,10 @@ class UpdateSide:
             place: TokenFigures(group.ratios, group.entropies, group.training_logprobs)
             for place, group in result.annotations.items()
         }
-        span = Span(self._spec.name, "update", self._spec.policy, iteration, start, time.time())
+        end = time.time()
+        span = Span(
+            self._spec.name, "update", self._spec.policy, iteration, start, end, result.flops, self._peak
+        )
         return PolicyUpdate(result.metrics, figures, checked.answers, checked.dropped, checked.lag, span)
 
     def publish(self, version: int) -> PackedWeights:

@@ -24,6 +24,7 @@ def _shallow(value: dict[str, Any]) -> dict[str, Any]:
 
 
 Number = Annotated[float, Field(allow_inf_nan=False)] | Literal["NaN", "Infinity", "-Infinity"]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 Moment = Annotated[float, Field(ge=0, le=253402300799)]
@@ -225,6 +226,10 @@ class PhaseEvent(Event):
     iteration: Int32
     start: Moment
     end: Moment
+    flops: Amount | None = None
+    """Model FLOPs that were needed; None where they are not counted."""
+    peak: Amount | None = None
+    """FLOP/s of the worker's device at its peak; None where it is not known."""
 
 
 class CheckpointEvent(Event):

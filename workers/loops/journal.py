@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from importlib import metadata
 from math import isfinite, nan
 from pathlib import Path
@@ -79,6 +80,7 @@ class Journal:
         """Episodes were played: what they earned is told before anything is learnt from them."""
         self.progress.add(collected.facts)
         values = metrics.train_metrics(collected) | self.progress.metrics()
+        values |= metrics.compute_metrics(collected.spans)
         self._metrics(iteration, values | {"time/rollout": collected.seconds})
         for document in collected.transcripts:
             self._reporter.episode(document)
@@ -86,7 +88,8 @@ class Journal:
 
     def updated(self, iteration: int, updated: Updated, seconds: float) -> None:
         """Every trained policy was updated."""
-        self._metrics(iteration, metrics.update_metrics(updated) | {"time/update": seconds})
+        values = metrics.update_metrics(updated) | metrics.compute_metrics(updated.spans)
+        self._metrics(iteration, values | {"time/update": seconds})
         for document in updated.annotations:
             self._reporter.annotation(document)
         for document in updated.batch:
@@ -168,9 +171,7 @@ class Journal:
 
     def _spans(self, spans: Iterable[Span]) -> None:
         for span in metrics.merge_spans(spans):
-            self._reporter.phase(
-                span.worker, span.phase, span.iteration, span.start, span.end, policy=span.policy
-            )
+            self._reporter.span(asdict(span))
 
 
 class ReportedLog(logging.Handler):

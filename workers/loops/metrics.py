@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import nan
+from math import isnan, nan
 
 from training_core.types import Candidate, Episode, Turn
-from workers.loops.records import Collected, EpisodeFacts, Span, Updated
+from workers.loops.records import Collected, EpisodeFacts, Phase, Span, Updated
 
 GROUP_SHARES = ("zero_variance", "too_easy", "too_hard")
 
@@ -86,6 +86,26 @@ def update_metrics(updated: Updated) -> dict[str, float]:
     return values | _group_metrics(updated.groups) | stale
 
 
+def compute_metrics(spans: Iterable[Span]) -> dict[str, float]:
+    """`compute/<policy>/<phase>_flops_per_second` while its workers generated or updated, and `..._mfu` (0 to 1) where
+    their devices' peaks are known. Work that is not counted, and its time, is left out.
+    """
+    sums: dict[tuple[str, Phase], list[float]] = {}
+    for span in spans:
+        if span.flops is not None and span.phase in ("rollout", "update") and span.end > span.start:
+            seconds = span.end - span.start
+            each = sums.setdefault((span.policy, span.phase), [0.0, 0.0, 0.0])
+            each[0] += span.flops
+            each[1] += seconds
+            each[2] += seconds * (span.peak or nan)
+    values: dict[str, float] = {}
+    for (policy, phase), (flops, seconds, possible) in sums.items():
+        values[f"compute/{policy}/{phase}_flops_per_second"] = flops / seconds
+        if not isnan(possible):
+            values[f"compute/{policy}/{phase}_mfu"] = flops / possible
+    return values
+
+
 def system_metrics(hosts: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """`system/<host>/...`."""
     return {
@@ -101,7 +121,7 @@ def merge_spans(spans: Iterable[Span], gap: float = 0.02) -> list[Span]:
         key = (span.worker, span.phase, span.policy)
         place = last.get(key)
         if place is not None and span.start - merged[place].end < gap:
-            merged[place] = replace(merged[place], end=max(merged[place].end, span.end))
+            merged[place] = _joined(merged[place], span)
         else:
             last[key] = len(merged)
             merged.append(span)
@@ -126,6 +146,12 @@ class Progress:
     def metrics(self) -> dict[str, float]:
         """`progress/...`."""
         return {f"progress/{name}": float(value) for name, value in vars(self).items()}
+
+
+def _joined(one: Span, other: Span) -> Span:
+    """A span that goes on; its FLOPs are counted where both are."""
+    flops = one.flops + other.flops if one.flops is not None and other.flops is not None else None
+    return replace(one, end=max(one.end, other.end), flops=flops)
 
 
 def _group_metrics(groups: Mapping[str, Mapping[str, int]]) -> dict[str, float]:

@@ -76,6 +76,10 @@ class Span:
     iteration: int
     start: float
     end: float
+    flops: float | None = None
+    """Model FLOPs that were needed; None where they are not counted."""
+    peak: float | None = None
+    """FLOP/s of the worker's device at its peak; None where it is not known."""
 
 
 @dataclass(frozen=True)

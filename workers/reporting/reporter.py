@@ -99,12 +99,14 @@ class Reporter:
         """What an update learnt from: the fields of BatchEvent but for the envelope."""
         self._append({**fields, "type": "batch"})
 
-    def phase(
-        self, worker: str, phase: str, iteration: int, start: float, end: float, *, policy: str = ""
-    ) -> None:
+    def phase(self, worker: str, phase: str, iteration: int, start: float, end: float) -> None:
         """A span of one worker's time; seconds since the epoch."""
-        fields = {"worker": worker, "phase": phase, "policy": policy, "iteration": iteration}
+        fields = {"worker": worker, "phase": phase, "iteration": iteration}
         self._append({"type": "phase", **fields, "start": start, "end": end})
+
+    def span(self, fields: Mapping[str, Any]) -> None:
+        """A span of one worker's time, with all that is known of it: the fields of PhaseEvent but for the envelope."""
+        self._append({**fields, "type": "phase"})
 
     def checkpoint(
         self,

@@ -9,7 +9,7 @@ from rest_framework.test import APIClient
 
 from webapp.accounts.models import User
 from webapp.ingest.services import batch_store
-from webapp.runs.models import Attempt, Run
+from webapp.runs.models import Attempt, Phase, Run
 from webapp.timeline.anatomy import anatomy_read
 from webapp.timeline.batch_drawing import batch_show, sums
 from webapp.timeline.models import Batch
@@ -148,3 +148,15 @@ def test_page_and_api(told: Run, user: User, client: Client) -> None:
     assert api.get(f"/api/v1/runs/{told.pk}/batches/7/", {"sort": "x"}).status_code == 400
     api.force_authenticate(User.objects.create_user("eve"))
     assert api.get(f"/api/v1/runs/{told.pk}/batches/7/").status_code == 404
+
+
+def test_model_flops_of_the_batch(told: Run) -> None:
+    facts = {"run": told, "cursor": 1, "worker": "w", "iteration": 7, "start": 120.0, "end": 124.0}
+    Phase.objects.create(attempt=1, phase="update", flops=2e12, peak=5e12, **facts)
+    Phase.objects.create(attempt=1, phase="rollout", flops=8e9, **facts)
+    Phase.objects.create(attempt=2, phase="update", flops=9e12, peak=5e12, **facts)
+    anatomy = anatomy_read(told, 7)
+    assert anatomy
+    shown = {tile["label"]: (tile["value"], tile["under"]) for tile in sums(anatomy)}
+    assert shown["update, MFU"] == ("10.0%", "500 GFLOP/s")
+    assert shown["rollout, model FLOPs"] == ("2 GFLOP/s", "the device's peak is not known")

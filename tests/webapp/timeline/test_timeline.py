@@ -81,7 +81,7 @@ def test_page_and_api(run: Run, user: User, spans: None, client: Client) -> None
     said = api.get(f"/api/v1/runs/{run.pk}/timeline/", {"first": 20, "last": 20}).json()
     assert said["lanes"][1] == {
         "worker": "update-0", "policy": "planner", "label": "update-0 planner", "busy": {"update": 40.0}, "waited": 60.0,
-        "spans": [{"phase": "update", "iteration": 20, "start": 2060.0, "end": 2100.0}],
+        "compute": {}, "spans": [{"phase": "update", "iteration": 20, "start": 2060.0, "end": 2100.0}],
     }  # fmt: skip
     api.force_authenticate(User.objects.create_user("eve"))
     assert api.get(f"/api/v1/runs/{run.pk}/timeline/").status_code == 404
@@ -147,3 +147,33 @@ def test_a_window_of_moments(run: Run, user: User, spans: None, client: Client) 
     assert said["iterations"][0]["shares"] == {"update-0 planner": 0.6, "update-1 executor<b>": 0.9}
     refused = client.get(f"/api/v1/runs/{run.pk}/timeline/", {"from": "9", "to": "x"})
     assert refused.status_code == 400 and "two moments" in refused.json()["detail"]
+
+
+def test_model_flops_by_hand(run: Run, user: User, client: Client) -> None:
+    for iteration, peak in ((1, 4e12), (2, None)):
+        for place in range(2):
+            done = span(
+                run,
+                "gpu-0",
+                "update",
+                iteration,
+                10.0 * iteration + 3 * place,
+                10.0 * iteration + 3 * place + 2,
+                "p",
+            )
+            Phase.objects.filter(pk=done.pk).update(flops=1e12 * (1 + 2 * place), peak=peak)
+        span(run, "gpu-0", "sync", iteration, 10.0 * iteration + 6, 10.0 * iteration + 7, "p")
+    client.force_login(user)
+    said = client.get(f"/api/v1/runs/{run.pk}/timeline/", {"first": 1, "last": 1}).json()["lanes"][0]
+    assert said["compute"] == {"update": {"flops_per_second": 1e12, "mfu": 0.25}}
+    assert said["spans"][1] == {
+        "phase": "update", "iteration": 1, "start": 13.0, "end": 15.0, "flops": 3e12, "peak": 4e12,
+    }  # fmt: skip
+    said = client.get(f"/api/v1/runs/{run.pk}/timeline/", {"first": 1, "last": 2}).json()["lanes"][0]
+    assert said["compute"]["update"] == {"flops_per_second": 1e12, "mfu": None}, (
+        "one span's peak is not known"
+    )
+    page = client.get(f"/runs/{run.pk}/timeline/?first=1&last=1").content.decode()
+    assert "update 25.0% MFU, 1 TFLOP/s" in page
+    page = client.get(f"/runs/{run.pk}/timeline/?first=2&last=2").content.decode()
+    assert "update 1 TFLOP/s, peak not known" in page

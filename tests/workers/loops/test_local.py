@@ -65,6 +65,7 @@ def test_metrics_that_scripts_rely_on_are_there(whole: Path) -> None:
             for item in ("tokens_per_second", "episodes_per_second", "staleness", "truncated", "failed")
         ),
         *(f"time/{item}" for item in ("rollout", "update", "sync", "iteration")),
+        *(f"compute/planner/{item}_flops_per_second" for item in ("rollout", "update")),
         "progress/episodes",
         "progress/tokens",
         "progress/env_steps",
@@ -73,6 +74,7 @@ def test_metrics_that_scripts_rely_on_are_there(whole: Path) -> None:
     for name in ("eval/success", "eval/return", "eval_sampled/success"):
         assert {(name, step) for step in (0, 1, 2, 3, 4)} <= points, name
     assert any(name.startswith("system/") for name, _ in points)
+    assert not any(name.endswith("_mfu") for name, _ in points), "a CPU's peak is not known"
 
 
 def test_probes_are_read_at_every_evaluation_and_are_the_same_tasks(whole: Path) -> None:

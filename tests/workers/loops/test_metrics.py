@@ -84,3 +84,21 @@ def test_spans_of_one_worker_are_joined_over_short_gaps_only() -> None:
 @pytest.mark.parametrize("hosts", [{"node-1": {"cpu_percent": 12.5}}])
 def test_system_metrics_name_the_host(hosts: dict[str, dict[str, float]]) -> None:
     assert metrics.system_metrics(hosts) == {"system/node-1/cpu_percent": 12.5}
+
+
+def test_model_flops_by_policy_and_phase() -> None:
+    spans = [
+        Span("a", "rollout", "planner", 1, 0.0, 2.0, 8e12, 10e12), Span("b", "rollout", "planner", 1, 1.0, 3.0, 4e12, 20e12),
+        Span("a", "update", "planner", 1, 3.0, 4.0, 6e12, None), Span("a", "sync", "planner", 1, 4.0, 5.0),
+        Span("c", "rollout", "executor", 1, 0.0, 1.0), Span("a", "evaluate", "planner", 1, 5.0, 6.0, 1e12, 10e12),
+    ]  # fmt: skip
+    assert metrics.compute_metrics(spans) == {
+        "compute/planner/rollout_flops_per_second": 3e12,
+        "compute/planner/rollout_mfu": pytest.approx(12e12 / (2 * 10e12 + 2 * 20e12)),
+        "compute/planner/update_flops_per_second": 6e12,
+    }
+    near = [
+        Span("a", "rollout", "p", 1, 0.0, 1.0, 3.0, 9.0),
+        Span("a", "rollout", "p", 1, 1.01, 2.0, 4.0, 9.0),
+    ]
+    assert metrics.merge_spans(near) == [Span("a", "rollout", "p", 1, 0.0, 2.0, 7.0, 9.0)]

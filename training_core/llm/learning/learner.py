@@ -20,6 +20,7 @@ from training_core.algorithms.losses import clipped_policy_loss, kl_penalty, tok
 from training_core.config.algorithms import Algorithm
 from training_core.config.models import Policy
 from training_core.errors import LearnerFailure, StalePolicy
+from training_core.llm.flops import TRAINING, shape_of
 from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.llm.learning.annotations import Annotations, GroupAnnotation, annotate
 from training_core.llm.learning.micro_batches import MicroBatch, Split, split
@@ -42,6 +43,8 @@ class UpdateResult:
     metrics: dict[str, float]
     annotations: Annotations
     """By (episode, place of the turn in it)."""
+    flops: float | None = None
+    """Model FLOPs of its forward and backward passes; None for an architecture whose FLOPs are not known."""
 
 
 @dataclass
@@ -72,6 +75,7 @@ class _Sums:
     skipped: int = 0
     tokens: int = 0
     computed: int = 0
+    flops: float = 0.0
     annotations: Annotations = field(default_factory=dict)
 
 
@@ -90,6 +94,7 @@ class Learner:
             copy.deepcopy(model).eval().requires_grad_(False) if algorithm.kl_coefficient > 0 else None
         )
         self.forward = ResponseForward(model)
+        self.shape = shape_of(model.config)
         self.packed = self.settings.packing and self.forward.packs
         self.optimiser = Optimiser(model, self.settings)
         self._skipped_in_a_row = 0
@@ -137,7 +142,8 @@ class Learner:
         for epoch in range(self.settings.epochs):
             for part in _shuffled(parts, iteration, epoch):
                 self._step(part, sums, epoch == 0, wanted)
-        return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations)
+        flops = sums.flops if self.shape else None
+        return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations, flops)
 
     def _split(self) -> Split:
         pad = int(getattr(self.model.config, "pad_token_id", None) or 0)
@@ -154,6 +160,7 @@ class Learner:
 
     def _step(self, part: Sequence[MicroBatch], sums: _Sums, first: bool, wanted: set[str] | None) -> None:
         for piece in part:
+            sums.flops += self._flops(piece)
             loss = self._loss(piece, sums, first, wanted)
             loss.backward()
         norm = self.optimiser.step()
@@ -169,6 +176,13 @@ class Learner:
                 f"{self._skipped_in_a_row} optimiser steps in a row had a gradient that is no finite number; resume "
                 "from an earlier checkpoint with a lower learner.learning_rate or learner.max_grad_norm"
             )
+
+    def _flops(self, piece: MicroBatch) -> float:
+        """Of the micro-batch's passes; the base model's logprobs are computed at the first of its epochs alone."""
+        if self.shape is None:
+            return 0.0
+        reference = self.reference is not None and piece.reference_logprobs is None
+        return (TRAINING + reference) * self.shape.forward(piece.work)
 
     def _loss(self, piece: MicroBatch, sums: _Sums, first: bool, wanted: set[str] | None) -> Tensor:
         """The micro-batch's part of the minibatch's loss; its figures are added to `sums`."""

@@ -15,6 +15,7 @@ from torch import Tensor
 from training_core.config.algorithms import Algorithm
 from training_core.config.models import Learner
 from training_core.errors import LearnerFailure
+from training_core.llm.flops import Work, rows_work
 from training_core.llm.learning.packing import Row, micro_batches, single_rows, tree_rows
 from training_core.llm.learning.token_logprobs import Batch, collate
 from training_core.types import Answer, Group
@@ -42,6 +43,8 @@ class MicroBatch:
     temperature: float
     top_k: int
     top_p: float
+    work: Work
+    """Of one forward pass."""
     reference_logprobs: Tensor | None = field(default=None)
     """(T,) by the base model, kept after the first pass."""
 
@@ -103,6 +106,7 @@ def _micro_batch(rows: Sequence[Row], groups: Sequence[Group], how: Split, scale
         temperature=first.temperature,
         top_k=first.top_k,
         top_p=first.top_p,
+        work=rows_work(rows),
     )
 
 

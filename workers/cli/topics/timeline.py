@@ -30,12 +30,14 @@ def timeline(
         "worker",
         "policy",
         "work",
+        "model FLOPs",
         "waited",
         title=f"iterations {found['first']} to {found['last']}, {whole:.1f} s",
     )
     for lane in found["lanes"]:
         work = ", ".join(f"{phase} {100 * spent / whole:.0f}%" for phase, spent in lane["busy"].items())
-        table.add_row(lane["worker"], lane["policy"], work, f"{100 * lane['waited'] / whole:.0f}%")
+        compute = ", ".join(f"{phase} {computed(each)}" for phase, each in lane["compute"].items())
+        table.add_row(lane["worker"], lane["policy"], work, compute, f"{100 * lane['waited'] / whole:.0f}%")
     console.print(table)
     for wait in found["waits"][:8]:
         awaited = wait["awaited"] or "nobody who reports"
@@ -89,3 +91,12 @@ def batch(
             "failed" if each["failed"] else "cut" if each["truncated"] else "",
         )
     console.print(table)
+    for phase, each in found["compute"].items():
+        console.print(f"{phase}: {computed(each)}", markup=False, highlight=False)
+
+
+def computed(compute: dict[str, float | None]) -> str:
+    """Model FLOPs per second, and their share of the device's peak where that is known."""
+    rate, mfu = compute["flops_per_second"] or 0.0, compute["mfu"]
+    said = f"{rate / 1e12:.3g} TFLOP/s"
+    return f"{said}, peak not known" if mfu is None else f"{100 * mfu:.1f}% MFU, {said}"

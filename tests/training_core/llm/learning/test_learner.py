@@ -11,11 +11,13 @@ from training_core.config.algorithms import AtGrpo
 from training_core.config.models import Learner as LearnerSettings
 from training_core.config.models import Policy
 from training_core.errors import LearnerFailure, StalePolicy
+from training_core.llm.flops import rows_work
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.micro_batches import MicroBatch
+from training_core.llm.learning.packing import tree_rows
 from training_core.llm.learning.schedules import learning_rate
 from training_core.types import Group, NoiseKey, Prompt
 
@@ -296,6 +298,16 @@ def test_the_kl_pulls_back_to_the_base() -> None:
         for iteration in range(1, 15):
             kls[coefficient] = one.update(groups(), iteration, 0).metrics["kl"]
     assert 0.0 < kls[1.0] < 0.5 * kls[1e-9]
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_flops_are_three_passes_an_epoch_and_one_of_the_base_model(epochs: int) -> None:
+    made = learner(epochs=epochs)
+    assert made.shape is not None
+    forward = made.shape.forward(rows_work(tree_rows(groups(), range(3), 4096)))
+    assert made.update(groups(), 1, 0).flops == pytest.approx(3 * epochs * forward)
+    penalised = learner(AtGrpo(kl_coefficient=0.1), epochs=epochs)
+    assert penalised.update(groups(), 1, 0).flops == pytest.approx((3 * epochs + 1) * forward)
 
 
 def test_learning_rates_by_hand() -> None:
