@@ -10,6 +10,7 @@ from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from webapp.accounts.models import ApiToken, User
+from webapp.accounts.permissions import Visitor
 from webapp.accounts.tokens import token_find
 
 
@@ -39,7 +40,9 @@ class ScopedAccess(BasePermission):
     message = "this token lacks the scope: reading needs read or launch, everything else needs launch"
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Sessions may do what their person may."""
+        """Sessions may do what their person may; visitors read what their link shows."""
+        if isinstance(request.user, Visitor):
+            return request.method in SAFE_METHODS
         if isinstance(request.user, AnonymousUser) or not request.user.is_active:
             return False
         if not isinstance(request.auth, ApiToken):

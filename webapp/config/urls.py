@@ -18,6 +18,7 @@ urlpatterns = [
     path("", include("webapp.checkpoints.urls")),
     path("", include("webapp.jobs.urls")),
     path("", include("webapp.compare.urls")),
+    path("", include("webapp.shares.urls")),
     path("cluster/", include("webapp.cluster.urls")),
     path("api/", include("webapp.api.urls")),
 ]

@@ -10,7 +10,7 @@ from webapp.live.outbox import resync
 from webapp.metrics.arrays import spell
 from webapp.metrics.selectors import points_after
 from webapp.runs.models import LogLine, Run
-from webapp.runs.selectors import run_summary
+from webapp.runs.selectors import run_summary, summary_for_visitors
 from webapp.transcripts.models import Episode, EpisodeAnnotation
 
 MANY_ROWS = 500
@@ -88,6 +88,14 @@ def _rows(run: Run, start: int, end: int) -> dict[str, list[Any]]:
             LogLine.objects.filter(**new).order_by("id").values("time", "level", "source", "message")[:most]
         ),
     }
+
+
+def text_for_visitors(text: str) -> str:
+    """What somebody who came by a share link gets: no log, nothing of people and other runs."""
+    message = orjson.loads(text)
+    if "run" in message:
+        message |= {"logs": [], "run": summary_for_visitors(message["run"])}
+    return _dumps(message).decode()
 
 
 def _dumps(value: Any) -> bytes:

@@ -1,12 +1,13 @@
 """What happened in a run besides its numbers, to be marked on its curves."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from django.urls import reverse
 
+from webapp.accounts.permissions import Person, Visitor
 from webapp.checkpoints.models import Checkpoint
 from webapp.common.formats import number
 from webapp.health.models import Finding
@@ -50,6 +51,14 @@ def marks_list(run: Run) -> list[Mark]:
     """Checkpoints that are kept, attempts after the first, edits of the config, findings, notes; by step, then time."""
     found = [*_checkpoints(run), *_attempts(run), *_findings(run), *_notes(run)]
     return sorted(found, key=lambda mark: (mark.step is None, mark.step or 0, mark.time))
+
+
+def marks_shown(user: Person, run: Run) -> list[Mark]:
+    """`marks_list` as far as this person may know it: visitors see checkpoints and attempts, without their pages."""
+    marks = marks_list(run)
+    if isinstance(user, Visitor):
+        return [replace(mark, link="") for mark in marks if mark.kind in ("checkpoint", "attempt")]
+    return marks
 
 
 def _checkpoints(run: Run) -> Iterator[Mark]:

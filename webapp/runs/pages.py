@@ -9,7 +9,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.urls import reverse
 
 from webapp.accounts.models import User
-from webapp.accounts.permissions import can_edit, is_owner
+from webapp.accounts.permissions import Visitor, can_edit, is_owner
 from webapp.checkpoints.selectors import checkpoints_list
 from webapp.experiments.commands import curl_command, launch_command
 from webapp.experiments.differences import changes
@@ -18,11 +18,13 @@ from webapp.runs.acts import ACTS
 from webapp.runs.marks import KINDS, Mark
 from webapp.runs.models import ENDED_STATES, LogLine, Run, RunState
 from webapp.runs.notes import run_notes_list
-from webapp.runs.selectors import run_summary, runs_visible
+from webapp.runs.selectors import runs_visible, summary_shown
 
 ENDED = (*ENDED_STATES, RunState.PAUSED)
 EVENTS = 8
 """Events that the overview lists."""
+SHARED_TABS = ("overview", "curves", "transcripts")
+"""What whoever comes by a share link sees of a run; see webapp/shares/kinds.py."""
 TAIL = 500
 """Log lines that the page begins with."""
 LEVELS = ("debug", "info", "warning", "error")
@@ -45,7 +47,7 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
         "project_slug": run.project.slug,
         "run": run,
         "tab": tab,
-        "tabs": _tabs(run),
+        "tabs": [each for each in _tabs(run) if not isinstance(user, Visitor) or each.name in SHARED_TABS],
         "acts": ACTS,
         "can_edit": can_edit(user, run.project),
         "ended": run.state in ENDED,
@@ -54,7 +56,7 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
         "data": {
             "id": run.pk,
             "cursor": run.event_count,
-            "summary": run_summary(run),
+            "summary": summary_shown(user, run),
             "charts": None,
             **data,
         },

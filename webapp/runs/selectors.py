@@ -8,7 +8,7 @@ from django.http import Http404
 from django.urls import reverse
 from django.utils import timezone
 
-from webapp.accounts.permissions import Person
+from webapp.accounts.permissions import Person, Visitor
 from webapp.accounts.selectors import projects_visible
 from webapp.runs.filters import runs_filter
 from webapp.runs.models import ENDED_STATES, Attempt, LogLine, Run, RunState
@@ -16,13 +16,12 @@ from webapp.runs.sorting import runs_sort
 
 
 def runs_visible(user: Person) -> QuerySet[Run]:
-    """Runs of the user's projects, with what `run_summary` needs."""
+    """Runs of the user's projects, or those that were shared with a visitor, with what `run_summary` needs."""
     attempts = Prefetch("attempts", Attempt.objects.order_by("number"), to_attr="attempts_in_order")
-    return (
-        Run.objects.filter(project__in=projects_visible(user))
-        .select_related("project", "owner")
-        .prefetch_related(attempts)
-    )
+    mine = Q(project__in=projects_visible(user))
+    if isinstance(user, Visitor):
+        mine = Q(project=user.project, pk__in=user.runs)
+    return Run.objects.filter(mine).select_related("project", "owner").prefetch_related(attempts)
 
 
 def runs_list(user: Person, filters: Mapping[str, Any] | None = None) -> QuerySet[Run]:
@@ -91,6 +90,20 @@ def run_summary(run: Run) -> dict[str, Any]:
         "attempts": [_attempt(attempt) for attempt in attempts],
         "links": _links(run),
     }
+
+
+HIDDEN_FROM_VISITORS = ("project", "owner", "family", "parent", "parent_checkpoint", "links")
+
+
+def summary_shown(user: Person, run: Run) -> dict[str, Any]:
+    """`run_summary` as far as this person may know it: a visitor learns nothing of people and other runs."""
+    summary = run_summary(run)
+    return summary_for_visitors(summary) if isinstance(user, Visitor) else summary
+
+
+def summary_for_visitors(summary: dict[str, Any]) -> dict[str, Any]:
+    """Without what is no part of the run."""
+    return {name: value for name, value in summary.items() if name not in HIDDEN_FROM_VISITORS}
 
 
 def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:

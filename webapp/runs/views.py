@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from training_core.config.files import parse_config, to_toml
 from training_core.errors import ConfigError, TroupeError
-from webapp.accounts.permissions import can_edit
+from webapp.accounts.permissions import Visitor, can_edit
 from webapp.checkpoints.lineage import lineage_shown
 from webapp.common.redirects import back
 from webapp.health.selectors import findings_list
@@ -20,7 +20,7 @@ from webapp.runs.base_models import base_models, before_training
 from webapp.runs.charts import all_sections, overview_panels
 from webapp.runs.forms import LEVELS, LogFilters
 from webapp.runs.managing import run_do
-from webapp.runs.marks import KINDS, marks_list
+from webapp.runs.marks import KINDS, marks_shown
 from webapp.runs.pages import (
     checkpoint_context,
     config_context,
@@ -48,7 +48,7 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         key: series.get(key, {"steps": [], "values": [], "times": [], "attempts": []})
         for key in [*keys, "rollout/tokens_per_second"]
     }
-    kept, marks = checkpoint_context(run), marks_list(run)
+    kept, marks = checkpoint_context(run), marks_shown(request.user, run)
     data = {
         "charts": [panel.json() for panel in panels],
         "series": series,
@@ -61,7 +61,7 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "tiles": overview_tiles(run.config, series),
         "base_models": base_models(run.config, run.facts),
         "before": before_training(series),
-        "findings": findings_list(run, "open")[:3],
+        "findings": [] if isinstance(request.user, Visitor) else findings_list(run, "open")[:3],
         "episodes": run.episodes.order_by("-id")[:LATEST],
         "most": LATEST,
         "checkpoints": [row for row in kept["checkpoints"] if not row.removed],
@@ -81,7 +81,7 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     data = {
         "charts": [panel.json() for section in sections for panel in section.panels],
         "zoom": True,
-        "marks": [mark.json() for mark in marks_list(run)],
+        "marks": [mark.json() for mark in marks_shown(request.user, run)],
     }
     context = run_context(request.user, run, "curves", **data)
     return render(

@@ -15,8 +15,8 @@ STRIP = 24
 TRUTHS = (("truncated", "Cut off"), ("failed", "Failed"), ("probe", "Probe"))
 
 
-def filters_context(run: Run, filters: Mapping[str, Any]) -> dict[str, Any]:
-    """What the form of filters offers. A single iteration is shown as a range of one."""
+def filters_context(run: Run, filters: Mapping[str, Any], noted: bool = True) -> dict[str, Any]:
+    """What the form of filters offers; noted: labels too. A single iteration is shown as a range of one."""
     shown = dict(filters)
     if (iteration := shown.pop("iteration", None)) is not None:
         shown |= {"iteration_min": iteration, "iteration_max": iteration}
@@ -29,7 +29,7 @@ def filters_context(run: Run, filters: Mapping[str, Any]) -> dict[str, Any]:
         "kinds": KINDS,
         "outcomes": OUTCOMES,
         "truths": TRUTHS,
-        "labels": _names(labels_of(run), None, shown.get("label")),
+        "labels": _names(labels_of(run), None, shown.get("label")) if noted else [],
         "roles": _names(role_tones(run.config), newest.get("rewards"), shown.get("role")),
         "policies": _names(run.config.get("policies"), newest.get("versions"), shown.get("policy")),
         "environments": _names(

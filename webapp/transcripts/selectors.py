@@ -9,8 +9,8 @@ from django.db.models import QuerySet
 from django.http import Http404
 
 from webapp.accounts.permissions import Person
-from webapp.accounts.selectors import projects_visible
 from webapp.runs.models import Run
+from webapp.runs.selectors import runs_visible
 from webapp.transcripts.filters import episodes_narrow
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 
@@ -26,7 +26,7 @@ def episodes_list(run: Run, filters: Mapping[str, Any] | None = None) -> QuerySe
 def episode_get(user: Person, pk: int) -> Episode:
     """One episode. Raises Http404 for those of other people's projects too."""
     found = Episode.objects.select_related("run__project", "run__owner").defer("words")
-    episode = found.filter(pk=pk, run__project__in=projects_visible(user)).first()
+    episode = found.filter(pk=pk, run__in=runs_visible(user)).first()
     if episode is None:
         raise Http404(f"there is no episode {pk} that you may see")
     return episode

@@ -1,5 +1,7 @@
 """Pages of transcripts: the stream, and one episode turn by turn."""
 
+from typing import Any
+
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
@@ -9,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
-from webapp.accounts.permissions import is_owner
+from webapp.accounts.permissions import Visitor, is_owner
 from webapp.common.tones import role_tones
 from webapp.runs.pages import run_context
 from webapp.runs.selectors import run_get
@@ -28,13 +30,13 @@ from webapp.transcripts.selectors import episode_document, episode_get
 def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """The run's episodes, newest first, filtered as the address says; `part=rows` gives rows alone."""
     run = run_get(request.user, run_id)
-    filters = EpisodeFilters(request.GET).values()
+    filters = _filters(request)
     before, after = Place(request.GET).values()
     found = stream_read(run, filters, before, after)
     if request.GET.get("part") == "rows":
         return render(request, "transcripts/_rows.html", {"run": run, "episodes": found.episodes})
     context = run_context(request.user, run, "transcripts") | {
-        **filters_context(run, filters),
+        **filters_context(run, filters, noted=not isinstance(request.user, Visitor)),
         "episodes": found.episodes,
         "older": found.older,
         "probes": Episode.objects.filter(run=run, kind__in=EVALUATIONS).exists(),
@@ -50,7 +52,7 @@ def episode_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
     """One episode: what each agent saw, said and got, the board, the tokens."""
     episode = _episode(request, run_id, pk)
     document = episode_document(episode)
-    notes = list(notes_list(episode))
+    notes = [] if isinstance(request.user, Visitor) else list(notes_list(episode))
     older, newer = neighbours(episode)
     context = run_context(request.user, episode.run, "transcripts", replay=replay_data(document)) | {
         "episode": episode,
@@ -97,6 +99,16 @@ def note_drop(request: HttpRequest, run_id: str, pk: int, note: int) -> HttpResp
     found = note_get(episode, note)
     note_remove(request.user, found)
     return _back(episode, found.turn)
+
+
+def _filters(request: HttpRequest) -> dict[str, Any]:
+    """What the address asks for; visitors learn nothing of labels, which people gave."""
+    filters = EpisodeFilters(request.GET).values()
+    return {
+        name: value
+        for name, value in filters.items()
+        if name != "label" or not isinstance(request.user, Visitor)
+    }
 
 
 def _episode(request: HttpRequest, run_id: str, pk: int) -> Episode:

@@ -13,6 +13,7 @@ from workers.cli.topics import (
     jobs,
     projects,
     runs,
+    shares,
     templates,
     timeline,
     transcripts,
@@ -31,5 +32,6 @@ TOPICS: tuple[typer.Typer, ...] = (
     compare.app,
     cluster.app,
     projects.app,
+    shares.app,
     imports.app,
 )

@@ -1,0 +1,99 @@
+"""Making, following and ending links.
+
+From another app, a link to its thing is one call:
+
+    share, secret = share_make(user, project, "report", str(report.pk), title=report.title)
+    address = request.build_absolute_uri(share_path(secret))
+
+with an entry for its kind in webapp/shares/kinds.py (which views it opens, which runs they may read), and with its own
+selector letting a `Visitor` through: `user.came_for("report", str(pk))` (webapp/accounts/permissions.py).
+"""
+
+from datetime import timedelta
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import F
+from django.urls import reverse
+from django.utils import timezone
+
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import Project, User
+from webapp.accounts.permissions import Person, can_edit, is_owner
+from webapp.accounts.secrets import digest_of, new_secret
+from webapp.runs.models import Run
+from webapp.shares.kinds import KINDS
+from webapp.shares.models import ShareLink
+from webapp.shares.selectors import shares_live
+
+DAYS = 30
+LONGEST = 3650
+
+
+@transaction.atomic
+def share_make(
+    user: Person, project: Project, kind: str, target: str, title: str = "", days: int | None = DAYS
+) -> tuple[ShareLink, str]:
+    """A link and its secret, which cannot be had again. days: how long it works; None: until it is revoked.
+
+    Raises PermissionDenied for viewers; ConfigError for an unknown kind, or runs that are not of this project.
+    """
+    if not can_edit(user, project):
+        raise PermissionDenied("only owners and editors of the project may share what is in it")
+    _check(project, kind, target, days)
+    secret = new_secret()
+    share = ShareLink.objects.create(
+        project=project,
+        kind=kind,
+        target=target,
+        title=title.strip()[:200],
+        digest=digest_of(secret),
+        created_by=user if isinstance(user, User) else None,
+        expires_at=None if days is None else timezone.now() + timedelta(days=days),
+    )
+    audit_note(user, project, "share.make", f"{kind} {target}", share=share.pk, days=days or "for ever")
+    return share, secret
+
+
+def share_path(secret: str) -> str:
+    """The link without its host."""
+    return reverse("shares:open", args=[secret])
+
+
+@transaction.atomic
+def share_revoke(user: Person, share: ShareLink) -> ShareLink:
+    """It opens nothing any more; the second time changes nothing. Raises PermissionDenied: owners end any, editors theirs."""
+    own = share.created_by_id is not None and share.created_by_id == user.pk and can_edit(user, share.project)
+    if not (own or is_owner(user, share.project)):
+        raise PermissionDenied("owners of the project end any link, editors those that they made")
+    if share.revoked_at is None:
+        share.revoked_at = timezone.now()
+        share.save(update_fields=["revoked_at"])
+        audit_note(user, share.project, "share.revoke", f"{share.kind} {share.target}", share=share.pk)
+    return share
+
+
+def share_follow(secret: str) -> ShareLink | None:
+    """The link that this secret belongs to, if it still works; counts it."""
+    share = shares_live([digest_of(secret)]).first()
+    if share:
+        ShareLink.objects.filter(pk=share.pk).update(opened=F("opened") + 1, opened_at=timezone.now())
+    return share
+
+
+def _check(project: Project, kind: str, target: str, days: int | None) -> None:
+    if kind not in KINDS:
+        raise ConfigError({"kind": f"{kind[:20]!r} cannot be shared; use one of {', '.join(KINDS)}"})
+    if not target or "\0" in target or len(target) > 2000:
+        raise ConfigError({"target": f"say which {kind} it is to show"})
+    if days is not None and not 1 <= days <= LONGEST:
+        raise ConfigError({"days": f"1 to {LONGEST}, or nothing for a link that works until it is revoked"})
+    wanted = set(KINDS[kind].runs(target))
+    known = set(Run.objects.filter(project=project, pk__in=wanted).values_list("pk", flat=True))
+    if missing := sorted(wanted - known):
+        raise ConfigError(
+            {"target": f"there is no run {', '.join(missing)[:200]} in the project {project.slug}"}
+        )
+    if kind in ("run", "comparison") and not wanted:
+        raise ConfigError({"target": "name the runs that it is to show"})

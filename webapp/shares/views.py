@@ -1,0 +1,65 @@
+"""Following a link, and a project's page of links."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from training_core.errors import ConfigError
+from webapp.accounts.permissions import can_edit, is_owner
+from webapp.accounts.selectors import project_get
+from webapp.shares.forms import ShareForm
+from webapp.shares.kinds import KINDS
+from webapp.shares.middleware import GRANTS, MOST_GRANTS
+from webapp.shares.selectors import is_live, share_get, shares_list
+from webapp.shares.services import share_follow, share_make, share_path, share_revoke
+
+
+@never_cache
+@require_safe
+def share_open(request: HttpRequest, secret: str) -> HttpResponse:
+    """Remember the link in the browser's session and go to what it shows; 410 where it no longer works."""
+    share = share_follow(secret)
+    if share is None:
+        return render(request, "shares/gone.html", status=410)
+    grants = [each for each in request.session.get(GRANTS, []) if each != share.digest]
+    request.session[GRANTS] = [*grants, share.digest][-MOST_GRANTS:]
+    return redirect(KINDS[share.kind].address(share.target))
+
+
+@never_cache
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def shares_page(request: HttpRequest, slug: str) -> HttpResponse:
+    """The links of a project; a new one is shown in the answer to its own POST and never again."""
+    project = project_get(request.user, slug)
+    form = ShareForm(request.POST or None, initial={name: request.GET.get(name, "") for name in ("run",)})
+    secret = ""
+    if request.method == "POST" and form.is_valid():
+        try:
+            _, secret = share_make(request.user, project, **form.values())
+            form = ShareForm()
+        except ConfigError as error:
+            form.add_error("run", str(error))
+    context = {
+        "project": project,
+        "may": can_edit(request.user, project),
+        "mine": is_owner(request.user, project),
+        "form": form,
+        "link": request.build_absolute_uri(share_path(secret)) if secret else "",
+        "shares": [(share, is_live(share)) for share in shares_list(project)],
+        "place": "projects",
+        "part": "shares",
+    }
+    return render(request, "shares/page.html", context, status=400 if form.errors else 200)
+
+
+@login_required
+@require_POST
+def share_end(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    """Revoke a link."""
+    share_revoke(request.user, share_get(request.user, slug, pk))
+    messages.success(request, "The link opens nothing any more.")
+    return redirect("shares:list", slug=slug)
