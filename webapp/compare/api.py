@@ -1,29 +1,53 @@
 """The API of comparisons."""
 
+from django.forms import BooleanField, FloatField
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from webapp.api.queries import text
 from webapp.api.schema import JSON, parameter
+from webapp.compare.curves import curves_read
+from webapp.compare.forms import Choice, ChoiceForm, choice_demand
+from webapp.compare.groups import runs_chosen
 from webapp.compare.selectors import runs_compare
+from webapp.runs.models import Run
+from webapp.runs.selectors import runs_visible
+
+KINDS = {FloatField: float, BooleanField: bool}
+FIELDS = {
+    name: parameter(name, KINDS.get(type(field), str), str(field.help_text))
+    for name, field in ChoiceForm.base_fields.items()
+}
+
+
+def asked(request: Request) -> tuple[list[Run], Choice]:
+    """The runs that a request names, and how it wants them compared. Raises ConfigError, Http404."""
+    choice = choice_demand(request.query_params)
+    return runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter), choice
 
 
 class Compare(APIView):
     """Groups of runs side by side."""
 
     @extend_schema(
-        parameters=[
-            parameter("runs", str, "comma-separated ids"),
-            parameter("filter", str, "and those that fit this filter"),
-            parameter("key", str, "the metric whose last values are compared (default eval/success)"),
-            parameter("by", str, "family (all but the seed), run, or a dotted config field"),
-        ],
+        parameters=[FIELDS[name] for name in ("runs", "filter", "key", "by", "at")],
         responses={200: JSON, 400: JSON},
     )
     def get(self, request: Request) -> Response:
         """N, mean, sd, interquartile mean with its 95% bootstrap interval per group; probability of improvement per pair."""
-        ids = [word.strip() for word in text(request, "runs").split(",") if word.strip()]
-        key, by = text(request, "key") or "eval/success", text(request, "by") or "family"
-        return Response(runs_compare(request.user, ids, text(request, "filter"), key, by))
+        runs, choice = asked(request)
+        return Response(runs_compare(runs, choice, choice.keys[0]))
+
+
+class CompareCurves(APIView):
+    """Curves of groups of runs."""
+
+    @extend_schema(
+        parameters=[FIELDS[name] for name in ("runs", "filter", "key", "by", "x", "band", "smooth")],
+        responses={200: JSON, 400: JSON},
+    )
+    def get(self, request: Request) -> Response:
+        """Per group its mean, its band and how many runs there are, at every point of one axis."""
+        runs, choice = asked(request)
+        return Response(curves_read(runs, choice, choice.keys[0]))

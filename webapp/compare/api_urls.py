@@ -4,4 +4,7 @@ from django.urls import path
 
 from webapp.compare import api
 
-urlpatterns = [path("compare/", api.Compare.as_view(), name="compare")]
+urlpatterns = [
+    path("compare/", api.Compare.as_view(), name="compare"),
+    path("compare/curves/", api.CompareCurves.as_view(), name="compare-curves"),
+]

@@ -1,101 +1,104 @@
-"""Groups of runs, compared by the last value of one metric."""
+"""Groups of runs, compared by one value of one metric each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from training_core.errors import ConfigError
-from webapp.accounts.permissions import Person
-from webapp.compare.statistics import Scores, bootstrap, bootstrap_improvement, interquartile_mean
+from webapp.compare.curves import lines_read
+from webapp.compare.forms import Choice
+from webapp.compare.groups import Group, groups_make
+from webapp.compare.statistics import (
+    Scores,
+    bootstrap,
+    bootstrap_improvement,
+    interquartile_mean,
+    probability_of_improvement,
+)
 from webapp.metrics.models import Series
 from webapp.runs.models import Run
-from webapp.runs.selectors import run_get, runs_list
 
-MOST_RUNS = 500
-MOST_GROUPS = 8
-"""Of which every pair is compared."""
+MOST_PAIRED = 8
+"""Groups of which every pair is compared."""
 
 
-def runs_compare(
-    user: Person, run_ids: Sequence[str], filter_text: str, key: str, by: str = "family"
-) -> dict[str, Any]:
-    """{"key", "by", "groups": [...], "pairs": [...], "without": ids of runs that have no finite value}.
+@dataclass(frozen=True)
+class Score:
+    """A run's value, and the step that it stands at."""
 
-    by: "family" (all but the seed), "run", or a dotted config field. Intervals need two runs: null for one.
-    Raises ConfigError (nothing chosen, bad filter, too many), Http404 for runs that the user may not see.
+    value: float
+    step: int
+
+
+def runs_compare(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any]:
+    """{"key", "by", "at", "step", "groups": [...], "pairs": [...], "without": ids of runs without a finite value}.
+
+    A group has "first_step" and "last_step", between which its values stand. Intervals need two runs: null for one.
+    No pairs where there are more than MOST_PAIRED groups. Raises ConfigError (too many groups).
     """
-    runs = _chosen(user, run_ids, filter_text)
-    found = Series.objects.filter(run__in=runs, key=key).values_list("run_id", "last_value")
-    values = {run: value for run, value in found if isfinite(value)}
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.pk in values:
-            groups.setdefault(_group(run, by), []).append(run)
-    if len(groups) > MOST_GROUPS:
-        raise ConfigError(
-            {"by": f"{len(groups)} groups; at most {MOST_GROUPS} are compared: name fewer runs"}
-        )
-    scores = {name: np.array([[values[run.pk]] for run in members]) for name, members in groups.items()}
+    scores, step = _scores(runs, key, choice.at)
+    groups = groups_make([run for run in runs if run.pk in scores], choice.by)
+    tables = {
+        group.key: np.array([[scores[run.pk].value] for run in group.runs], dtype=float) for group in groups
+    }
+    paired = groups if len(groups) <= MOST_PAIRED else []
     return {
         "key": key,
-        "by": by,
-        "groups": [_group_facts(name, members, scores[name]) for name, members in groups.items()],
-        "pairs": [_pair(left, right, scores) for left, right in combinations(scores, 2)],
-        "without": [run.pk for run in runs if run.pk not in values],
+        "by": choice.by,
+        "at": choice.at,
+        "step": step,
+        "groups": [_group_facts(group, tables[group.key], scores) for group in groups],
+        "pairs": [_pair(one.key, other.key, tables) for one, other in combinations(paired, 2)],
+        "without": [run.pk for run in runs if run.pk not in scores],
     }
 
 
-def _chosen(user: Person, run_ids: Sequence[str], filter_text: str) -> list[Run]:
-    runs = [run_get(user, run_id) for run_id in dict.fromkeys(run_ids[: MOST_RUNS + 1])]
-    if filter_text:
-        known = {run.pk for run in runs}
-        runs += [
-            run for run in runs_list(user, {"filter": filter_text})[: MOST_RUNS + 1] if run.pk not in known
-        ]
-    if not 0 < len(runs) <= MOST_RUNS:
-        raise ConfigError({"runs": f"choose 1 to {MOST_RUNS} runs, by id or by a filter"})
-    return runs
-
-
-def _group(run: Run, by: str) -> str:
-    if by == "run":
-        return run.pk
-    if by == "family":
-        return run.family or run.pk
-    value: Any = run.config
-    for part in by.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return "none" if value is None else str(value)[:200]
-
-
-def _group_facts(name: str, members: list[Run], scores: Scores) -> dict[str, Any]:
-    several = len(members) > 1
+def _scores(runs: Sequence[Run], key: str, at: str) -> tuple[dict[str, Score], int | None]:
+    """Each run's value, and the step that was asked for (None for the last ones)."""
+    if at == "last":
+        found = Series.objects.filter(run__in=[run.pk for run in runs], key=key)
+        rows = found.values_list("run_id", "last_value", "last_step")
+        return {run: Score(value, step) for run, value, step in rows if isfinite(value)}, None
+    lines = lines_read(runs, key)
+    shared = int(min((line.x[-1] for line in lines.values()), default=0))
+    step = shared if at == "common" else int(at)
+    places = {run: int(np.searchsorted(line.x, step, side="right")) - 1 for run, line in lines.items()}
     return {
-        "group": name,
-        "name": members[0].name,
-        "runs": [run.pk for run in members],
-        "n": len(members),
-        "mean": float(scores.mean()),
-        "sd": float(scores.std(ddof=1)) if several else None,
-        "iqm": interquartile_mean(scores),
-        "interval": _bounds(asdict(bootstrap(scores, interquartile_mean))) if several else None,
+        run: Score(float(lines[run].y[place]), int(lines[run].x[place]))
+        for run, place in places.items()
+        # A run that has not come so far has no value there.
+        if place >= 0 and lines[run].x[-1] >= step
+    }, step
+
+
+def _group_facts(group: Group, table: Scores, scores: Mapping[str, Score]) -> dict[str, Any]:
+    several, steps = len(group.runs) > 1, [scores[run.pk].step for run in group.runs]
+    return {
+        "group": group.key,
+        "name": group.label,
+        "tone": group.tone,
+        "runs": [run.pk for run in group.runs],
+        "n": len(group.runs),
+        "first_step": min(steps),
+        "last_step": max(steps),
+        "mean": float(table.mean()),
+        "sd": float(table.std(ddof=1)) if several else None,
+        "iqm": interquartile_mean(table),
+        "interval": _bounds(asdict(bootstrap(table, interquartile_mean))) if several else None,
     }
 
 
-def _pair(left: str, right: str, scores: Mapping[str, Scores]) -> dict[str, Any]:
+def _pair(left: str, right: str, tables: Mapping[str, Scores]) -> dict[str, Any]:
     """How probably a run of the one is better than one of the other."""
-    estimate = asdict(bootstrap_improvement(scores[left], scores[right]))
-    several = min(len(scores[left]), len(scores[right])) > 1
-    return {
-        "better": left,
-        "than": right,
-        "probability": estimate["value"],
-        "interval": _bounds(estimate) if several else None,
-    }
+    ours, theirs = tables[left], tables[right]
+    interval = None
+    if min(len(ours), len(theirs)) > 1:
+        interval = _bounds(asdict(bootstrap_improvement(ours, theirs)))
+    probability = probability_of_improvement(ours, theirs)
+    return {"better": left, "than": right, "probability": probability, "interval": interval}
 
 
 def _bounds(estimate: Mapping[str, float]) -> list[float]:

@@ -1,6 +1,8 @@
 """Addresses of the pages of compare."""
 
-from django.urls import URLPattern
+from django.urls import path
+
+from webapp.compare import views
 
 app_name = "compare"
-urlpatterns: list[URLPattern] = []
+urlpatterns = [path("compare/", views.compare_page, name="page")]

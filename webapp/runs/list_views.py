@@ -65,7 +65,9 @@ def runs_page(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def bulk_act(request: HttpRequest) -> HttpResponse:
-    """One act on the chosen runs, then back to the table."""
+    """One act on the chosen runs, then back to the table; "compare" only leads to their comparison."""
+    if request.POST.getlist("act")[-1:] == ["compare"]:
+        return redirect(f"{reverse('compare:page')}?runs={','.join(request.POST.getlist('runs'))}")
     try:
         done = runs_do(
             request.user,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.webapp.compare.test_curves import told as series_told
 from tests.workers.cli.conftest import Troupe
 from training_core.config.files import load_config, to_toml
 from webapp.accounts.models import User
@@ -190,6 +191,12 @@ def test_compare_prints_groups(connected: str, troupe: Troupe, run: Run) -> None
     assert json.loads(troupe("compare", run.pk, "--json").out)["groups"][0]["n"] == 1
     assert run.pk in troupe("compare", run.pk, "--key", "no/such").out
     assert troupe("compare").status == 1
+    series_told(run, "train/return", [(1, 0.5), (2, 1.5)])
+    header, *rows = troupe("compare-curves", run.pk, "--key", "train/return").out.splitlines()
+    assert header == "group,step,mean,low,high,n" and [row.split(",")[1:] for row in rows] == [
+        ["1.0", "0.5", "", "", "1"],
+        ["2.0", "1.5", "", "", "1"],
+    ]
 
 
 def test_timeline_prints_shares(connected: str, troupe: Troupe, run: Run) -> None:

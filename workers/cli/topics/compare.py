@@ -1,52 +1,92 @@
 """Runs side by side."""
 
+import csv
 import json
+import sys
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from workers.cli.api import find_server
-from workers.cli.show import console
+from workers.cli.show import console, visible
 
 app = typer.Typer()
+Runs = Annotated[list[str] | None, typer.Argument(help="Ids of runs.")]
+Filter = Annotated[str, typer.Option("--filter", help="And those that fit; see `troupe runs --filter`.")]
+Key = Annotated[str, typer.Option(help="The metric.")]
+By = Annotated[str, typer.Option(help="family (all but the seed), run, or a dotted config field.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 @app.command()
 def compare(
-    runs: Annotated[list[str] | None, typer.Argument(help="Ids of runs.")] = None,
-    filter_text: Annotated[
-        str, typer.Option("--filter", help="And those that fit; see `troupe runs --filter`.")
-    ] = "",
-    key: Annotated[str, typer.Option(help="The metric whose last values are compared.")] = "eval/success",
-    by: Annotated[
-        str, typer.Option(help="family (all but the seed), run, or a dotted config field.")
-    ] = "family",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    runs: Runs = None,
+    filter_text: Filter = "",
+    key: Key = "eval/success",
+    by: By = "family",
+    at: Annotated[
+        str, typer.Option(help="last, common (at the last step that all reached), or a step.")
+    ] = "last",
+    as_json: AsJson = False,
 ) -> None:
     """Compare groups of runs: interquartile mean with its interval, probability of improvement."""
-    found = find_server().call(
-        "/api/v1/compare/", runs=",".join(runs or []), filter=filter_text, key=key, by=by
-    )
+    found = _read("", runs, filter_text, key=key, by=by, at=at)
     if as_json:
-        return typer.echo(json.dumps(found, indent=2))
-    table = Table("group", "n", "mean", "sd", "IQM", "95% interval", title=key)
+        return _print_json(found)
+    table = Table("group", "n", "mean", "sd", "IQM", "95% interval", "at step", title=key)
     for row in found["groups"]:
         deviation = "–" if row["sd"] is None else f"{row['sd']:.3f}"
-        cells = [f"{row['mean']:.3f}", deviation, f"{row['iqm']:.3f}", _interval(row)]
-        table.add_row(
-            f"{row['group']} {row['name']}" if by == "family" else row["group"], str(row["n"]), *cells
-        )
+        steps = " … ".join(map(str, dict.fromkeys([row["first_step"], row["last_step"]])))
+        cells = [f"{row['mean']:.3f}", deviation, f"{row['iqm']:.3f}", _interval(row), steps]
+        name = f"{row['group']} {row['name']}" if by == "family" else row["name"]
+        table.add_row(Text(visible(name)), str(row["n"]), *cells)
     console.print(table)
     for pair in found["pairs"]:
-        console.print(
-            f"P({pair['better']} > {pair['than']}) = {pair['probability']:.2f}  {_interval(pair)}",
-            highlight=False,
-            markup=False,
-        )
+        _line(f"P({pair['better']} > {pair['than']}) = {pair['probability']:.2f}  {_interval(pair)}")
     if found["without"]:
-        console.print(f"without {key}: {', '.join(found['without'])}", highlight=False, markup=False)
+        _line(f"without {key}: {', '.join(found['without'])}")
+
+
+@app.command("compare-curves")
+def compare_curves(
+    runs: Runs = None,
+    filter_text: Filter = "",
+    key: Key = "eval/success",
+    by: By = "family",
+    x: Annotated[str, typer.Option(help="step, time (seconds), tokens, episodes or env_steps.")] = "step",
+    band: Annotated[str, typer.Option(help="sd, ci (95% bootstrap of the mean), minmax or none.")] = "sd",
+    smooth: Annotated[float, typer.Option(help="Weight of what came before, 0 to 0.99.")] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Print mean, band and number of runs of each group at every point of an axis, as CSV."""
+    found = _read("curves/", runs, filter_text, key=key, by=by, x=x, band=band, smooth=smooth)
+    if as_json:
+        return _print_json(found)
+    table = csv.writer(sys.stdout)
+    table.writerow(["group", x, "mean", "low", "high", "n"])
+    for group in found["groups"]:
+        missing = [None] * len(found["axis"])
+        columns = (group["mean"], group["low"] or missing, group["high"] or missing, group["counts"])
+        for place, *cells in zip(found["axis"], *columns, strict=True):
+            table.writerow([visible(group["label"]), place, *cells])
+
+
+def _read(part: str, runs: list[str] | None, filter_text: str, **asked: Any) -> dict[str, Any]:
+    found: dict[str, Any] = find_server().call(
+        f"/api/v1/compare/{part}", runs=",".join(runs or []), filter=filter_text, **asked
+    )
+    return found
 
 
 def _interval(row: dict[str, Any]) -> str:
     return "–" if row["interval"] is None else f"[{row['interval'][0]:.3f}, {row['interval'][1]:.3f}]"
+
+
+def _line(text: str) -> None:
+    console.print(Text(visible(text)), soft_wrap=True)
+
+
+def _print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,151 @@
+/* Curves of groups of runs: mean, band, and N at every point. Read through the API, drawn by Plotly while in sight. */
+
+import { colour, faint, forgetColours, toneColour } from "../charts/colours.js";
+import { escapeHtml } from "../charts/marks.js";
+import { el } from "../dom.js";
+import { number } from "../format.js";
+
+const AXES = { step: "step", time: "minutes since the metric's first point", tokens: "tokens", episodes: "episodes", env_steps: "environment steps" };
+const DASHES = ["solid", "dash", "dashdot"];
+const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset", showTips: false };
+
+/* Draws every chart below `root` when it comes near the window, and reads it then. */
+export function groupCharts(root) {
+  const charts = [...root.querySelectorAll("[data-group-chart]")].map((element) => new GroupChart(element));
+  const watcher = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!isIntersecting) continue;
+      watcher.unobserve(target);
+      charts.find((chart) => chart.element === target).load();
+    }
+  }, { rootMargin: "200px" });
+  charts.forEach((chart) => watcher.observe(chart.element));
+  const redraw = () => {
+    forgetColours();
+    charts.forEach((chart) => chart.draw());
+  };
+  document.addEventListener("themechange", redraw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+}
+
+class GroupChart {
+  #plot; #found = null;
+
+  constructor(element) {
+    this.element = element;
+    this.#plot = element.querySelector(".plot");
+  }
+
+  async load() {
+    try {
+      const given = this.element.querySelector("script[type='application/json']");
+      this.#found = given ? JSON.parse(given.textContent) : await read(this.element.dataset.source);
+    } catch (error) {
+      this.#plot.replaceChildren(el("p", { class: "nothing" }, `not read: ${error.message}`));
+      return;
+    }
+    this.#legend();
+    this.draw();
+  }
+
+  draw() {
+    if (!this.#found) return;
+    if (!this.#found.axis.length) {
+      this.#plot.replaceChildren(el("p", { class: "nothing" }, "no points on this axis"));
+      return;
+    }
+    this.#plot.querySelector(".wait")?.remove();
+    const time = this.#found.x === "time";
+    const axis = this.#found.axis.map((value) => (time ? value / 60 : value));
+    const traces = this.#found.groups.flatMap((group, place) => [...band(group, axis), ...lines(group, axis, place)]);
+    const means = this.#found.groups.flatMap((group, place) => mean(group, axis, place, this.#found));
+    Plotly.react(this.#plot, [...traces, ...means], layout(this.#found, "log" in this.element.dataset), CONFIG);
+  }
+
+  #legend() {
+    const { groups, left_out: leftOut, without } = this.#found;
+    this.element.querySelector("[data-legend]").replaceChildren(...groups.map((group) => (
+      el("li", { title: group.runs.map((run) => `${run.name} ${run.id}`).join("\n") },
+        el("span", { class: "swatch", "data-tone": group.tone }), group.label, " ", el("span", { class: "quiet" }, `N ${group.n}`))
+    )));
+    const mark = this.element.closest("section")?.querySelector("[data-left-out]");
+    const said = [leftOut && `${leftOut} points not finite`, without.length && `${without.length} without it`].filter(Boolean);
+    if (mark && said.length) {
+      mark.hidden = false;
+      mark.textContent = said.join(", ");
+    }
+  }
+}
+
+async function read(address) {
+  const answer = await fetch(address, { headers: { Accept: "application/json" } });
+  const said = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(said.detail ?? `the server answered ${answer.status}`);
+  return said;
+}
+
+const BASE = { type: "scatter", mode: "lines", cliponaxis: false, showlegend: false, connectgaps: false, hoverinfo: "skip" };
+
+/* Lower and upper bound as one filled outline for each stretch that has bounds. */
+function band(group, axis) {
+  if (!group.low) return [];
+  const tone = toneColour(group.tone), traces = [];
+  for (const [from, to] of stretches(group.low)) {
+    const x = axis.slice(from, to), up = group.high.slice(from, to), down = group.low.slice(from, to);
+    traces.push({ ...BASE, x: [...x, ...x.toReversed()], y: [...up, ...down.toReversed()], fill: "toself", fillcolor: faint(tone, 0.16), line: { width: 0 } });
+  }
+  return traces;
+}
+
+function stretches(values) {
+  const found = [];
+  let from = -1;
+  for (let place = 0; place <= values.length; place += 1) {
+    const there = place < values.length && values[place] !== null;
+    if (there && from < 0) from = place;
+    if (!there && from >= 0) {
+      found.push([from, place]);
+      from = -1;
+    }
+  }
+  return found;
+}
+
+function lines(group, axis, place) {
+  const tone = toneColour(group.tone), dash = DASHES[Math.floor(place / 8) % DASHES.length];
+  const faintly = [...(group.lines ?? []), ...(group.raw ? [group.raw] : [])];
+  return faintly.map((y) => ({ ...BASE, x: axis, y, line: { color: faint(tone, 0.3), width: 1, dash } }));
+}
+
+/* The whole mean for the pointer; drawn through where every run of the group is there, dotted elsewhere. */
+function mean(group, axis, place, { spans }) {
+  const tone = toneColour(group.tone), full = (index) => group.counts[index] === group.n;
+  const few = axis.length < 24 && !spans, dash = DASHES[Math.floor(place / 8) % DASHES.length];
+  const whole = group.mean.map((value, index) => (full(index) ? value : null));
+  // A dotted point, and its neighbours, so that it joins the solid line.
+  const partly = group.mean.map((value, index) => ([index - 1, index, index + 1].some((near) => near in axis && !full(near)) ? value : null));
+  const deviation = (index) => (group.low?.[index] != null ? ` [${number(group.low[index])}, ${number(group.high[index])}]` : "");
+  return [
+    { ...BASE, x: axis, y: partly, line: { color: tone, width: 1.4, dash: "dot" } },
+    { ...BASE, x: axis, y: whole, mode: few ? "lines+markers" : "lines", marker: { size: 5, color: tone }, line: { color: tone, width: 2, dash } },
+    {
+      ...BASE, x: axis, y: group.mean, line: { color: "rgba(0,0,0,0)", width: 1 }, hoverinfo: undefined, name: group.label,
+      customdata: group.mean.map((value, index) => `${number(value)}${deviation(index)} · N ${group.counts[index]}`),
+      hovertemplate: `${escapeHtml(group.label)} %{customdata}<extra></extra>`, hoverlabel: { font: { color: tone } },
+    },
+  ];
+}
+
+function layout(found, log) {
+  const ink = colour("ink-3"), time = found.x === "time";
+  const axis = { gridcolor: colour("border"), zeroline: false, linecolor: colour("border"), tickfont: { size: 10, color: ink }, automargin: true };
+  return {
+    margin: { l: 40, r: 10, t: 8, b: 38 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 11, color: ink },
+    xaxis: { ...axis, showgrid: false, nticks: 8, title: { text: AXES[found.x], font: { size: 11 }, standoff: 8 }, hoverformat: time ? ".1f" : ",.0f", tickformat: time ? "" : "~s", spikecolor: colour("border-strong"), spikethickness: 1, spikedash: "solid" },
+    yaxis: { ...axis, nticks: 6, type: log ? "log" : "linear" },
+    hovermode: "x unified", hoverdistance: 30, dragmode: "zoom",
+    hoverlabel: { bgcolor: colour("panel"), bordercolor: colour("border"), font: { size: 11, color: colour("ink") } },
+    uirevision: log ? "log" : "linear",
+  };
+}

@@ -1,0 +1,106 @@
+"""Runs side by side in a browser."""
+
+import os
+import re
+import time
+from itertools import product
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.seed import Story, encoded
+from webapp.accounts.models import User
+from webapp.runs.families import family_of
+from webapp.runs.models import Run
+
+expect.set_options(timeout=20_000)
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def runs(ada: User) -> list[Run]:
+    """Two settings under two seeds each; the last run has come half as far."""
+    made = []
+    for place in range(4):
+        run = run_make(ada, state="running")
+        run.config["run"]["seed"] = place % 2
+        run.config["rollout"]["group_size"] = 4 if place < 2 else 8
+        run.family = family_of(run.config)
+        run.save()
+        story = Story(run.pk, seed=place, start=time.time() - 300)
+        tell(run, encoded(story.opening()))
+        tell(run, encoded(story.iterations(0, 10 if place == 3 else 20, whole=0, evaluate=5)))
+        made.append(run)
+    return made
+
+
+def address(runs: list[Run], part: str = "", **query: str) -> str:
+    said = "&".join(f"{name}={value}" for name, value in query.items())
+    return f"/compare/{part}?runs={','.join(run.pk for run in runs)}&{said}"
+
+
+def test_from_the_table_to_curves_of_groups(page: Page, runs: list[Run]) -> None:
+    page.goto("/runs/")
+    page.get_by_label("Choose all runs of this page").check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page).to_have_url(re.compile(r"/compare/\?runs=\w{8},"))
+    legend = page.locator("[data-legend] li")
+    expect(legend).to_have_count(2)
+    expect(legend.first).to_contain_text("N 2")
+    assert {"group_size 4", "group_size 8"} == {
+        found[0] for text in legend.all_text_contents() if (found := re.search(r"group_size \d", text))
+    }
+    expect(page.locator(".js-plotly-plot .scatterlayer .trace").first).to_be_attached()
+    expect(page.get_by_role("cell", name="5 … 15")).to_be_visible()
+    page.get_by_label("Value").select_option("common")
+    expect(page.get_by_role("cell", name="5", exact=True).first).to_be_visible()
+    expect(page.locator(".matrix tbody tr")).to_have_count(2)
+    page.get_by_label("Group by").select_option("run.seed")
+    expect(legend).to_have_count(2)
+    page.get_by_label("Metrics, up to six").fill("eval/success,train/return")
+    page.get_by_label("Metrics, up to six").press("Enter")
+    expect(page.locator(".compared")).to_have_count(2)
+    page.get_by_role("link", name=re.compile("Leave out")).first.click()
+    expect(page.locator(".page-head .badge")).to_have_text("3 runs")
+    expect(page).to_have_url(re.compile(r"by=run.seed.*at=common"))
+
+
+def test_what_cannot_be_compared_is_said(page: Page, runs: list[Run]) -> None:
+    page.set_default_timeout(30_000)
+    page.goto("/compare/")
+    expect(page.get_by_role("heading", name="Nothing to compare yet")).to_be_visible()
+    page.get_by_label("And those that fit").fill("rollout.group_size =")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.goto(address(runs, key="no/such"))
+    expect(page.get_by_text("None of these runs has a finite value of no/such.")).to_be_visible()
+
+
+def test_fits_and_is_accessible(page: Page, runs: list[Run]) -> None:
+    page.set_default_timeout(30_000)
+    pages = (
+        ("begin", "/compare/"),
+        ("curves", address(runs, key="eval/success,train/return", smooth="0.6")),
+    )
+    for (name, where), width in product(pages, (1440, 390)):
+        page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
+        page.goto(where)
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, where
+        for colours in ("light", "dark"):
+            page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
+            shoot(page, f"compare-{name}-{width}-{colours}")
+            found = [
+                each
+                for each in Axe().run(page).response["violations"]
+                if each["impact"] in ("serious", "critical")
+            ]
+            assert not found, [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found]
+
+
+def shoot(page: Page, name: str) -> None:
+    """A picture, where TROUPE_SHOTS names a folder for it."""
+    if folder := os.environ.get("TROUPE_SHOTS"):
+        page.screenshot(path=f"{folder}/{name}.png", full_page=True)

@@ -1,0 +1,163 @@
+"""Curves of groups: alignment by hand and by naive loops; what is shown of runs of different length."""
+
+import random
+from math import isnan, nan
+
+import numpy as np
+import pytest
+from rest_framework.test import APIClient
+
+from webapp.accounts.models import Project, User
+from webapp.compare.alignment import axis_of, band_of, counts_of, line_of, mean_of, on_axis, smoothed
+from webapp.compare.curves import lines_read
+from webapp.metrics.arrays import pack_floats, pack_ints
+from webapp.metrics.models import Chunk, Series
+from webapp.runs.models import Run
+
+
+def array(*values: float) -> np.ndarray:
+    return np.array(values, dtype=float)
+
+
+def test_a_line_is_sorted_and_the_last_of_equal_steps_counts() -> None:
+    line = line_of(array(3, 1, 2, 1, 4), array(30, 10, nan, 11, float("inf")))
+    assert line.x.tolist() == [1, 3] and line.y.tolist() == [11, 30] and line.left_out == 2
+
+
+def test_no_run_is_drawn_beyond_its_own_points() -> None:
+    short, sparse = line_of(array(0, 1, 2), array(0, 1, 2)), line_of(array(1, 4), array(10, 40))
+    axis, spans = axis_of([short, sparse])
+    assert axis.tolist() == [0, 1, 2, 4] and not spans
+    table = np.stack([on_axis(line, axis, spans) for line in (short, sparse)])
+    assert [None if isnan(value) else value for value in table[0]] == [0, 1, 2, None]
+    assert [None if isnan(value) else value for value in table[1]] == [None, 10, 20, 40]
+    assert counts_of(table).tolist() == [1, 2, 2, 1]
+    assert mean_of(table).tolist() == [0, 5.5, 11, 40]
+    band = band_of(table, "sd")
+    assert band and isnan(band.low[0]) and isnan(band.high[3])
+    assert band.high[1] - 5.5 == pytest.approx(9 / 2**0.5), "sd of 1 and 10, of the sample"
+    band = band_of(table, "minmax")
+    assert band and band.low.tolist() == [0, 1, 2, 40] and band.high.tolist() == [0, 10, 20, 40]
+    assert band_of(table, "none") is None
+
+
+def test_long_lines_are_means_of_spans() -> None:
+    draw = random.Random(2)
+    x = np.arange(1000.0)
+    y = array(*(draw.random() for _ in x))
+    axis, spans = axis_of([line_of(x, y)], most=10)
+    assert spans and len(axis) == 10
+    naive = [float(np.mean(y[(x * 10 / 999).astype(int).clip(0, 9) == span])) for span in range(10)]
+    assert on_axis(line_of(x, y), axis, spans).tolist() == pytest.approx(naive)
+    late = on_axis(line_of(array(700, 999), array(1, 4)), axis, spans)
+    assert [isnan(value) for value in late] == [True] * 7 + [False] * 3
+    assert late[7:].tolist() == pytest.approx([1, 2.5, 4])
+
+
+def test_smoothing_by_a_naive_loop() -> None:
+    rows = np.array([[1, 2, 3, nan], [nan, 5, 1, 2]])
+    for row, found in zip(rows, smoothed(rows, 0.6), strict=True):
+        for place, value in enumerate(row):
+            met = [
+                (other, 0.6 ** (place - index))
+                for index, other in enumerate(row[: place + 1])
+                if not isnan(other)
+            ]
+            if isnan(value):
+                assert isnan(found[place])
+            else:
+                assert found[place] == pytest.approx(sum(v * w for v, w in met) / sum(w for _, w in met))
+
+
+def test_the_interval_of_the_mean_by_a_naive_bootstrap() -> None:
+    draw = np.random.default_rng(5)
+    table = draw.normal(0, 1, (12, 3))
+    table[0, 2] = nan
+    table[1:, 1] = nan
+    band = band_of(table, "ci")
+    assert band and isnan(band.low[1]), "one run has no interval"
+    for place in (0, 2):
+        values = table[:, place]
+        means = [np.nanmean(values[draw.integers(0, 12, 12)]) for _ in range(4000)]
+        low, high = np.quantile(means, [0.025, 0.975])
+        assert band.low[place] == pytest.approx(low, abs=0.08)
+        assert band.high[place] == pytest.approx(high, abs=0.08)
+
+
+def told(run: Run, key: str, *attempts: list[tuple[int, float]]) -> None:
+    """A series of points by attempt, a second apart."""
+    last = attempts[-1][-1]
+    series = Series.objects.create(run=run, key=key, last_step=last[0], last_value=last[1])
+    for number, points in enumerate(attempts, 1):
+        steps = [step for step, _ in points]
+        Chunk.objects.create(
+            series=series, attempt=number, cursor=1, count=len(points), steps=pack_ints(steps),
+            values=pack_floats([value for _, value in points]), times=pack_floats([100.0 + step for step in steps]),
+        )  # fmt: skip
+
+
+@pytest.fixture
+def made(user: User, project: Project) -> dict[str, Run]:
+    """Two runs of one family, one that stopped early, and one of another that was resumed."""
+    runs = {
+        name: Run.objects.create(
+            pk=f"{name}number", name=family, project=project, owner=user, iterations=9, family=family,
+            config={"run": {"seed": place}, "algorithm": {"clip_low": 0.1 if family == "f1" else 0.2}},
+        )
+        for place, (name, family) in enumerate([("long", "f1"), ("early", "f1"), ("again", "f2")])
+    }  # fmt: skip
+    told(runs["long"], "eval/success", [(0, 0.2), (2, 0.4), (4, 0.8)])
+    told(runs["early"], "eval/success", [(0, 0.4), (2, 0.6)])
+    told(runs["again"], "eval/success", [(0, 0.0), (2, 9.0), (4, 9.0)], [(2, 0.5), (3, 0.7)])
+    told(runs["long"], "progress/tokens", [(1, 100.0), (2, 200.0), (4, 600.0)])
+    return runs
+
+
+@pytest.fixture
+def api(user: User) -> APIClient:
+    client = APIClient()
+    client.force_authenticate(user)
+    return client
+
+
+@pytest.mark.django_db
+def test_curves_say_how_many_runs_there_are(api: APIClient, made: dict[str, Run]) -> None:
+    said = api.get("/api/v1/compare/curves/", {"filter": "iteration >= 0", "band": "minmax"}).json()
+    assert said["axis"] == [0, 2, 3, 4]
+    rows = {row["group"]: row for row in said["groups"]}
+    assert rows["f1"]["n"] == 2 and rows["f1"]["counts"] == [2, 2, 1, 1]
+    assert rows["f1"]["mean"] == pytest.approx([0.3, 0.5, 0.6, 0.8])
+    assert rows["f1"]["low"] == pytest.approx([0.2, 0.4, 0.6, 0.8])
+    assert rows["f2"]["mean"] == [0.0, 0.5, 0.7, None], "what a later attempt played again does not count"
+
+
+@pytest.mark.django_db
+def test_other_axes(api: APIClient, made: dict[str, Run]) -> None:
+    runs = list(made.values())
+    assert lines_read(runs, "eval/success", "time")["longnumber"].x.tolist() == [0, 2, 4]
+    assert lines_read(runs, "eval/success", "tokens")["longnumber"].x.tolist() == [0, 200, 600]
+    said = api.get("/api/v1/compare/curves/", {"runs": "longnumber,earlynumber", "x": "tokens"}).json()
+    assert said["axis"] == [0, 200, 600] and said["without"] == ["earlynumber"]
+
+
+@pytest.mark.django_db
+def test_figures_at_a_common_step(api: APIClient, made: dict[str, Run]) -> None:
+    query = {"runs": "longnumber,earlynumber", "by": "run"}
+    last = api.get("/api/v1/compare/", query).json()["groups"]
+    assert [(row["mean"], row["last_step"]) for row in last] == [(0.8, 4), (0.6, 2)]
+    common = api.get("/api/v1/compare/", query | {"at": "common"}).json()
+    assert common["step"] == 2 and [row["mean"] for row in common["groups"]] == [0.4, 0.6]
+    third = api.get("/api/v1/compare/", query | {"at": "3"}).json()
+    assert third["without"] == ["earlynumber"] and third["groups"][0]["first_step"] == 2
+
+
+@pytest.mark.django_db
+def test_mistakes_are_named_and_strangers_see_nothing(
+    api: APIClient, made: dict[str, Run], stranger: User
+) -> None:
+    for query in ({"x": "miles"}, {"band": "wide"}, {"smooth": "1.5"}, {"at": "first"}):
+        answer = api.get("/api/v1/compare/curves/", {"runs": "longnumber", **query})
+        assert answer.status_code == 400 and next(iter(query)) in answer.json()["errors"]
+    other = APIClient()
+    other.force_authenticate(stranger)
+    assert other.get("/api/v1/compare/curves/", {"runs": "longnumber"}).status_code == 404

@@ -1,0 +1,135 @@
+"""Lines of different length and density on one axis, without inventing points.
+
+A run counts between its own first and last point, never beyond: there it is missing, and the number of runs at every
+point of the axis is part of the answer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webapp.metrics.arrays import Floats
+
+MOST_POINTS = 400
+RESAMPLES = 1000
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Line:
+    """One run's curve: x strictly rising, y finite."""
+
+    x: Floats
+    y: Floats
+    left_out: int = 0
+    """Points that were not finite."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """Bounds at every point of the axis; NaN where there are none."""
+
+    low: Floats
+    high: Floats
+
+
+def line_of(x: Floats, y: Floats) -> Line:
+    """Points in order of arrival as a line: sorted by x, of several at one x the last; what is not finite is left out."""
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = x[finite], y[finite]
+    order = np.argsort(x, kind="stable")
+    x, y = x[order], y[order]
+    last = np.append(x[1:] != x[:-1], True)[: len(x)]
+    return Line(x[last], y[last], int((~finite).sum()))
+
+
+def axis_of(lines: Sequence[Line], most: int = MOST_POINTS) -> tuple[Floats, bool]:
+    """Every x that some line has; where they are more than `most`, the middles of `most` equal spans (then True)."""
+    known = np.unique(np.concatenate([line.x for line in lines])) if lines else np.empty(0)
+    if len(known) <= most:
+        return known, False
+    width = (known[-1] - known[0]) / most
+    return known[0] + width * (np.arange(most) + 0.5), True
+
+
+def on_axis(line: Line, axis: Floats, spans: bool) -> Floats:
+    """The line at every point of the axis, NaN outside its own range.
+
+    Between two of its points it is drawn straight. Where the axis has spans, its mean within each comes first.
+    """
+    if spans and len(line.x):
+        line = _means(line, axis)
+    if not len(line.x):
+        return np.full(len(axis), np.nan)
+    return np.interp(axis, line.x, line.y, left=np.nan, right=np.nan)
+
+
+def _means(line: Line, axis: Floats) -> Line:
+    width = axis[1] - axis[0]
+    places = np.clip(((line.x - axis[0]) / width + 0.5).astype(int), 0, len(axis) - 1)
+    counts = np.bincount(places, minlength=len(axis))
+    sums = np.bincount(places, weights=line.y, minlength=len(axis))
+    some = counts > 0
+    return Line(axis[some], sums[some] / counts[some])
+
+
+def smoothed(table: Floats, weight: float) -> Floats:
+    """Rows (runs, axis) as exponential moving averages along the axis, without the bias of their start; NaN stays."""
+    sums, mass = np.zeros(len(table)), np.zeros(len(table))
+    out = np.full(table.shape, np.nan)
+    for place in range(table.shape[1]):
+        known = np.isfinite(table[:, place])
+        sums[known] = weight * sums[known] + (1 - weight) * table[known, place]
+        mass[known] = weight * mass[known] + (1 - weight)
+        out[known, place] = sums[known] / mass[known]
+    return out
+
+
+def counts_of(table: Floats) -> NDArray[np.int64]:
+    """How many runs are there at every point of the axis."""
+    return np.asarray(np.isfinite(table).sum(axis=0), dtype=np.int64)
+
+
+def mean_of(table: Floats) -> Floats:
+    """Mean over the runs that are there; NaN where none is."""
+    return _divided(np.nansum(table, axis=0), counts_of(table))
+
+
+def band_of(table: Floats, kind: str, seed: int = 0) -> Band | None:
+    """Around the mean of rows (runs, axis): "sd" (of the sample), "ci" (percentiles of means of whole runs drawn
+    again) where two runs or more are there; "minmax" where one is. None for any other kind.
+    """
+    if kind == "sd":
+        mean, counts = mean_of(table), counts_of(table)
+        deviation = np.sqrt(_divided(np.nansum((table - mean) ** 2, axis=0), counts - 1))
+        return Band(mean - deviation, mean + deviation)
+    if kind == "ci":
+        return _interval(table, seed)
+    if kind == "minmax":
+        there = counts_of(table) > 0
+        low, high = np.where(np.isfinite(table), table, np.inf), np.where(np.isfinite(table), table, -np.inf)
+        return Band(np.where(there, low.min(axis=0), np.nan), np.where(there, high.max(axis=0), np.nan))
+    return None
+
+
+def _interval(table: Floats, seed: int) -> Band:
+    """Weights (resamples, runs) say how often a run was drawn: means of all resamples are two products of matrices."""
+    runs = len(table)
+    drawn = np.random.default_rng(seed).integers(0, runs, (RESAMPLES, runs))
+    weights = np.stack([(drawn == run).sum(axis=1) for run in range(runs)], axis=1).astype(float)
+    there = np.isfinite(table)
+    means = _divided(weights @ np.where(there, table, 0.0), weights @ there.astype(float))
+    low, high = np.full(table.shape[1], np.nan), np.full(table.shape[1], np.nan)
+    some = there.sum(axis=0) > 1
+    if some.any():
+        low[some], high[some] = np.nanquantile(means[:, some], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    return Band(low, high)
+
+
+def _divided(total: Floats, count: Floats | NDArray[np.int64]) -> Floats:
+    """total / count, NaN where the count is not above 0."""
+    quotient: Floats = np.full(np.shape(total), np.nan)
+    np.divide(total, count, out=quotient, where=np.asarray(count) > 0)
+    return quotient

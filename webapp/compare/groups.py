@@ -1,0 +1,120 @@
+"""Which runs are compared, and in which groups."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import Http404
+
+from training_core.errors import ConfigError
+from webapp.experiments.differences import flatten
+from webapp.runs.families import ASIDE
+from webapp.runs.filters import runs_filter
+from webapp.runs.models import Run
+
+MOST_RUNS = 500
+MOST_GROUPS = 24
+TONES: tuple[int | str, ...] = (1, 2, 3, 4, 5, 6, 0, "accent")
+"""Colours of groups by their place; of more groups the lines are dashed."""
+ASIDE_PATHS = {f"run.{name}" for name in ASIDE}
+SAID = 3
+"""Fields in a label that tell groups of one name apart."""
+
+
+@dataclass
+class Group:
+    """Runs that are taken together."""
+
+    key: str
+    label: str
+    tone: int | str
+    runs: list[Run]
+
+
+def runs_chosen(visible: QuerySet[Run], run_ids: Sequence[str], filter_text: str) -> list[Run]:
+    """Those that are named, in that order, then those that fit the filter, the newest first; archived ones if named.
+
+    Raises ConfigError (none, too many, a filter that is not understood), Http404 for a run that is not visible.
+    """
+    wanted = list(dict.fromkeys(run_ids))[: MOST_RUNS + 1]
+    found = {
+        run.pk: run for run in visible.filter(pk__in=[run_id for run_id in wanted if "\0" not in run_id])
+    }
+    if missing := [run_id for run_id in wanted if run_id not in found]:
+        raise Http404(f"there is no run {missing[0]} that you may see")
+    runs = [found[run_id] for run_id in wanted]
+    if filter_text:
+        kept = visible if "archived" in filter_text else visible.filter(archived=False)
+        fitting = runs_filter(kept, filter_text).exclude(pk__in=list(found)).order_by("-created_at", "pk")
+        runs += list(fitting[: MOST_RUNS + 1])
+    if not 0 < len(runs) <= MOST_RUNS:
+        raise ConfigError({"runs": f"choose 1 to {MOST_RUNS} runs, by id or by a filter"})
+    return runs
+
+
+def groups_make(runs: Iterable[Run], by: str) -> list[Group]:
+    """In the order of their first runs. by: "family" (all but the seed), "run", or a dotted config field.
+
+    Raises ConfigError for more than MOST_GROUPS.
+    """
+    members: dict[str, list[Run]] = {}
+    for run in runs:
+        members.setdefault(_key(run, by), []).append(run)
+    if len(members) > MOST_GROUPS:
+        raise ConfigError(
+            {"by": f"{len(members)} groups; at most {MOST_GROUPS} are compared: name fewer runs"}
+        )
+    labels = _labels(members, by)
+    return [
+        Group(key, labels[key], TONES[place % len(TONES)], group)
+        for place, (key, group) in enumerate(members.items())
+    ]
+
+
+def _key(run: Run, by: str) -> str:
+    if by == "run":
+        return run.pk
+    if by == "family":
+        return run.family or run.pk
+    value: Any = run.config
+    for part in by.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return "none" if value is None else str(value)[:200]
+
+
+def _labels(members: Mapping[str, list[Run]], by: str) -> dict[str, str]:
+    """A field's value says itself; a run or family is called by its name, with what tells it from its namesakes."""
+    if by not in ("run", "family"):
+        return {key: f"{by.rpartition('.')[2]} = {key}" for key in members}
+    names = {key: group[0].name for key, group in members.items()}
+    labels: dict[str, str] = {}
+    for name in dict.fromkeys(names.values()):
+        same = [key for key in members if names[key] == name]
+        labels |= _apart(name, {key: members[key][0] for key in same}, by)
+    return {key: labels[key] for key in members}
+
+
+def _apart(name: str, namesakes: Mapping[str, Run], by: str) -> dict[str, str]:
+    if len(namesakes) == 1:
+        return dict.fromkeys(namesakes, name)
+    configs = {key: flatten(run.config) for key, run in namesakes.items()}
+    paths = [path for path in differing(list(configs.values())) if by == "run" or path not in ASIDE_PATHS]
+    labels = {}
+    for key, run in namesakes.items():
+        said = [f"{path.rpartition('.')[2]} {configs[key].get(path)}" for path in paths[:SAID]]
+        labels[key] = " · ".join([name, *said])
+        if by == "run" or not said:
+            labels[key] += f" · {run.pk}"
+    return labels
+
+
+def differing(flat: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Paths of flat configs that are not the same in all of them, or not in all of them, in their order."""
+    paths = list(dict.fromkeys(path for config in flat for path in config))
+    missing = object()
+    return [
+        path
+        for path in paths
+        if any(config.get(path, missing) != flat[0].get(path, missing) for config in flat)
+    ]

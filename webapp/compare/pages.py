@@ -1,0 +1,94 @@
+"""What the pages of comparisons share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from training_core.errors import ConfigError
+from webapp.compare.forms import AXES, BANDS, Choice, choice_read
+from webapp.compare.groups import runs_chosen
+from webapp.experiments.differences import flatten
+from webapp.metrics.models import Series
+from webapp.runs.models import Run
+from webapp.runs.selectors import runs_visible
+
+TABS = (("curves", "Curves and figures", "compare:page"),)
+CHIPS = 40
+"""Runs that are named above the page; of more only their number."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The runs of a page, or why there are none."""
+
+    choice: Choice
+    runs: list[Run]
+    wrong: str
+
+
+def compared(request: HttpRequest) -> Compared:
+    """What the address asks for. Raises Http404 for runs that the reader may not see."""
+    choice = choice_read(request.GET)
+    if not (choice.run_ids or choice.filter):
+        return Compared(choice, [], "")
+    try:
+        return Compared(choice, runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter), "")
+    except ConfigError as error:
+        return Compared(choice, [], _told(error))
+
+
+def _told(error: ConfigError) -> str:
+    return "; ".join(error.fields.values())
+
+
+def page_context(found: Compared, tab: str) -> dict[str, Any]:
+    """What every page of a comparison has."""
+    choice = found.choice
+    return {
+        "place": "compare",
+        "choice": choice,
+        "runs": found.runs,
+        "wrong": found.wrong,
+        "chips": _chips(found) if len(found.runs) <= CHIPS else [],
+        "tab": tab,
+        "tabs": [
+            {"name": name, "label": label, "url": f"{reverse(url)}?{choice.query()}"}
+            for name, label, url in TABS
+        ],
+        "groupings": _groupings(found.runs, choice.by),
+        "axes": AXES,
+        "bands": BANDS,
+        "known_keys": _keys(found.runs),
+    }
+
+
+def _chips(found: Compared) -> list[dict[str, Any]]:
+    """Each run, and the address of the page without it (the filter then no longer stands: its runs are named)."""
+    ids = [run.pk for run in found.runs]
+    return [
+        {
+            "run": run,
+            "without": found.choice.query(runs=",".join(each for each in ids if each != run.pk), filter=""),
+        }
+        for run in found.runs
+    ]
+
+
+def _keys(runs: Sequence[Run]) -> list[str]:
+    found = Series.objects.filter(run__in=[run.pk for run in runs[:CHIPS]])
+    return list(found.order_by("key").values_list("key", flat=True).distinct())
+
+
+def _groupings(runs: Sequence[Run], chosen: str) -> list[tuple[str, str]]:
+    """All but the seed, each run, and every field of the config that takes from two values up to one per run."""
+    values: dict[str, set[str]] = {}
+    for config in [flatten(run.config) for run in runs]:
+        for path, value in config.items():
+            values.setdefault(path, set()).add(str(value))
+    fields = [path for path, met in values.items() if len(met) > 1]
+    if chosen not in ("family", "run", *fields):
+        fields.append(chosen)
+    return [("family", "all but the seed"), ("run", "each run"), *((path, path) for path in fields)]
