@@ -76,6 +76,7 @@ def test_no_import_cycles() -> None:
         ("workers.launch.registry", "torch ray django transformers"),
         ("workers.launch.events", "torch ray django transformers"),
         ("workers.launch.demand", "torch ray django transformers"),
+        ("workers.launch.estimates", "torch ray django transformers"),
         ("workers.reporting.reporter", "torch ray django transformers"),
         ("workers.run", "torch ray django transformers"),
         ("workers.cli.app", "torch ray django transformers"),

@@ -110,6 +110,24 @@ def test_a_sweep_shows_its_points_and_follows_its_runs(page: Page, sweep: Sweep)
     fits(page)
 
 
+def test_the_estimate_follows_the_form(page: Page, ada: User) -> None:
+    page.goto("/experiments/new/")
+    estimate = page.locator("#estimate")
+    expect(estimate).to_contain_text("200,512 parameters")
+    expect(estimate).to_contain_text("30,720")
+    page.get_by_label("group size").fill("4")
+    expect(estimate).to_contain_text("15,360")
+    estimate.get_by_text("rollout and update").first.click()
+    expect(estimate.get_by_text("optimizer states").first).to_be_visible()
+    page.get_by_label("group size").fill("1")
+    expect(estimate).to_contain_text("Put the fields right first.")
+    expect(page.locator("[data-field='rollout.group_size'] [data-error]")).to_contain_text("use 2 or more")
+    page.get_by_label("group size").fill("8")
+    expect(estimate).to_contain_text("30,720")
+    shoot(page, "estimate")
+    fits(page)
+
+
 def test_a_template_is_saved_started_from_and_deleted(page: Page, ada: User) -> None:
     page.goto("/experiments/new/")
     page.get_by_label("group size").fill("4")

@@ -53,7 +53,7 @@ def _runs(user: Person, capacity: Capacity | None) -> list[dict[str, Any]]:
         rows.append(row | {"holds": True, "place": None, "limits": []})
     for place, run in enumerate(runs_waiting().select_related("project", "owner"), 1):
         row, wanted = _row(run, run.pk in own)
-        limits = _limits(wanted, capacity, held) if wanted and capacity else []
+        limits = limits_read(wanted, capacity, held) if wanted and capacity else []
         held += [wanted] if wanted and not any(each["never"] for each in limits) else []
         rows.append(row | {"holds": False, "place": place, "limits": limits})
     return rows
@@ -91,7 +91,7 @@ def _config(run: Run) -> RunConfig | None:
         return None
 
 
-def _limits(wanted: Demand, capacity: Capacity, before: list[Demand]) -> list[dict[str, Any]]:
+def limits_read(wanted: Demand, capacity: Capacity, before: list[Demand]) -> list[dict[str, Any]]:
     """Which device lacks how much for a run, after those that hold devices or stand before it in the queue."""
     free = left(capacity, before)
     found = []

@@ -2,14 +2,15 @@
 
 from django.urls import path
 
-from webapp.experiments import api, template_api
+from webapp.experiments import estimate_api, sweep_api, template_api
 
 urlpatterns = [
+    path("estimate/", estimate_api.Estimates.as_view(), name="estimate"),
     path("templates/", template_api.Templates.as_view(), name="templates"),
     path("templates/<int:pk>/", template_api.TemplateDetail.as_view(), name="template"),
     path("templates/<int:pk>/launch/", template_api.TemplateLaunch.as_view(), name="template-launch"),
-    path("sweeps/", api.Sweeps.as_view(), name="sweeps"),
-    path("sweeps/plan/", api.SweepPlans.as_view(), name="sweep-plan"),
-    path("sweeps/<int:pk>/", api.SweepDetail.as_view(), name="sweep"),
-    path("sweeps/<int:pk>/stop/", api.SweepStop.as_view(), name="sweep-stop"),
+    path("sweeps/", sweep_api.Sweeps.as_view(), name="sweeps"),
+    path("sweeps/plan/", sweep_api.SweepPlans.as_view(), name="sweep-plan"),
+    path("sweeps/<int:pk>/", sweep_api.SweepDetail.as_view(), name="sweep"),
+    path("sweeps/<int:pk>/stop/", sweep_api.SweepStop.as_view(), name="sweep-stop"),
 ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from training_core.config.run import RunConfig
 from workers.launch.demand import demand
+from workers.launch.estimates import volume
 
 
 @dataclass(frozen=True)
@@ -21,27 +22,14 @@ class Cost:
     gpus: float
 
 
-def answers_most(config: RunConfig) -> int:
-    """Answers of one iteration at most: every task played to its last turn."""
-    turns = int(getattr(config.environment, "max_turns", 1))
-    return config.rollout.tasks * config.rollout.group_size * turns * len(config.team.order)
-
-
-def tokens_most(config: RunConfig) -> int:
-    """Tokens of one iteration's answers at most."""
-    turns = int(getattr(config.environment, "max_turns", 1))
-    longest = sum(config.team.roles[name].sampling.max_tokens for name in config.team.order)
-    return config.rollout.tasks * config.rollout.group_size * turns * longest
-
-
 def cost_of(configs: Sequence[RunConfig]) -> Cost:
     """Of all of them together."""
     wanted = [demand(config) for config in configs]
     return Cost(
         runs=len(configs),
         iterations=sum(config.run.iterations for config in configs),
-        answers=sum(config.run.iterations * answers_most(config) for config in configs),
-        tokens=sum(config.run.iterations * tokens_most(config) for config in configs),
+        answers=sum(config.run.iterations * volume(config).answers for config in configs),
+        tokens=sum(volume(config).tokens_total for config in configs),
         cpus=max((each.cpus for each in wanted), default=0.0),
         gpus=max((each.gpus for each in wanted), default=0.0),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from training_core.config.run import RunConfig
@@ -78,6 +79,12 @@ class Section:
         return sum(bool(each.error) for each in self.walk())
 
 
+@cache
+def run_schema() -> Schema:
+    """The run config's JSON schema, made once: it takes longer than all the rest of the form."""
+    return RunConfig.model_json_schema()
+
+
 def spell(value: Any) -> str:
     """A value as text: lists with commas, no quotes."""
     if isinstance(value, bool):
@@ -91,7 +98,7 @@ def config_sections(
     tree: Mapping[str, Any], preset: Mapping[str, Any], errors: Mapping[str, str]
 ) -> list[Section]:
     """The whole form: one section per part of the config. `tree` and `preset` are resolved, with all defaults."""
-    schema = RunConfig.model_json_schema()
+    schema = run_schema()
     reader = _Reader(schema["$defs"], preset)
     sections = [reader.section(name, part, tree.get(name)) for name, part in schema["properties"].items()]
     filed = file_errors(errors, [each.path for section in sections for each in section.walk()])
@@ -195,7 +202,7 @@ class _Reader:
 
     def _types(self, path: str) -> tuple[str, ...]:
         """The tags of the union that `path` (section.type) tells apart."""
-        section = RunConfig.model_json_schema()["properties"].get(path.split(".", 1)[0], {})
+        section = run_schema()["properties"].get(path.split(".", 1)[0], {})
         return tuple(section.get("discriminator", {}).get("mapping", {})) if path.count(".") == 1 else ()
 
 

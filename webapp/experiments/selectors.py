@@ -9,6 +9,7 @@ from training_core.config.files import preset_names, read_preset, to_toml
 from webapp.experiments.commands import curl_command, launch_command
 from webapp.experiments.fields import Section, config_sections, file_errors
 from webapp.experiments.forms import Draft, essentials, is_essential
+from workers.launch.estimates import max_turns, volume
 
 
 def presets() -> list[dict[str, str]]:
@@ -68,9 +69,7 @@ def _budget(draft: Draft) -> str:
     if draft.config is None:
         return ""
     config = draft.config
-    turns = getattr(config.environment, "max_turns", 1)
-    most = config.rollout.tasks * config.rollout.group_size * turns * len(config.team.order)
     return (
-        f"{config.rollout.tasks} tasks × {config.rollout.group_size} candidates × {turns} turns × "
-        f"{len(config.team.order)} roles: at most {most:,} answers an iteration"
+        f"{config.rollout.tasks} tasks × {config.rollout.group_size} candidates × {max_turns(config)} turns × "
+        f"{len(config.team.order)} roles: at most {volume(config).answers:,} answers an iteration"
     )

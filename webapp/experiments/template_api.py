@@ -11,7 +11,7 @@ from training_core.config.files import read_preset
 from training_core.errors import ConfigError
 from webapp.api.schema import JSON
 from webapp.api.serializers import RunSerializer
-from webapp.experiments.api import body_of, project_of
+from webapp.experiments.bodies import body_of, project_of
 from webapp.experiments.forms import draft_from_run
 from webapp.experiments.services import template_delete, template_save
 from webapp.experiments.templates_kept import template_document, template_get, templates_visible

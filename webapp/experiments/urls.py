@@ -2,11 +2,12 @@
 
 from django.urls import path
 
-from webapp.experiments import sweep_views, template_views, views
+from webapp.experiments import estimate_views, sweep_views, template_views, views
 
 app_name = "experiments"
 urlpatterns = [
     path("new/", views.experiment_new, name="new"),
+    path("estimate/", estimate_views.experiment_estimate, name="estimate"),
     path("check/", views.experiment_check, name="check"),
     path("templates/save/", template_views.template_keep, name="template-save"),
     path("templates/<int:pk>/delete/", template_views.template_forget, name="template-delete"),

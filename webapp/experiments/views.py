@@ -27,6 +27,7 @@ from webapp.experiments.templates_kept import template_get, templates_visible
 from webapp.runs.selectors import run_get
 from webapp.runs.services import run_create
 from webapp.runs.states import TransitionRefused
+from workers.launch.estimates import PROMPT_TOKENS
 
 KEPT = ("template_name", "template_description", "template_replace")
 """What is asked for to save a template."""
@@ -107,6 +108,7 @@ def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error
         "kept": {name: request.POST.get(name, "") for name in KEPT},
         "chosen": request.POST.get("project", ""),
         "form_error": error,
+        "prompt_tokens": request.POST.get("prompt_tokens", PROMPT_TOKENS),
         "origin": _fork_origin(request),
     }
     refused = bool(error) or (request.method == "POST" and draft.config is None)
@@ -119,4 +121,4 @@ def experiment_check(request: HttpRequest) -> HttpResponse:
     """What the form holds so far: its errors, and the run as words to copy (a fragment for htmx)."""
     draft, error = posted_draft(request)
     context = preview_context(draft, request.build_absolute_uri("/api/v1/runs/")) | {"form_error": error}
-    return render(request, "experiments/_preview.html", context)
+    return render(request, "experiments/_checked.html", context)

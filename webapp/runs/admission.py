@@ -74,6 +74,12 @@ def demands_before(run: Run, capacity: Capacity) -> list[Demand]:
     return [wanted for _, wanted in _demands(before) if fits(wanted, capacity)]
 
 
+def demands_ahead(capacity: Capacity) -> list[Demand]:
+    """Of all that a run submitted now would come after: those that hold devices, and the queue."""
+    waiting = [wanted for _, wanted in _demands(runs_waiting()) if fits(wanted, capacity)]
+    return [wanted for _, wanted in _demands(runs_holding())] + waiting
+
+
 def _demands(runs: Iterable[Run]) -> list[tuple[Run, Demand]]:
     """One whose config cannot be read counts as nothing."""
     found = []

@@ -36,6 +36,15 @@ def number(value: Any) -> str:
     return f"{value:.3f}" if isinstance(value, int | float) else str(value if value is not None else "–")
 
 
+def size(count: float) -> str:
+    """Bytes in powers of 1,000: 512 B, 1.4 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"
+
+
 def spark(values: list[Any]) -> str:
     """A line of blocks; what is missing is blank."""
     known = [value for value in values if isinstance(value, int | float) and math.isfinite(value)]

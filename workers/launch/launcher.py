@@ -103,6 +103,10 @@ class Node:
     free_gpus: float
     head: bool = False
     """Whether the backend's own head runs there."""
+    memory: int = 0
+    """Bytes of main memory; 0 where the backend does not say."""
+    gpu_memory: int = 0
+    """Bytes of one of its GPUs (the smallest); 0 where there is none, or the backend does not say."""
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,8 @@ class LocalProcessLauncher:
     def capacity(self) -> Capacity | None:
         """See Launcher. Cores this process may use; what others use is not counted."""
         cores = float(len(os.sched_getaffinity(0)))
-        node = Node("local", socket.gethostname(), cores, 0.0, cores, 0.0, head=True)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        node = Node("local", socket.gethostname(), cores, 0.0, cores, 0.0, head=True, memory=memory)
         return Capacity(cores, 0.0, cores, 0.0, (node,))
 
     def _start(self, launch: Launch | JobLaunch, folder: Path) -> None:

@@ -177,7 +177,23 @@ def _node(name: str, usage: str, facts: dict[str, Any]) -> Node:
     (used_cpus, cpus), (used_gpus, gpus) = found.get("CPU", (0.0, 0.0)), found.get("GPU", (0.0, 0.0))
     shown = str(facts.get("hostname") or facts.get("ip") or name[:12])
     head = bool((facts.get("raylet") or {}).get("isHeadNode"))
-    return Node(name, shown, cpus, gpus, cpus - used_cpus, gpus - used_gpus, head)
+    return Node(
+        name, shown, cpus, gpus, cpus - used_cpus, gpus - used_gpus, head, _memory(facts), _gpu_memory(facts)
+    )
+
+
+def _memory(facts: dict[str, Any]) -> int:
+    """Ray tells [total, available, percent, used], in bytes."""
+    told = facts.get("mem")
+    total = told[0] if isinstance(told, list) and told else 0
+    return int(total) if isinstance(total, int | float) else 0
+
+
+def _gpu_memory(facts: dict[str, Any]) -> int:
+    """Ray tells each card's memory in MiB."""
+    cards = [card for card in facts.get("gpus") or [] if isinstance(card, dict)]
+    sizes = [card.get("memoryTotal", card.get("memory_total")) for card in cards]
+    return min((int(size) * 2**20 for size in sizes if isinstance(size, int | float)), default=0)
 
 
 def _said(response: httpx.Response) -> str:

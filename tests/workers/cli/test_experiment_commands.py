@@ -7,6 +7,8 @@ import pytest
 from tests.workers.cli.conftest import Troupe
 from webapp.experiments.models import Sweep, Template
 from webapp.runs.models import Run
+from workers.launch.fake import FakeLauncher
+from workers.launch.launcher import Capacity
 
 pytestmark = pytest.mark.usefixtures("connected")
 RATES = "policies.*.learner.learning_rate"
@@ -90,3 +92,17 @@ def test_templates_are_saved_shown_launched_and_deleted(troupe: Troupe) -> None:
     assert "deleted" in troupe("template", "delete", "small").out
     assert not Template.objects.exists()
     assert "there is no template 'small'" in troupe("template", "show", "small").err
+
+
+def test_an_estimate_says_what_a_run_takes(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeLauncher(devices=Capacity(2.0, 0.0, 2.0, 0.0))
+    monkeypatch.setattr("webapp.experiments.estimates.make_launcher", lambda kind: fake)
+    said = troupe("estimate", "plan_path_duo", "rollout.group_size=4")
+    assert said.status == 0 and said.out.startswith("Fits the cluster now.")
+    assert "wants 1.3 CPU cores and 0 GPUs; the cluster has 2 and 0" in said.out
+    assert "planner: tiny, fp32, 200,512 parameters" in said.out
+    assert "48 episodes, at most 1,920 answers and 15,360 tokens" in said.out
+    never = troupe("estimate", "plan_path_duo", "resources.environment_workers=100", "--json")
+    assert never.status == 1 and json.loads(never.out)["verdict"]["level"] == "never"
+    assert troupe("estimate", "plan_path_duo", "rollout.tasks=x").status == 1
+    assert not Run.objects.exists()

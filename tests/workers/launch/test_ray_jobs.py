@@ -144,6 +144,19 @@ def test_placement_groups_count_as_used() -> None:
     assert (capacity.cpus, capacity.free_cpus, capacity.gpus, capacity.free_gpus) == (6.0, 4.5, 1.0, 1.0)
 
 
+def test_nodes_tell_their_memory() -> None:
+    facts = {
+        "raylet": {"nodeId": "a"},
+        "mem": [64 * 10**9, 1, 2.0, 3],
+        "gpus": [{"memoryTotal": 81920}, {"memoryTotal": 40960}],
+    }
+    usage = {"a": "0.0/4.0 CPU\n0.0/2.0 GPU", "b": "0.0/4.0 CPU"}
+    answer: dict[str, Any] = {"data": {"nodeLogicalResources": usage, "summary": [facts]}}
+    capacity = answering(200, httpx.Response(200, json=answer).text).capacity()
+    assert capacity is not None
+    assert [(node.memory, node.gpu_memory) for node in capacity.nodes] == [(64 * 10**9, 40 * 2**30), (0, 0)]
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:6379", "ray://127.0.0.1:10001", "auto", "http://"])
 def test_what_is_no_dashboard_is_refused(address: str) -> None:
     with pytest.raises(LauncherFailure, match="8265"):

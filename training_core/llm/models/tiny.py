@@ -21,8 +21,20 @@ from training_core.config.environments import Environment
 from training_core.errors import ModelError
 from training_core.llm.environments.registry import WARM_STARTS
 from training_core.llm.models.progress import Progress, silent
+from training_core.llm.models.shape import ModelShape, shape_from
 
 FACTS = "troupe.json"
+CONTEXT = 256
+"""Positions of the tiny model."""
+SPECIAL = {
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "eos": "<eos>",
+    "system": "<system>",
+    "user": "<user>",
+    "assistant": "<assistant>",
+}
+"""Tokens of the tiny model's vocabulary that are no words, by what they are for."""
 _WARM_START_SHARE = 0.9
 """Of the progress that is told; the rest is the evaluation."""
 
@@ -40,6 +52,28 @@ class TinyRecipe(BaseModel):
     learning_rate: float = 3e-3
     seed: int = 0
 
+    @property
+    def intermediate_size(self) -> int:
+        """Width of a feed-forward block."""
+        return 4 * self.hidden_size
+
+
+def tiny_shape(environment: Environment) -> ModelShape:
+    """Sizes of the tiny model before it is made. Raises ModelError where there is none for the environment."""
+    _check_is_known(environment)
+    recipe = TinyRecipe()
+    words = WARM_STARTS[environment.type].vocabulary(environment)
+    return shape_from(
+        {
+            "num_hidden_layers": recipe.layers,
+            "hidden_size": recipe.hidden_size,
+            "num_attention_heads": recipe.heads,
+            "intermediate_size": recipe.intermediate_size,
+            "vocab_size": len(SPECIAL) + len(words),
+            "max_position_embeddings": CONTEXT,
+        }
+    )
+
 
 def tiny_folder(environment: Environment, home: Path, recipe: TinyRecipe | None = None) -> Path:
     """Where the tiny model of an environment is, or will be."""
@@ -56,12 +90,7 @@ def ensure_tiny(environment: Environment, home: Path, progress: Progress = silen
 
     Raises ModelError where the environment has no demonstrations, or where the folder cannot be written.
     """
-    if environment.type not in WARM_STARTS:
-        known = ", ".join(sorted(WARM_STARTS))
-        raise ModelError(
-            f'there is no "tiny" model for {environment.type!r} (there is for {known}); give policies.*.model a '
-            "Hugging Face folder or hub id"
-        )
+    _check_is_known(environment)
     folder = tiny_folder(environment, home)
     if (folder / FACTS).is_file():
         return folder
@@ -73,6 +102,15 @@ def ensure_tiny(environment: Environment, home: Path, progress: Progress = silen
     except OSError as error:
         raise ModelError(f"cannot write the tiny model to {folder}: {error}") from error
     return folder
+
+
+def _check_is_known(environment: Environment) -> None:
+    if environment.type not in WARM_STARTS:
+        known = ", ".join(sorted(WARM_STARTS))
+        raise ModelError(
+            f'there is no "tiny" model for {environment.type!r} (there is for {known}); give policies.*.model a '
+            "Hugging Face folder or hub id"
+        )
 
 
 def read_facts(folder: Path | str) -> dict[str, Any]:

@@ -18,11 +18,8 @@ from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.base_evaluation import play_base
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.models.progress import Progress
-from training_core.llm.models.tiny import TinyRecipe
+from training_core.llm.models.tiny import CONTEXT, TinyRecipe
 from training_core.llm.models.word_tokenizer import word_tokenizer
-
-CONTEXT = 256
-"""Positions of the tiny model."""
 
 
 def make_tiny(
@@ -71,7 +68,7 @@ def new_model(recipe: TinyRecipe, tokenizer: PreTrainedTokenizerFast) -> LlamaFo
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=recipe.hidden_size,
-        intermediate_size=4 * recipe.hidden_size,
+        intermediate_size=recipe.intermediate_size,
         num_hidden_layers=recipe.layers,
         num_attention_heads=recipe.heads,
         num_key_value_heads=recipe.heads,

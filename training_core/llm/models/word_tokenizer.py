@@ -3,14 +3,7 @@
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-SPECIAL = {
-    "pad": "<pad>",
-    "unk": "<unk>",
-    "eos": "<eos>",
-    "system": "<system>",
-    "user": "<user>",
-    "assistant": "<assistant>",
-}
+from training_core.llm.models.tiny import SPECIAL
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<' + message['role'] + '> ' + message['content'] }}"

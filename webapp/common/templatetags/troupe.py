@@ -27,6 +27,12 @@ WIDTH, HEIGHT = 100.0, 24.0
 
 
 @register.filter
+def unlocalized(value: float) -> str:
+    """A number for an attribute of a drawing."""
+    return f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+@register.filter
 def get(mapping: dict[str, Any] | None, key: str) -> Any:
     """mapping[key], or None."""
     return (mapping or {}).get(key)

@@ -7,6 +7,7 @@ from workers.cli.topics import (
     cluster,
     compare,
     curves,
+    estimates,
     experiments,
     health,
     imports,
@@ -21,6 +22,7 @@ from workers.cli.topics import (
 
 TOPICS: tuple[typer.Typer, ...] = (
     experiments.app,
+    estimates.app,
     templates.app,
     jobs.app,
     runs.app,

@@ -1,19 +1,14 @@
 """Sweeps in the REST API."""
 
-from typing import Any
-
 from drf_spectacular.utils import extend_schema
-from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from training_core.errors import ConfigError
-from webapp.accounts.models import Project
-from webapp.accounts.permissions import Person
-from webapp.accounts.selectors import project_default, project_get
 from webapp.api.queries import choice, number, text
 from webapp.api.schema import JSON, parameter
+from webapp.experiments.bodies import body_of, project_of
 from webapp.experiments.services import sweep_create, sweep_stop
 from webapp.experiments.sweep_forms import plan_document, plan_from_body
 from webapp.experiments.sweep_tables import sweep_document, sweep_get, sweep_summary, sweeps_visible
@@ -87,23 +82,3 @@ class SweepStop(APIView):
     def post(self, request: Request, pk: int) -> Response:
         """Stops those of its runs that have not ended: [{"id", "ok", "detail"}]."""
         return Response({"results": sweep_stop(request.user, sweep_get(request.user, pk))})
-
-
-def body_of(request: Request, known: set[str]) -> dict[str, Any]:
-    """The body, an object of known keys: a typing error must not launch something else. Raises ConfigError."""
-    if not isinstance(request.data, dict):
-        raise ConfigError({"": "the body is a JSON object"})
-    unknown = sorted(set(request.data) - known)
-    if unknown:
-        raise ConfigError(dict.fromkeys(unknown, "there is no such field"))
-    return dict(request.data)
-
-
-def project_of(user: Person, slug: Any) -> Project:
-    """The project of this slug, or the caller's first. Raises Http404, PermissionDenied, ConfigError."""
-    if not isinstance(slug, str):
-        raise ConfigError({"project": "give a project's slug"})
-    project = project_get(user, slug) if slug else project_default(user)
-    if project is None:
-        raise PermissionDenied("you may launch in no project; ask an owner for the editor level")
-    return project

@@ -1,0 +1,139 @@
+"""Estimates against a cluster: verdicts, the fragment beside the form, the API."""
+
+import json
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from tests.webapp.pages.test_experiment import posted
+from training_core.config.files import load_config
+from webapp.accounts.models import Project, User
+from webapp.experiments.estimates import Verdict, verdict
+from webapp.runs.models import Run
+from workers.launch.estimates import estimate
+from workers.launch.fake import FakeLauncher
+from workers.launch.launcher import Capacity, Node
+
+ESTIMATE = "/experiments/estimate/"
+BIG = {
+    "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4,
+    "intermediate_size": 18944, "vocab_size": 152064, "max_position_embeddings": 32768,
+}  # fmt: skip
+pytestmark = pytest.mark.django_db
+
+
+def cluster(cpus: float = 4.0, gpus: float = 0.0, memory: int = 16 * 10**9, gpu_memory: int = 0) -> Capacity:
+    node = Node("a", "one", cpus, gpus, cpus, gpus, True, memory, gpu_memory)
+    return Capacity(cpus, gpus, cpus, gpus, (node,))
+
+
+@pytest.fixture
+def launcher(monkeypatch: pytest.MonkeyPatch) -> FakeLauncher:
+    fake = FakeLauncher(devices=cluster())
+    monkeypatch.setattr("webapp.experiments.estimates.make_launcher", lambda kind: fake)
+    return fake
+
+
+@pytest.fixture
+def ada(client: Client, user: User, project: Project) -> Client:
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> dict[str, str]:
+    """Overrides that give both policies a model of 7.6 billion parameters."""
+    (tmp_path / "config.json").write_text(json.dumps(BIG))
+    return {f"policies.{name}.model": str(tmp_path) for name in ("planner", "executor")}
+
+
+def judged(capacity: Capacity | None, **changes: object) -> Verdict:
+    overrides = {path.replace("__", "."): value for path, value in changes.items()}
+    return verdict(estimate(load_config("plan_path_duo", overrides), Path("/nonexistent")), capacity)
+
+
+def test_devices_fit_wait_or_never_fit(run: Run) -> None:
+    assert judged(None).level == "unknown"
+    assert judged(cluster(0.5)).level == "never"  # the run that waits could not run there either
+    assert judged(cluster(2.0)).level == "waits"  # a run that waits takes 1.3 cores of 2
+    assert judged(cluster(4.0)) == Verdict("fits")
+    run.state = "running"
+    run.save()
+    (reason,) = judged(cluster(2.0)).reasons
+    assert reason == "It wants 1.3 CPU cores; runs before it leave 0.7 now."
+
+
+def test_memory_that_no_gpu_has_names_the_remedy(big: dict[str, str]) -> None:
+    gpus = {f"policies__{name}__devices__rollout_gpus": 1.0 for name in ("planner", "executor")}
+    changes = {path.replace(".", "__"): value for path, value in big.items()} | gpus
+    small = judged(cluster(4.0, 2.0, 10**12, 80 * 2**30), **changes)
+    assert small.level == "never" and len(small.reasons) == 2
+    assert "rollout and update worker of planner wants" in small.reasons[0]
+    assert "85.9 GB of a GPU" in small.reasons[0] and "Most of it is" in small.reasons[0]
+    assert judged(cluster(4.0, 2.0, 10**12, 10**13), **changes).level == "fits"
+    assert (
+        judged(cluster(4.0, 2.0, 10**12, 0), **changes).level == "fits"
+    )  # not told: nothing to hold against it
+
+
+def test_main_memory_is_shared_by_all_workers(big: dict[str, str]) -> None:
+    changes = {path.replace(".", "__"): value for path, value in big.items()}
+    (reason,) = judged(cluster(4.0, memory=16 * 10**9), **changes).reasons
+    assert reason.startswith("Its workers want ") and "of main memory" in reason
+    assert judged(cluster(4.0, memory=10**13), **changes).level == "fits"
+
+
+def test_the_fragment_follows_the_form(ada: Client, launcher: FakeLauncher) -> None:
+    html = ada.post(ESTIMATE, posted(ada)).content.decode()
+    assert "Fits the cluster now" in html and "200,512 parameters" in html and "30,720" in html
+    form = posted(ada) | {"resources.environment_workers": "100", "rollout.group_size": "4"}
+    html = ada.post(ESTIMATE, form).content.decode()
+    assert "Does not fit the cluster" in html and "It wants 11.1 CPU cores, and there are 4" in html
+    assert "15,360" in html
+    assert "right first" in ada.post(ESTIMATE, form | {"rollout.tasks": "many"}).content.decode()
+    launcher.reachable = False
+    assert "does not answer" in ada.post(ESTIMATE, posted(ada)).content.decode()
+
+
+def test_the_length_of_prompts_is_an_assumption_that_can_be_changed(
+    ada: Client, launcher: FakeLauncher, big: dict[str, str]
+) -> None:
+    form = posted(ada) | big
+    assert form["prompt_tokens"] == "512"
+    html = {
+        tokens: ada.post(ESTIMATE, form | {"prompt_tokens": tokens}).content for tokens in ("512", "4096")
+    }
+    assert html["512"] != html["4096"]
+    assert ada.post(ESTIMATE, form | {"prompt_tokens": "long"}).content == html["512"]
+    assert ada.post(ESTIMATE, form | {"prompt_tokens": "9" * 30}).content == html["512"]
+
+
+def test_the_path_of_a_model_is_text(ada: Client, launcher: FakeLauncher) -> None:
+    form = posted(ada) | {"policies.planner.model": "<script>alert(1)</script>"}
+    html = ada.post(ESTIMATE, form).content.decode()
+    assert "&lt;script&gt;" in html and "<script>" not in html and "Memory is not known" in html
+
+
+def test_somebody_who_is_not_logged_in(client: Client) -> None:
+    assert client.post(ESTIMATE).status_code == 302
+
+
+def test_the_api_estimates_presets_and_whole_configs(ada: Client, launcher: FakeLauncher) -> None:
+    def asked(**body: object) -> dict:
+        return ada.post("/api/v1/estimate/", body, content_type="application/json").json()
+
+    found = asked(preset="plan_path_duo", overrides={"rollout.group_size": 4})
+    assert found["verdict"] == {"level": "fits", "reasons": []}
+    assert (found["wants"], found["volume"]["tokens"]) == ({"cpus": 1.3, "gpus": 0.0}, 15360)
+    assert found["policies"][0]["workers"][0]["parts"]["weights"] == 200_512 * 4
+    assert found["cluster"]["nodes"][0]["memory"] == 16 * 10**9
+    whole = load_config("plan_path_duo", {"rollout.group_size": 4}).model_dump(mode="json")
+    assert asked(config=whole) == found
+    assert asked(preset="plan_path_duo", config=whole)["errors"].keys() == {"preset"}
+    assert asked(preset="none")["errors"].keys() == {"preset"}
+    assert asked(preset="plan_path_duo", prompt_tokens=0)["errors"].keys() == {"prompt_tokens"}
+    assert asked(preset="plan_path_duo", overrides={"rollout.tasks": "x"})["errors"].keys() == {
+        "rollout.tasks"
+    }
+    assert not Run.objects.exists()

@@ -1,0 +1,99 @@
+"""How much memory a policy takes on its device: plain arithmetic on a model's sizes, in bytes. No torch.
+
+What it does not know: the runtime itself (CUDA takes 0.5 to 1 GB a process) and what the allocator leaves unused.
+"""
+
+from dataclasses import dataclass
+
+from training_core.config.models import Learner
+from training_core.llm.models.shape import ModelShape
+
+WIDTH = {"fp32": 4, "bf16": 2}
+"""Bytes of a number in each precision of `learner.precision`."""
+FP32 = 4
+PACKED_ROW = 4096
+"""Tokens of a packed row at most (LONGEST_ROW of training_core.llm.learning.micro_batches)."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """How long what is generated and learnt from is, in tokens."""
+
+    prompt: int
+    response: int
+    """At most."""
+    group: int
+    """Responses to one prompt."""
+    rows: int
+    """Responses of one minibatch at most."""
+
+    @property
+    def whole(self) -> int:
+        """A prompt with a response."""
+        return self.prompt + self.response
+
+
+def weights(shape: ModelShape, precision: str) -> int:
+    """One copy of the model."""
+    return shape.parameters * WIDTH[precision]
+
+
+def gradients(shape: ModelShape, precision: str) -> int:
+    """As the weights; in bf16 an fp32 copy stands beside them while the optimiser steps."""
+    return shape.parameters * (WIDTH[precision] + (0 if precision == "fp32" else FP32))
+
+
+def optimizer(shape: ModelShape, precision: str) -> int:
+    """AdamW's two moments in fp32, and in bf16 the fp32 copy of the weights.
+
+    The 12 bytes a parameter of mixed precision training (K = 12 in ZeRO, arXiv 1910.02054, section 3.1); 8 in fp32.
+    """
+    return shape.parameters * FP32 * (2 if precision == "fp32" else 3)
+
+
+def activations(shape: ModelShape, precision: str, tokens: int, longest: int) -> int:
+    """What a forward pass over `tokens` keeps for its backward pass, without the output layer.
+
+    Counted tensor by tensor as Korthikanti et al. do (arXiv 2205.05198, section 4.1), for a block with RMS norms (their
+    inputs are kept in fp32), a gated feed-forward and fused attention, which keeps no matrix of scores. Nothing is
+    recomputed. Per token and layer: in the model's precision queries, keys, values and the attention's output (keys and
+    values repeated for all heads), four vectors of the gated block, and each norm's result before and after its scale;
+    in fp32 each norm's input and factor, and a sum per head. Once per token: the last norm and the output, positions'
+    angles, the token id, and `longest` numbers of the packed rows' mask.
+    """
+    width = WIDTH[precision]
+    inner = width * 4 * (shape.heads * shape.head_size + shape.intermediate + shape.hidden)
+    layer = inner + FP32 * (2 * shape.hidden + 2 + shape.heads)
+    once = width * (longest + 2 * shape.hidden + 2 * shape.head_size) + FP32 * (shape.hidden + 3)
+    return tokens * (shape.layers * layer + once)
+
+
+def output_layer(shape: ModelShape, precision: str, places: int) -> int:
+    """The most that logits of `places` predicted tokens take at once: they themselves, in fp32 the log-probabilities and
+    two more of that size while the entropy is computed, and in bf16 an fp32 copy.
+    """
+    copies = 3 if precision == "fp32" else 4
+    return places * shape.vocabulary * (WIDTH[precision] + FP32 * copies)
+
+
+def kv_cache(shape: ModelShape, precision: str, tokens: int) -> int:
+    """Keys and values of every layer for `tokens` (Pope et al., arXiv 2211.05102, section 2.1: 2 x layers x heads x
+    head size numbers a token, the heads being those of keys and values).
+    """
+    return 2 * shape.layers * shape.key_value_heads * shape.head_size * WIDTH[precision] * tokens
+
+
+def micro_batch(learner: Learner, text: Text) -> tuple[int, int, int]:
+    """(tokens, longest row, predicted places) of the largest forward pass of an update.
+
+    Packed, a prompt stands once before the responses of its group; else before each. A row that is longer than
+    `micro_batch_tokens` goes alone.
+    """
+    if learner.packing:
+        limit = min(learner.micro_batch_tokens, PACKED_ROW)
+        members = min(text.group, max((limit - text.prompt) // text.response, 1))
+    else:
+        members = 1
+    row = text.prompt + members * text.response
+    rows = max(min(learner.micro_batch_tokens // row, -(-text.rows // members)), 1)
+    return rows * row, row, rows * members * text.response

@@ -1,0 +1,141 @@
+"""The sizes of a model, read from its folder without loading it (and without torch).
+
+config.json has the sizes, the headers of the safetensors files have every tensor's shape, so that parameters are
+counted, not guessed. The format: 8 bytes with the header's length N (little endian), then N bytes of JSON
+(https://huggingface.co/docs/safetensors).
+"""
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training_core.errors import ModelError
+
+_LONGEST_CONFIG = 4_000_000
+_LONGEST_HEADER = 100_000_000
+"""Bytes; the second is the format's own limit."""
+_NAMES: dict[str, tuple[str, ...]] = {
+    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "num_heads"),
+    "vocabulary": ("vocab_size",),
+}
+"""What architectures call the sizes that none can do without."""
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A decoder-only transformer with gated feed-forward blocks (Llama, Qwen, Mistral, Gemma)."""
+
+    parameters: int
+    layers: int
+    hidden: int
+    """Width of the residual stream."""
+    heads: int
+    key_value_heads: int
+    head_size: int
+    intermediate: int
+    """Width of a feed-forward block."""
+    vocabulary: int
+    context: int
+    """Positions; 0 where the config does not say."""
+
+
+def read_shape(folder: Path) -> ModelShape:
+    """Sizes of the model in a Hugging Face folder. Raises ModelError where they cannot be read."""
+    return shape_from(_object(folder / "config.json", _LONGEST_CONFIG), count_parameters(folder))
+
+
+def shape_from(config: Mapping[str, Any], parameters: int | None = None) -> ModelShape:
+    """Sizes from a config.json; parameters are computed where they are not given.
+
+    Raises ModelError where a size is missing, or where the parameters of a mixture of experts were not counted.
+    """
+    inner = config.get("text_config")
+    sizes = {**config, **inner} if isinstance(inner, Mapping) else dict(config)
+    found = {name: _size(sizes, keys) for name, keys in _NAMES.items()}
+    if missing := [_NAMES[name][0] for name, value in found.items() if value is None]:
+        raise ModelError(f"config.json has no {', '.join(missing)}")
+    known = {name: value for name, value in found.items() if value is not None}
+    if parameters is None and (sizes.get("num_experts") or sizes.get("num_local_experts")):
+        raise ModelError("a mixture of experts is counted from its safetensors files, and there are none")
+    shape = ModelShape(
+        parameters=parameters or 0,
+        key_value_heads=_size(sizes, ("num_key_value_heads",)) or known["heads"],
+        head_size=_size(sizes, ("head_dim",)) or known["hidden"] // known["heads"],
+        intermediate=_size(sizes, ("intermediate_size", "n_inner", "ffn_dim")) or 4 * known["hidden"],
+        context=_size(sizes, ("max_position_embeddings", "n_positions")) or 0,
+        **known,
+    )
+    if parameters is not None:
+        return shape
+    return _with(shape, dense_parameters(shape, tied=bool(sizes.get("tie_word_embeddings"))))
+
+
+def dense_parameters(shape: ModelShape, *, tied: bool) -> int:
+    """Parameters of a Llama of these sizes: embeddings, and per layer attention, a gated block and two norms.
+
+    Without biases (Llama has none; Qwen 2 has a few thousand a layer).
+    """
+    attention = 2 * shape.hidden * shape.head_size * (shape.heads + shape.key_value_heads)
+    block = attention + 3 * shape.hidden * shape.intermediate + 2 * shape.hidden
+    embeddings = shape.vocabulary * shape.hidden * (1 if tied else 2)
+    return embeddings + shape.layers * block + shape.hidden
+
+
+def count_parameters(folder: Path) -> int | None:
+    """Numbers in all tensors of a folder's safetensors files; None where there are no such files.
+
+    Raises ModelError for a torn file, or where one that the index names is missing.
+    """
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        places = _object(index, _LONGEST_HEADER).get("weight_map")
+        if not isinstance(places, dict):
+            raise ModelError(f"{index.name} has no weight_map")
+        files = [folder / Path(str(name)).name for name in sorted(set(places.values()))]
+    else:
+        files = sorted(folder.glob("*.safetensors"))
+    return sum(map(_count, files)) if files else None
+
+
+def _count(path: Path) -> int:
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if length > _LONGEST_HEADER:
+                raise ModelError(f"{path.name} is no safetensors file")
+            header = json.loads(file.read(length))
+        shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
+        return sum(math.prod(shape) for shape in shapes)
+    except (OSError, struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path.name} cannot be read as safetensors") from error
+
+
+def _object(path: Path, limit: int) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > limit:
+            raise ModelError(f"{path.name} is too long to be one")
+        read = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path.name} cannot be read") from error
+    if not isinstance(read, dict):
+        raise ModelError(f"{path.name} holds no object")
+    return read
+
+
+def _size(sizes: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
+    """The first of these that is a positive whole number."""
+    for key in keys:
+        value = sizes.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
+
+
+def _with(shape: ModelShape, parameters: int) -> ModelShape:
+    return ModelShape(**{**vars(shape), "parameters": parameters})

@@ -1,0 +1,53 @@
+"""The estimate beside the form, asked for by htmx as fields change."""
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_POST
+
+from webapp.common.tones import SHARED, policy_tones
+from webapp.experiments.estimates import KINDS, LONGEST_PROMPT, PARTS, Appraisal, appraise
+from webapp.experiments.views import posted_draft
+from workers.launch.estimates import PROMPT_TOKENS, WorkerMemory
+
+BAR = 100.0
+"""Width of a bar in the units of its drawing."""
+
+
+@login_required
+@require_POST
+def experiment_estimate(request: HttpRequest) -> HttpResponse:
+    """What the form's experiment takes (a fragment); a word where the form has errors."""
+    draft, error = posted_draft(request)
+    if draft.config is None or error:
+        return render(request, "experiments/_estimate.html", {"found": None})
+    found = appraise(draft.config, _prompt_tokens(request.POST.get("prompt_tokens", "")))
+    tones = policy_tones(draft.tree)
+    context = {
+        "found": found,
+        "cluster": found.capacity,
+        "pools": [(pool, tones.get(pool.name, SHARED)) for pool in found.estimate.pools],
+        "policies": [
+            (policy, tones.get(policy.policy, SHARED), [_drawn(found, worker) for worker in policy.workers])
+            for policy in found.estimate.policies
+        ],
+    }
+    return render(request, "experiments/_estimate.html", context)
+
+
+def _prompt_tokens(text: str) -> int:
+    return min(max(int(text), 1), LONGEST_PROMPT) if text.isdecimal() and len(text) < 10 else PROMPT_TOKENS
+
+
+def _drawn(found: Appraisal, worker: WorkerMemory) -> dict[str, object]:
+    """A worker with its parts as lengths of a bar; the longest bar of all is full."""
+    workers = [each for policy in found.estimate.policies for each in policy.workers]
+    longest = max(sum(each.parts.values()) for each in workers) or 1
+    parts, start = [], 0.0
+    for place, (name, words) in enumerate(PARTS.items()):
+        taken = worker.parts.get(name, 0)
+        width = BAR * taken / longest
+        if taken:
+            parts.append({"words": words, "bytes": taken, "x": start, "width": width, "tone": place % 7})
+        start += width
+    return {"does": KINDS[worker.kind], "worker": worker, "parts": parts}

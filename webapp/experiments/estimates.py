@@ -1,0 +1,143 @@
+"""What an experiment takes against what the cluster has, before anything is spent."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from django.conf import settings
+
+from training_core.config.run import RunConfig
+from webapp.cluster.selectors import limits_read
+from webapp.common.formats import size
+from webapp.runs.admission import demands_ahead
+from workers.launch.estimates import Estimate, PolicyMemory, WorkerMemory, estimate
+from workers.launch.launcher import Capacity, LauncherFailure
+from workers.launch.registry import make_launcher
+
+LONGEST_PROMPT = 1_000_000
+"""Tokens that may be asked about."""
+SPARE = 0.1
+"""Share of a device's memory that is left to the runtime and the allocator."""
+FITS, WAITS, NEVER, UNKNOWN = "fits", "waits", "never", "unknown"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether it fits."""
+
+    level: str
+    """fits: at once; waits: when others are done; never: not on this cluster; unknown: the cluster does not answer."""
+    reasons: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Appraisal:
+    """An estimate beside the cluster."""
+
+    estimate: Estimate
+    capacity: Capacity | None
+    verdict: Verdict
+
+
+def appraise(config: RunConfig, prompt_tokens: int | None = None) -> Appraisal:
+    """Estimate a config and compare it with the cluster as it is now."""
+    estimated = estimate(config, settings.TROUPE_HOME, prompt_tokens)
+    try:
+        capacity = make_launcher(settings.TROUPE_LAUNCHER).capacity()
+    except LauncherFailure:
+        capacity = None
+    return Appraisal(estimated, capacity, verdict(estimated, capacity))
+
+
+def verdict(estimated: Estimate, capacity: Capacity | None) -> Verdict:
+    """Devices first, then memory."""
+    if capacity is None:
+        return Verdict(UNKNOWN, ["The cluster does not answer; a run that is launched now waits for it."])
+    limits = limits_read(estimated.demand, capacity, demands_ahead(capacity))
+    never = [_never(limit) for limit in limits if limit["never"]] + _too_little_memory(estimated, capacity)
+    if never:
+        return Verdict(NEVER, never)
+    waits = [_waits(limit) for limit in limits]
+    return Verdict(WAITS, waits) if waits else Verdict(FITS)
+
+
+def appraisal_document(found: Appraisal) -> dict[str, Any]:
+    """JSON shape; sizes in bytes."""
+    document = asdict(found.estimate)
+    demand = document.pop("demand")
+    return {
+        "verdict": asdict(found.verdict),
+        "wants": {"cpus": demand["cpus"], "gpus": demand["gpus"]},
+        "cluster": asdict(found.capacity) if found.capacity else None,
+        **document,
+    }
+
+
+def _never(limit: dict[str, Any]) -> str:
+    return (
+        f"It wants {limit['wants']:g} {limit['resource']}, and there are {limit['total']:g}. "
+        "Add nodes, or lower policies.*.devices and resources.environment_cpus."
+    )
+
+
+def _waits(limit: dict[str, Any]) -> str:
+    return f"It wants {limit['wants']:g} {limit['resource']}; runs before it leave {limit['free']:g} now."
+
+
+def _too_little_memory(estimated: Estimate, capacity: Capacity) -> list[str]:
+    """Workers that no GPU here can hold; all CPU workers together against main memory."""
+    cards = [node.gpu_memory for node in capacity.nodes if node.gpu_memory]
+    found = []
+    for policy in estimated.policies:
+        for worker in policy.workers:
+            share = max(cards, default=0) * min(worker.gpus, 1.0)
+            if share and worker.peak > share * (1 - SPARE):
+                found.append(_too_large(policy, worker, f"{size(round(share))} of a GPU"))
+    return found + _too_little_main_memory(estimated, capacity)
+
+
+def _too_little_main_memory(estimated: Estimate, capacity: Capacity) -> list[str]:
+    there = sum(node.memory for node in capacity.nodes)
+    on_cpu = [
+        (worker.peak * worker.workers, policy, worker)
+        for policy in estimated.policies
+        for worker in policy.workers
+        if not worker.gpus
+    ]
+    whole = sum(peak for peak, _, _ in on_cpu)
+    if not there or any(not node.memory for node in capacity.nodes) or whole <= there * (1 - SPARE):
+        return []
+    _, policy, worker = max(on_cpu, key=lambda each: each[0])
+    return [f"Its workers want {size(whole)} of main memory. " + _too_large(policy, worker, size(there))]
+
+
+def _too_large(policy: PolicyMemory, worker: WorkerMemory, there: str) -> str:
+    part = max(worker.parts, key=lambda name: worker.parts[name])
+    return (
+        f"A {KINDS[worker.kind]} worker of {policy.policy} wants {size(worker.peak)}, and there are {there}. "
+        f"Most of it is {PARTS[part]}: {REMEDIES[part].format(policy=policy.policy)}."
+    )
+
+
+KINDS = {"policy": "rollout and update", "rollout": "rollout", "update": "update"}
+"""What a worker does, in words."""
+PARTS = {
+    "weights": "weights",
+    "reference": "the base model for the KL penalty",
+    "optimizer": "optimizer states",
+    "gradients": "gradients",
+    "activations": "activations",
+    "logits": "logits",
+    "kv_cache": "the KV cache",
+}
+"""What fills a device, in words, in the order in which it is shown."""
+_SMALLER = "choose a smaller policies.{policy}.model"
+_SHORTER = "lower policies.{policy}.learner.micro_batch_tokens"
+REMEDIES = {
+    "weights": _SMALLER,
+    "reference": "set algorithm.kl_coefficient = 0, or choose a smaller policies.{policy}.model",
+    "optimizer": _SMALLER,
+    "gradients": _SMALLER,
+    "activations": _SHORTER,
+    "logits": _SHORTER,
+    "kv_cache": "lower policies.{policy}.engine.max_batch",
+}

@@ -1,0 +1,207 @@
+"""What a run takes, before anything is spent: memory per worker, and how much one iteration plays and samples.
+
+No torch: models are sized from their folders. What cannot be known is said, never guessed silently.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from training_core.config.run import RunConfig
+from training_core.errors import ModelError
+from training_core.llm import memory
+from training_core.llm.models.shape import ModelShape, read_shape
+from training_core.llm.models.tiny import tiny_folder, tiny_shape
+from workers.cluster.placement import Seat, SeatKind, place
+from workers.launch.demand import Demand, Pool, demand, pools
+
+PROMPT_TOKENS = 512
+"""Assumed length of a prompt where nobody says."""
+
+
+@dataclass(frozen=True)
+class WorkerMemory:
+    """What each of a policy's workers of one kind holds at most, in bytes."""
+
+    kind: SeatKind
+    workers: int
+    cpus: float
+    gpus: float
+    """Of one worker; 0 has it on the CPU."""
+    parts: dict[str, int]
+    """weights, reference, optimizer: always there; gradients, activations, logits: while it updates; kv_cache: while it
+    generates."""
+    peak: int
+    """The larger of both times."""
+
+
+@dataclass(frozen=True)
+class PolicyMemory:
+    """One policy."""
+
+    policy: str
+    model: str
+    precision: str
+    parameters: int | None
+    workers: list[WorkerMemory]
+    unknown: str = ""
+    """Why its model could not be sized."""
+
+
+@dataclass(frozen=True)
+class Volume:
+    """How much is played and sampled; all at most, for episodes may end early."""
+
+    tasks: int
+    """Training episodes per iteration: one path through each task's tree."""
+    answers: int
+    """Sampled per iteration."""
+    tokens: int
+    """Of those answers, prompts not counted."""
+    evaluations: int
+    """In the whole run, the base model's and the last one's with it."""
+    evaluation_episodes: int
+    """Per evaluation."""
+    episodes_total: int
+    """Training and evaluation over the whole run."""
+    tokens_total: int
+    """Training answers of the whole run."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run takes."""
+
+    demand: Demand
+    pools: list[Pool]
+    policies: list[PolicyMemory]
+    volume: Volume
+    prompt_tokens: int
+    """That memory was computed with, where a model's context is not shorter."""
+
+
+def estimate(config: RunConfig, home: Path, prompt_tokens: int | None = None) -> Estimate:
+    """All of it. Models made here are looked for under `home`; prompts are taken to have `prompt_tokens` tokens."""
+    prompt = PROMPT_TOKENS if prompt_tokens is None else prompt_tokens
+    policies = [_policy(name, config, home, prompt) for name in config.used_policies]
+    return Estimate(demand(config), pools(config), policies, volume(config), prompt)
+
+
+def volume(config: RunConfig) -> Volume:
+    """By multiplication: tasks x candidates x turns x roles."""
+    tasks, group = config.rollout.tasks, config.rollout.group_size
+    turns, roles = max_turns(config), config.team.order
+    tokens = tasks * group * turns * sum(config.team.roles[name].sampling.max_tokens for name in roles)
+    every, iterations = config.evaluation.every, config.run.iterations
+    evaluations = 1 + math.ceil(iterations / every) if every else 0
+    kinds = config.evaluation.greedy + config.evaluation.sampled
+    per_evaluation = config.evaluation.episodes * kinds
+    return Volume(
+        tasks=tasks,
+        answers=tasks * group * turns * len(roles),
+        tokens=tokens,
+        evaluations=evaluations,
+        evaluation_episodes=per_evaluation,
+        episodes_total=iterations * tasks + evaluations * per_evaluation,
+        tokens_total=iterations * tokens,
+    )
+
+
+def max_turns(config: RunConfig) -> int:
+    """Turns of the team in an episode at most; environments without turns have one."""
+    return int(getattr(config.environment, "max_turns", 1))
+
+
+def model_shape(model: str, config: RunConfig, home: Path) -> ModelShape:
+    """Sizes of a policy's model as this machine sees it: made here, a folder, or in the hub's cache.
+
+    Raises ModelError where it is none of these, or cannot be read.
+    """
+    if model == "tiny":
+        folder = tiny_folder(config.environment, home)
+        return read_shape(folder) if folder.is_dir() else tiny_shape(config.environment)
+    if Path(model).is_dir():
+        return read_shape(Path(model))
+    cached = _cached(model)
+    if cached is None:
+        raise ModelError(
+            "this machine does not have the model; its size is known once it was downloaded here"
+        )
+    return read_shape(cached)
+
+
+def _cached(model: str) -> Path | None:
+    """The newest download of a hub id, looked up without the network."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(model, "config.json")
+    except HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def _policy(name: str, config: RunConfig, home: Path, prompt: int) -> PolicyMemory:
+    section = config.policies[name]
+    precision = section.learner.precision
+    try:
+        shape = model_shape(section.model, config, home)
+    except ModelError as error:
+        return PolicyMemory(name, section.model, precision, None, [], str(error))
+    longest = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == name)
+    prompt = min(prompt, max(shape.context - longest, 1)) if shape.context else prompt
+    seats = [seat for seat in place(config).seats if seat.policy == name]
+    by_kind: dict[SeatKind, list[Seat]] = {}
+    for seat in seats:
+        by_kind.setdefault(seat.kind, []).append(seat)
+    workers = [_workers(kind, group, config, shape, prompt) for kind, group in by_kind.items()]
+    return PolicyMemory(name, section.model, precision, shape.parameters, workers)
+
+
+def _workers(
+    kind: SeatKind, seats: list[Seat], config: RunConfig, shape: ModelShape, prompt: int
+) -> WorkerMemory:
+    policy = seats[0].policy
+    learns = kind != "rollout" and policy in config.trained_policies
+    precision = config.policies[policy].learner.precision
+    standing = {"weights": memory.weights(shape, precision)}
+    updating: dict[str, int] = {}
+    if learns:
+        if config.algorithm.kl_coefficient > 0:
+            standing["reference"] = memory.weights(shape, precision)
+        standing["optimizer"] = memory.optimizer(shape, precision)
+        updating = _updating(policy, config, shape, prompt)
+    generating = {"kv_cache": _kv_cache(policy, config, shape, prompt)} if kind != "update" else {}
+    return WorkerMemory(
+        kind=kind,
+        workers=len(seats),
+        cpus=seats[0].cpus,
+        gpus=seats[0].gpus,
+        parts=standing | updating | generating,
+        peak=sum(standing.values()) + max(sum(updating.values()), sum(generating.values())),
+    )
+
+
+def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
+    learner, group = config.policies[policy].learner, config.rollout.group_size
+    speakers = [role for role in config.team.roles.values() if role.policy == policy and role.trained]
+    answers = config.rollout.tasks * group * max_turns(config) * len(speakers)
+    response = max(role.sampling.max_tokens for role in speakers)
+    text = memory.Text(prompt, response, group, -(-answers // learner.minibatches))
+    tokens, longest, places = memory.micro_batch(learner, text)
+    return {
+        "gradients": memory.gradients(shape, learner.precision),
+        "activations": memory.activations(shape, learner.precision, tokens, longest),
+        "logits": memory.output_layer(shape, learner.precision, places),
+    }
+
+
+def _kv_cache(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> int:
+    """Of the largest batch: a training turn, or an evaluation's."""
+    section = config.policies[policy]
+    most = max(config.rollout.tasks * config.rollout.group_size, config.evaluation.episodes)
+    workers = section.devices.rollout_workers
+    sequences = min(section.engine.max_batch, -(-most // workers))
+    response = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == policy)
+    return memory.kv_cache(shape, section.learner.precision, sequences * (prompt + response))
