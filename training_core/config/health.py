@@ -88,7 +88,7 @@ class Mismatch(Recent):
     """What generated the tokens and what learns from them disagree about their probabilities."""
 
     above: float = Field(0.05, gt=0.0)
-    """Distance of the mean probability ratio from 1."""
+    """Mean distance (nats per token) between the logprobs of engine and learner at the same weights."""
 
 
 class Staleness(Recent):

@@ -79,11 +79,10 @@ def truncation(seen: Observed, rule: config.Truncation) -> Iterator[Found]:
 
 
 def mismatch(seen: Observed, rule: config.Mismatch) -> Iterator[Found]:
-    """Importance ratios must average to 1 where both sides compute the same probabilities."""
-    for key, policy, curve in seen.each("policy", "ratio_mean"):
-        off = Curve(curve.steps, np.abs(curve.values - 1.0))
-        title = f"Generation and training of {policy} disagree: mean ratio is off 1 by"
-        yield from _above(key, off, rule, title, "", 4.0)
+    """The mean distance between the engine's and the learner's logprobs at the same weights; bad at four times the threshold."""
+    for key, policy, curve in seen.each("policy", "mismatch_mean"):
+        title = f"Generation and training of {policy} disagree about logprobs: mean distance"
+        yield from _above(key, curve, rule, title, "nats", 4.0)
 
 
 def staleness(seen: Observed, rule: config.Staleness) -> Iterator[Found]:
@@ -94,7 +93,16 @@ def staleness(seen: Observed, rule: config.Staleness) -> Iterator[Found]:
 
 def not_a_number(seen: Observed, rule: config.NotANumber) -> Iterator[Found]:
     """NaN or infinity in what an update computes; bad while it is the latest value."""
-    for name in ("loss", "grad_norm", "kl", "entropy", "ratio_mean", "ratio_max", "skipped_steps"):
+    for name in (
+        "loss",
+        "grad_norm",
+        "kl",
+        "entropy",
+        "ratio_mean",
+        "ratio_max",
+        "mismatch_kl",
+        "skipped_steps",
+    ):
         for key, policy, _ in seen.each("policy", name):
             curve = seen.curves[key].tail(rule.within)
             wrong = curve.values > 0 if name == "skipped_steps" else ~np.isfinite(curve.values)

@@ -154,7 +154,7 @@ class TurnAnnotation(Part):
     entropies: list[list[Number]] = []
     """Per candidate and token, in nats."""
     training_logprobs: list[list[Number]] = []
-    """Per candidate and token: log-probability by the learner before the update."""
+    """Per candidate and token: log-probability by the learner before the update's first step, at the weights that sampled it."""
 
 
 class EpisodeStage(Part):

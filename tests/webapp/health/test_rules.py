@@ -51,7 +51,7 @@ ILL = {
     "too_easy": shown({"groups/a/too_easy": ramp(0.1, 1.0)}),
     "too_hard": shown({"groups/a/too_hard": [0.95] * 8}),
     "truncation": shown({"rollout/truncated": ramp(0.0, 0.4)}),
-    "mismatch": shown({"policy/a/ratio_mean": [1.1] * 8}),
+    "mismatch": shown({"policy/a/mismatch_mean": ramp(0.001, 0.2)}),
     "staleness": shown({"rollout/staleness": [6.0] * 8}),
     "overfitting": held_out([0.5, 0.8, 0.7, 0.6, 0.55], ramp(0.4, 0.95, 50)),
     "length_hacking": tokens(ramp(100, 300), [0.5] * 40),
@@ -76,7 +76,11 @@ WELL = {
     "too_easy": [shown({"groups/a/too_easy": [0.5] * 40})],
     "too_hard": [shown({"groups/a/too_hard": ramp(1.0, 0.1)})],
     "truncation": [shown({"rollout/truncated": [0.05] * 40})],
-    "mismatch": [shown({"policy/a/ratio_mean": [1.01, 0.99] * 10})],
+    "mismatch": [
+        shown({"policy/a/mismatch_mean": [0.01, 0.02] * 10}),
+        shown({"policy/a/mismatch_mean": [0.01] * 14 + [0.2]}),
+        shown({"policy/a/mismatch_mean": [0.001] * 9, "policy/a/mismatch_max": [5.0] * 9}),
+    ],
     "staleness": [shown({"rollout/staleness": [0.0, 1.0] * 10})],
     "overfitting": [
         held_out([0.5, 0.8, 0.82, 0.85, 0.84], ramp(0.4, 0.95, 50)),

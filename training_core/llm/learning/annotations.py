@@ -1,6 +1,6 @@
 """What an update saw, group by group: for the reader of a transcript."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -10,13 +10,14 @@ from training_core.llm.learning.micro_batches import MicroBatch
 
 @dataclass
 class GroupAnnotation:
-    """What the update saw of one group, per answer and token, when it first came to it."""
+    """What the update saw of one group, per answer and token."""
 
     ratios: list[list[float]]
-    """pi / pi_old."""
+    """pi / pi_old when the update first came to it."""
     entropies: list[list[float]]
-    """Nats."""
+    """Nats, then."""
     training_logprobs: list[list[float]]
+    """By the learner before the update's first step, at the weights that sampled them."""
 
 
 Annotations = dict[tuple[str, int], GroupAnnotation]
@@ -24,10 +25,10 @@ Annotations = dict[tuple[str, int], GroupAnnotation]
 
 
 def annotate(
-    annotations: Annotations, piece: MicroBatch, figures: Sequence[Tensor], episodes: set[str] | None
+    annotations: Annotations, piece: MicroBatch, figures: Mapping[str, Tensor], episodes: set[str] | None
 ) -> None:
-    """Add a micro-batch's (ratios, entropies, logprobs), each (T,), for these episodes (None: all)."""
-    ratios, entropies, logprobs = (tensor.float().tolist() for tensor in figures)
+    """Add a micro-batch's figures (field of GroupAnnotation: (T,)) for these episodes (None: all)."""
+    values = {name: tensor.float().tolist() for name, tensor in figures.items()}
     end = 0
     for (group, place), length in zip(piece.answers, piece.lengths, strict=True):
         begin, end = end, end + length
@@ -36,9 +37,8 @@ def annotate(
         found = annotations.get((group.episode, group.turn))
         if found is None:
             found = annotations[group.episode, group.turn] = _empty(len(group.answers))
-        found.ratios[place] = ratios[begin:end]
-        found.entropies[place] = entropies[begin:end]
-        found.training_logprobs[place] = logprobs[begin:end]
+        for name, tokens in values.items():
+            getattr(found, name)[place] = tokens[begin:end]
 
 
 def _empty(answers: int) -> GroupAnnotation:

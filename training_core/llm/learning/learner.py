@@ -24,6 +24,7 @@ from training_core.llm.flops import TRAINING, shape_of
 from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.llm.learning.annotations import Annotations, GroupAnnotation, annotate
 from training_core.llm.learning.micro_batches import MicroBatch, Split, split
+from training_core.llm.learning.mismatch import Mismatch
 from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.schedules import learning_rate
 from training_core.llm.learning.token_logprobs import ResponseForward
@@ -76,6 +77,7 @@ class _Sums:
     tokens: int = 0
     computed: int = 0
     flops: float = 0.0
+    mismatch: Mismatch = field(default_factory=Mismatch)
     annotations: Annotations = field(default_factory=dict)
 
 
@@ -138,10 +140,12 @@ class Learner:
         self.model.eval()  # dropout off: ratios of fresh data are 1
         sums = _Sums()
         wanted = set(annotated) if annotated is not None else None
-        parts = [list(split(part, groups, self._split())) for part in self._minibatches(groups, iteration)]
+        minibatches = list(self._minibatches(groups, iteration))
+        self._look_ahead(minibatches, groups, iteration, sums, wanted)
+        parts = [list(split(part, groups, self._split())) for part in minibatches]
         for epoch in range(self.settings.epochs):
-            for part in _shuffled(parts, iteration, epoch):
-                self._step(part, sums, epoch == 0, wanted)
+            for place in _order(len(parts), iteration, epoch):
+                self._step(parts[place], sums, epoch == 0, wanted)
         flops = sums.flops if self.shape else None
         return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations, flops)
 
@@ -157,6 +161,28 @@ class Learner:
             order.sort(key=lambda index: keyed_uniform(iteration, index))
         for part in range(parts):
             yield order[part::parts]
+
+    @torch.no_grad()
+    def _look_ahead(
+        self,
+        minibatches: Sequence[Sequence[int]],
+        groups: Sequence[Group],
+        iteration: int,
+        sums: _Sums,
+        wanted: set[str] | None,
+    ) -> None:
+        """Compare engine and learner on groups to be annotated that come after the first step, while the weights are
+        still those that sampled them; the first minibatch is compared in passing.
+        """
+        late = [
+            index
+            for place in _order(len(minibatches), iteration, 0)[1:]
+            for index in minibatches[place]
+            if wanted is None or groups[index].episode in wanted
+        ]
+        for piece in split(late, groups, self._split()):
+            log_probs = _sampled_from(self.forward.logits(self.model, piece.batch), piece)
+            _compare(sums, piece, log_probs[piece.batch.place, piece.batch.targets], wanted)
 
     def _step(self, part: Sequence[MicroBatch], sums: _Sums, first: bool, wanted: set[str] | None) -> None:
         for piece in part:
@@ -210,7 +236,10 @@ class Learner:
         ratios = (logprobs.detach() - piece.old_logprobs).exp()
         _add(sums, loss, (ratios, entropies, clipped), piece)
         if first:
-            annotate(sums.annotations, piece, (ratios, entropies.detach(), logprobs.detach()), wanted)
+            seen = {"ratios": ratios, "entropies": entropies.detach()}
+            annotate(sums.annotations, piece, seen, wanted)
+        if sums.steps + sums.skipped == 0:
+            _compare(sums, piece, logprobs.detach(), wanted)
         return loss
 
     @torch.no_grad()
@@ -237,6 +266,7 @@ class Learner:
             "tokens": sums.tokens / self.settings.epochs,
             "computed_tokens": sums.computed / self.settings.epochs,
         }
+        metrics |= sums.mismatch.metrics()
         return metrics | ({"kl": sums.kl / tokens} if self.reference is not None else {})
 
 
@@ -252,9 +282,15 @@ def check_fresh(groups: Sequence[Group], version: int) -> None:
                 )
 
 
-def _shuffled(parts: list[list[MicroBatch]], iteration: int, epoch: int) -> list[list[MicroBatch]]:
-    order = sorted(range(len(parts)), key=lambda index: keyed_uniform(iteration, epoch, index))
-    return [parts[index] for index in order]
+def _order(parts: int, iteration: int, epoch: int) -> list[int]:
+    """Minibatches in the order of an epoch."""
+    return sorted(range(parts), key=lambda index: keyed_uniform(iteration, epoch, index))
+
+
+def _compare(sums: _Sums, piece: MicroBatch, logprobs: Tensor, wanted: set[str] | None) -> None:
+    """Note how far the learner's logprobs (T,), before any step, are from the engine's."""
+    sums.mismatch.add(logprobs, piece.old_logprobs)
+    annotate(sums.annotations, piece, {"training_logprobs": logprobs}, wanted)
 
 
 def _is_plain(piece: MicroBatch) -> bool:
