@@ -2,6 +2,7 @@
 
 import { svg } from "./dom.js";
 import { completing } from "./filter.js";
+import { showFindings } from "./findings.js";
 import { count, duration, number } from "./format.js";
 import { RunsFeed } from "./live.js";
 import { readAgain } from "./run/regions.js";
@@ -17,6 +18,7 @@ function update(run) {
   const why = row.querySelector("[data-why]");
   why.textContent = run.reason;
   why.classList.toggle("bad", run.state === "failed");
+  showFindings(row.querySelector("[data-findings]"), run);
   const bar = row.querySelector("progress");
   bar.max = run.iterations;
   bar.value = run.iteration;

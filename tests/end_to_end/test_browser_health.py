@@ -12,7 +12,7 @@ from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
 from webapp.health.models import Finding
-from webapp.health.services import run_check
+from webapp.health.services import counts_keep, run_check
 from webapp.runs.models import Run
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -66,6 +66,35 @@ def test_findings_come_in_while_the_page_is_looked_at(page: Page, telling: Telli
     page.goto("/runs/")
     page.locator("a.badge.bad", has_text="1 bad").click()
     expect(page.locator("#open-title")).to_be_visible()
+
+
+def test_badges_come_and_go_without_a_reload(page: Page, telling: Telling) -> None:
+    run, story = telling
+    run_check(run.pk)  # the NaN
+    table, overview = page, page.context.new_page()
+    table.goto("/runs/")
+    overview.goto(f"/runs/{run.pk}/")
+    badges = (
+        table.locator(f'[data-run="{run.pk}"] [data-findings]'),
+        overview.locator(".page-head [data-findings]"),
+    )
+    for badge, opened in zip(badges, (table, overview), strict=True):
+        expect(opened.locator("[data-link]")).to_have_text("live")
+        expect(badge).to_have_text("1 warn")
+        opened.evaluate("window.loadedOnce = true")
+    ill(run, story)
+    run_check(run.pk)
+    for badge in badges:
+        expect(badge.locator(".bad")).to_have_text("1 bad")
+        expect(badge.locator(".warn")).to_have_text("3 warn")
+    Finding.objects.exclude(severity="bad").update(state="dismissed")
+    counts_keep(run)
+    for badge, opened in zip(badges, (table, overview), strict=True):
+        expect(badge).to_have_text("1 bad")
+        assert opened.evaluate("window.loadedOnce"), "the page was not loaded again"
+    badges[1].get_by_role("link", name="1 bad").click()
+    expect(overview.locator("#open-title")).to_be_visible()
+    overview.close()
 
 
 def test_channels_are_added_and_removed_without_showing_their_address(page: Page, telling: Telling) -> None:

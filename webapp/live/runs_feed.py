@@ -102,7 +102,9 @@ def _marks() -> Marks:
     """What tells whether a run has changed, of runs that may."""
     lately = timezone.now() - LATELY
     lively = Run.objects.exclude(state__in=ENDED_STATES) | Run.objects.filter(ended_at__gt=lately)
-    rows = lively.values_list("pk", "state", "event_count", "iteration", "name", "stop_requested", "reason")
+    rows = lively.values_list(
+        "pk", "state", "event_count", "iteration", "name", "stop_requested", "reason", "finding_counts"
+    )
     return {row[0]: row[1:] for row in rows}
 
 

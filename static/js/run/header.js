@@ -1,5 +1,6 @@
 /* Name, state, progress, times and the acts that fit the state. */
 
+import { showFindings } from "../findings.js";
 import { duration, count } from "../format.js";
 
 const ENDED = ["finished", "stopped", "failed", "paused"];
@@ -15,6 +16,7 @@ function show(summary) {
   const state = root.querySelector(".state");
   state.dataset.state = summary.state;
   state.textContent = summary.state;
+  showFindings(root.querySelector("[data-findings]"), summary);
   for (const form of root.querySelectorAll("[data-when]")) form.hidden = !form.dataset.when.split(" ").includes(summary.state);
   const bar = root.querySelector("progress");
   bar.max = summary.iterations || 1;
