@@ -64,7 +64,7 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
             (
                 "TROUPE_SECRET_KEY",
                 "made and kept in TROUPE_HOME",
-                "Signs sessions. The same on every web process.",
+                "Signs sessions and encrypts addresses of channels. The same on every process of the web side.",
             ),
             ("TROUPE_ALLOWED_HOSTS", "this machine", "Host names under which pages are served, with commas."),
             ("TROUPE_TRUSTED_ORIGINS", "", "Origins whose forms are accepted: `https://lab.example.org`."),

@@ -16,7 +16,8 @@ TROUPE_URL = env.text("TROUPE_SERVER_URL", "http://127.0.0.1:8000")
 TROUPE_LAUNCHER = env.text("TROUPE_LAUNCHER", "ray")
 """ray, or local: runs as child processes of the worker."""
 
-SECRET_KEY = env.text("TROUPE_SECRET_KEY", "only-for-management-commands-without-a-stack")
+NO_SECRET_KEY = "only-for-management-commands-without-a-stack"
+SECRET_KEY = env.text("TROUPE_SECRET_KEY", NO_SECRET_KEY)
 DEBUG = env.flag("TROUPE_DEBUG", default=False)
 ALLOWED_HOSTS = env.text("TROUPE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").split(",")
 CSRF_TRUSTED_ORIGINS = [origin for origin in env.text("TROUPE_TRUSTED_ORIGINS").split(",") if origin]

@@ -122,5 +122,4 @@ class ChannelAct(APIView):
 
 
 def _channel(channel: Channel) -> dict[str, Any]:
-    kind = channel.address.partition("://")[0][:20]
-    return {"id": channel.pk, "name": channel.name, "kind": kind, "said": channel.said}
+    return {"id": channel.pk, "name": channel.name, "kind": channel.kind, "said": channel.said}

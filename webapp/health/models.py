@@ -58,8 +58,10 @@ class Channel(models.Model):
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="channels")
     name = models.CharField(max_length=80)
-    address = models.TextField(max_length=2000)
-    """An Apprise URL. It holds secrets: it is used, and never shown or logged."""
+    kind = models.CharField(max_length=20)
+    """What it is, e.g. json, mailto, slack: the one part of the address that is shown."""
+    sealed = models.TextField()
+    """An Apprise URL, encrypted (webapp/common/sealing.py). It holds secrets: it is used, and never shown or logged."""
     said = models.CharField(max_length=200, blank=True)
     """How the last message went."""
     created_at = models.DateTimeField(auto_now_add=True)

@@ -1,4 +1,6 @@
-"""Messages to a project's channels, through Apprise. Addresses hold secrets: they are never shown, logged or audited."""
+"""Messages to a project's channels, through Apprise. Addresses hold secrets: they are stored encrypted, and never shown, logged
+or audited.
+"""
 
 import logging
 
@@ -13,8 +15,12 @@ from training_core.errors import TroupeError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person, is_owner
+from webapp.common.sealing import Unreadable, seal, unseal
 from webapp.health.models import Channel, Finding
 from webapp.health.rules import RULES
+
+ADDRESS = "channel address"
+"""What addresses are sealed for."""
 
 
 class ChannelRefused(TroupeError):
@@ -34,7 +40,8 @@ def channel_make(user: Person, project: Project, name: str, address: str) -> Cha
         )
     if project.channels.filter(name=name).exists():
         raise ChannelRefused(f"name: there is a channel {name} already; remove it first")
-    made = Channel.objects.create(project=project, name=name, address=address)
+    kind = address.partition("://")[0][:20]
+    made = Channel.objects.create(project=project, name=name, kind=kind, sealed=seal(address, ADDRESS))
     audit_note(user, project, "channel.make", name)
     return made
 
@@ -94,12 +101,16 @@ def _sender(address: str) -> apprise.Apprise | None:
 
 
 def _send(channel: Channel, title: str, body: str) -> bool:
+    taken, said = False, "the last message was not taken"
     try:
-        sender = _sender(channel.address)
+        sender = _sender(unseal(channel.sealed, ADDRESS))
         taken = bool(sender and sender.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT))
+    except Unreadable:
+        said = (
+            "its address was encrypted under another TROUPE_SECRET_KEY: remove the channel and add it again"
+        )
     except Exception as error:  # plugins of third parties; their messages may hold the address
         logging.getLogger(__name__).warning("channel %s failed: %s", channel.pk, type(error).__name__)
-        taken = False
-    channel.said = "the last message was taken" if taken else "the last message was not taken"
+    channel.said = "the last message was taken" if taken else said
     channel.save(update_fields=["said"])
     return taken

@@ -3,10 +3,13 @@
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import import_module
 from threading import Thread
 from typing import Any
 
 import pytest
+from django.apps import apps
+from django.db import connection
 from django.test import Client
 
 from tests.webapp.api.conftest import caller
@@ -204,6 +207,31 @@ def test_addresses_stay_secret(told: Run, user: User, hook: Hook, caplog: pytest
     assert len(hook.told) == 1 and not any("hush-hush" in text for text in said)
     assert call(f"projects/lab/channels/{made.json()['id']}/remove/", {}).status_code == 200
     assert not Channel.objects.exists()
+
+
+def test_the_database_holds_no_address(told: Run, user: User, hook: Hook, settings: Any) -> None:
+    channel = channel_make(user, told.project, "hook", address(hook))
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT row_to_json(health_channel)::text FROM health_channel")
+        (stored,) = cursor.fetchone()
+    assert "hook" in stored and not any(part in stored for part in ("hush", "127.0.0.1", "ada"))
+    assert channel_try(user, channel)
+    settings.SECRET_KEY = "another one"
+    assert channel_try(user, channel) is False
+    assert "another TROUPE_SECRET_KEY" in channel.said and len(hook.told) == 1
+
+
+def test_addresses_of_old_rows_are_encrypted_and_back(told: Run, hook: Hook) -> None:
+    plain = address(hook)
+    channel = Channel.objects.create(project=told.project, name="old", sealed=plain)
+    migration = import_module("webapp.health.migrations.0003_sealed_addresses")
+    migration.close(apps, None)
+    channel.refresh_from_db()
+    assert channel.kind == "json" and "hush" not in channel.sealed
+    assert channel_try(told.owner, channel) and len(hook.told) == 1
+    migration.disclose(apps, None)
+    channel.refresh_from_db()
+    assert channel.sealed == plain
 
 
 def test_channels_are_for_owners_and_must_make_sense(told: Run, user: User, stranger: User) -> None:
