@@ -67,6 +67,16 @@ def test_from_the_table_to_curves_of_groups(page: Page, runs: list[Run]) -> None
     expect(page).to_have_url(re.compile(r"by=run.seed.*at=common"))
 
 
+def test_fields_that_differ(page: Page, runs: list[Run]) -> None:
+    page.goto(address(runs, by="run", x="time"))
+    page.get_by_role("link", name="Config", exact=True).click()
+    expect(page.locator(".differences")).to_have_count(2)
+    expect(page.get_by_role("row", name=re.compile("rollout.group_size"))).to_contain_text("4")
+    page.get_by_label("All fields").check()
+    expect(page.locator("details.differences:not([open])").first).to_be_visible()
+    expect(page).to_have_url(re.compile("x=time.*all=1|all=1.*x=time"))
+
+
 def test_what_cannot_be_compared_is_said(page: Page, runs: list[Run]) -> None:
     page.set_default_timeout(30_000)
     page.goto("/compare/")
@@ -82,6 +92,7 @@ def test_fits_and_is_accessible(page: Page, runs: list[Run]) -> None:
     page.set_default_timeout(30_000)
     pages = (
         ("begin", "/compare/"),
+        ("config", address(runs, "config/", all="1")),
         ("curves", address(runs, key="eval/success,train/return", smooth="0.6")),
     )
     for (name, where), width in product(pages, (1440, 390)):

@@ -7,6 +7,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from webapp.api.schema import JSON, parameter
+from webapp.compare.configs import configs_differ
 from webapp.compare.curves import curves_read
 from webapp.compare.forms import Choice, ChoiceForm, choice_demand
 from webapp.compare.groups import runs_chosen
@@ -51,3 +52,16 @@ class CompareCurves(APIView):
         """Per group its mean, its band and how many runs there are, at every point of one axis."""
         runs, choice = asked(request)
         return Response(curves_read(runs, choice, choice.keys[0]))
+
+
+class CompareConfigs(APIView):
+    """Configs of groups of runs."""
+
+    @extend_schema(
+        parameters=[FIELDS[name] for name in ("runs", "filter", "by", "all")],
+        responses={200: JSON, 400: JSON},
+    )
+    def get(self, request: Request) -> Response:
+        """{"groups", "same": count, "fields": [{"path", "same", "cells": [{"values", "absent"}]}]}, a cell per group."""
+        runs, choice = asked(request)
+        return Response(configs_differ(runs, choice.by, choice.all))

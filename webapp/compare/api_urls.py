@@ -7,4 +7,5 @@ from webapp.compare import api
 urlpatterns = [
     path("compare/", api.Compare.as_view(), name="compare"),
     path("compare/curves/", api.CompareCurves.as_view(), name="compare-curves"),
+    path("compare/config/", api.CompareConfigs.as_view(), name="compare-config"),
 ]

@@ -25,6 +25,8 @@ BANDS = [
     ("none", "nothing"),
 ]
 
+KINDS = [("eval", "greedy evaluation"), ("eval_sampled", "sampled evaluation")]
+
 
 def names_of(text: str) -> list[str]:
     """Comma-separated words, each once."""
@@ -44,6 +46,11 @@ class Choice:
     smooth: float = 0.0
     log: bool = False
     at: str = "last"
+    all: bool = False
+    axes: str = ""
+    brush: str = ""
+    kind: str = "eval"
+    task: str = ""
 
     @property
     def run_ids(self) -> list[str]:
@@ -55,13 +62,16 @@ class Choice:
         """The metrics, the first MOST_KEYS of them."""
         return names_of(self.key)[:MOST_KEYS] or [Choice.key]
 
-    def query(self, **changes: Any) -> str:
-        """The query of an address that says the same, with some fields changed."""
-        facts, usual = asdict(replace(self, **changes)), asdict(Choice())
-        said = {
+    def said(self) -> dict[str, Any]:
+        """What is not as usual, as an address says it."""
+        facts, usual = asdict(self), asdict(Choice())
+        return {
             name: "1" if value is True else value for name, value in facts.items() if value != usual[name]
         }
-        return urlencode(said, safe=",/")
+
+    def query(self, **changes: Any) -> str:
+        """The query of an address that says the same, with some fields changed."""
+        return urlencode(replace(self, **changes).said(), safe=",/")
 
 
 class ChoiceForm(forms.Form):
@@ -88,6 +98,17 @@ class ChoiceForm(forms.Form):
         required=False,
         help_text="which value counts: last, common (at the last step that all have reached), or a step",
     )
+    all = forms.BooleanField(required=False, help_text="fields that are the same everywhere too")
+    axes = forms.CharField(
+        required=False, max_length=2000, help_text="comma-separated config fields and metrics"
+    )
+    brush = forms.CharField(
+        required=False, max_length=2000, help_text="kept ranges of axes: name:least:most, or name:value"
+    )
+    kind = forms.ChoiceField(
+        required=False, choices=KINDS, help_text="eval (greedy, the default) or eval_sampled"
+    )
+    task = forms.CharField(required=False, max_length=200, help_text="only this task")
 
     def choice(self) -> Choice:
         """What was given and makes sense; the defaults for the rest."""

@@ -8,16 +8,23 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from training_core.errors import ConfigError
+from webapp.accounts.permissions import Person
 from webapp.compare.forms import AXES, BANDS, Choice, choice_read
 from webapp.compare.groups import runs_chosen
 from webapp.experiments.differences import flatten
 from webapp.metrics.models import Series
 from webapp.runs.models import Run
-from webapp.runs.selectors import runs_visible
+from webapp.runs.selectors import runs_list, runs_visible
 
-TABS = (("curves", "Curves and figures", "compare:page"),)
+TABS = (("curves", "Curves and figures", "compare:page"), ("config", "Config", "compare:config"))
+CONTROLS = {
+    "curves": {"runs", "filter", "key", "by", "x", "band", "smooth", "log", "at"},
+    "config": {"runs", "filter", "by", "all"},
+}
+"""What the form of each page asks; it carries the rest along."""
 CHIPS = 40
 """Runs that are named above the page; of more only their number."""
+LATEST = 12
 
 
 @dataclass(frozen=True)
@@ -37,14 +44,15 @@ def compared(request: HttpRequest) -> Compared:
     try:
         return Compared(choice, runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter), "")
     except ConfigError as error:
-        return Compared(choice, [], _told(error))
+        return Compared(choice, [], told(error))
 
 
-def _told(error: ConfigError) -> str:
+def told(error: ConfigError) -> str:
+    """What is wrong, without the names of fields."""
     return "; ".join(error.fields.values())
 
 
-def page_context(found: Compared, tab: str) -> dict[str, Any]:
+def page_context(user: Person, found: Compared, tab: str) -> dict[str, Any]:
     """What every page of a comparison has."""
     choice = found.choice
     return {
@@ -54,6 +62,7 @@ def page_context(found: Compared, tab: str) -> dict[str, Any]:
         "wrong": found.wrong,
         "chips": _chips(found) if len(found.runs) <= CHIPS else [],
         "tab": tab,
+        "carried": {name: value for name, value in choice.said().items() if name not in CONTROLS[tab]},
         "tabs": [
             {"name": name, "label": label, "url": f"{reverse(url)}?{choice.query()}"}
             for name, label, url in TABS
@@ -62,6 +71,7 @@ def page_context(found: Compared, tab: str) -> dict[str, Any]:
         "axes": AXES,
         "bands": BANDS,
         "known_keys": _keys(found.runs),
+        "latest": [] if found.runs else runs_list(user)[:LATEST],
     }
 
 

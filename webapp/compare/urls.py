@@ -5,4 +5,7 @@ from django.urls import path
 from webapp.compare import views
 
 app_name = "compare"
-urlpatterns = [path("compare/", views.compare_page, name="page")]
+urlpatterns = [
+    path("compare/", views.compare_page, name="page"),
+    path("compare/config/", views.config_page, name="config"),
+]

@@ -9,9 +9,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from training_core.errors import ConfigError
-from webapp.compare.pages import Compared, compared, page_context
+from webapp.compare.configs import configs_differ, sections_of
+from webapp.compare.pages import Compared, compared, page_context, told
 from webapp.compare.selectors import runs_compare
-from webapp.runs.selectors import runs_list
 
 
 @login_required
@@ -19,11 +19,24 @@ from webapp.runs.selectors import runs_list
 def compare_page(request: HttpRequest) -> HttpResponse:
     """Curves and figures of groups of runs, a panel for each metric."""
     found = compared(request)
-    context = page_context(found, "curves")
+    context = page_context(request.user, found, "curves")
     context["panels"] = [_panel(found, key) for key in found.choice.keys] if found.runs else []
-    if not found.runs:
-        context["latest"] = runs_list(request.user)[:12]
     return render(request, "compare/page.html", context)
+
+
+@login_required
+@require_GET
+def config_page(request: HttpRequest) -> HttpResponse:
+    """Fields of the config in which the runs differ, by section; all of them on demand."""
+    found = compared(request)
+    context = page_context(request.user, found, "config")
+    if found.runs:
+        try:
+            difference = configs_differ(found.runs, found.choice.by, found.choice.all)
+            context |= {"difference": difference, "sections": sections_of(difference)}
+        except ConfigError as error:
+            context |= {"wrong": told(error)}
+    return render(request, "compare/config.html", context)
 
 
 def _panel(found: Compared, key: str) -> dict[str, Any]:
@@ -36,7 +49,7 @@ def _panel(found: Compared, key: str) -> dict[str, Any]:
     try:
         return panel | {"figures": _figures(runs_compare(found.runs, found.choice, key))}
     except ConfigError as error:
-        return panel | {"wrong": "; ".join(error.fields.values())}
+        return panel | {"wrong": told(error)}
 
 
 def _figures(said: dict[str, Any]) -> dict[str, Any]:

@@ -50,7 +50,14 @@ KINDS: dict[str, Kind] = {
     ),
     "comparison": Kind(
         name="comparison",
-        views={"compare:page": "", "api:compare": "", "api:run-series": ""},
+        views={
+            "compare:page": "",
+            "compare:config": "",
+            "api:compare": "",
+            "api:compare-curves": "",
+            "api:compare-config": "",
+            "api:run-series": "",
+        },
         runs=compared_runs,
         address=lambda target: f"{reverse('compare:page')}?{target}",
     ),

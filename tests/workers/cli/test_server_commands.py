@@ -191,6 +191,8 @@ def test_compare_prints_groups(connected: str, troupe: Troupe, run: Run) -> None
     assert json.loads(troupe("compare", run.pk, "--json").out)["groups"][0]["n"] == 1
     assert run.pk in troupe("compare", run.pk, "--key", "no/such").out
     assert troupe("compare").status == 1
+    assert "fields are the same everywhere" in troupe("compare-config", run.pk).out
+    assert "at_grpo" in troupe("compare-config", run.pk, "--all").out
     series_told(run, "train/return", [(1, 0.5), (2, 1.5)])
     header, *rows = troupe("compare-curves", run.pk, "--key", "train/return").out.splitlines()
     assert header == "group,step,mean,low,high,n" and [row.split(",")[1:] for row in rows] == [

@@ -73,6 +73,32 @@ def compare_curves(
             table.writerow([visible(group["label"]), place, *cells])
 
 
+@app.command("compare-config")
+def compare_config(
+    runs: Runs = None,
+    filter_text: Filter = "",
+    by: By = "family",
+    whole: Annotated[bool, typer.Option("--all", help="Fields that are the same everywhere too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the fields of the config in which runs differ."""
+    found = _read("config/", runs, filter_text, by=by, all="1" if whole else "")
+    if as_json:
+        return _print_json(found)
+    table = Table("field", box=None, pad_edge=False)
+    for group in found["groups"]:
+        table.add_column(Text(visible(group["label"])))
+    for field in found["fields"]:
+        table.add_row(field["path"], *(Text(visible(_cell(cell))) for cell in field["cells"]))
+    console.print(table)
+    _line(f"{found['same']} fields are the same everywhere")
+
+
+def _cell(cell: dict[str, Any]) -> str:
+    said = [value if isinstance(value, str) else json.dumps(value) for value in cell["values"]]
+    return ", ".join([*said, *(["absent"] if cell["absent"] else [])])
+
+
 def _read(part: str, runs: list[str] | None, filter_text: str, **asked: Any) -> dict[str, Any]:
     found: dict[str, Any] = find_server().call(
         f"/api/v1/compare/{part}", runs=",".join(runs or []), filter=filter_text, **asked

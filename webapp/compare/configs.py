@@ -1,0 +1,67 @@
+"""In what the configs of runs differ."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from webapp.compare.groups import differing, groups_make
+from webapp.experiments.differences import flatten
+from webapp.runs.models import Run
+
+MOST_VALUES = 12
+"""Different values of one group that are told."""
+
+
+def configs_differ(runs: Sequence[Run], by: str, everything: bool = False) -> dict[str, Any]:
+    """{"groups": [{"group", "label", "tone", "n"}], "same": how many fields are alike in all runs, "fields": [{"path",
+    "same", "cells": [{"values": different ones of the group, "more": how many are not told, "absent": bool}]}]}.
+
+    Fields that differ, in the order of the config; with `everything` all. Versions of packages are fields below
+    `packages`. Raises ConfigError for too many groups.
+    """
+    groups = groups_make(runs, by)
+    flat = {run.pk: flat_config(run) for run in runs}
+    different = set(differing(list(flat.values())))
+    paths = list(dict.fromkeys(path for config in flat.values() for path in config))
+    fields = [
+        {
+            "path": path,
+            "same": path not in different,
+            "cells": [_cell([flat[run.pk] for run in group.runs], path) for group in groups],
+        }
+        for path in paths
+        if everything or path in different
+    ]
+    return {
+        "groups": [
+            {"group": group.key, "label": group.label, "tone": group.tone, "n": len(group.runs)}
+            for group in groups
+        ],
+        "same": len(paths) - len(different),
+        "fields": fields,
+    }
+
+
+def flat_config(run: Run) -> dict[str, Any]:
+    """Dotted path -> value, and below `packages` what the driver ran with."""
+    packages = run.facts.get("packages", {})
+    return flatten(run.config) | {f"packages.{name}": version for name, version in packages.items()}
+
+
+def _cell(configs: Sequence[Mapping[str, Any]], path: str) -> dict[str, Any]:
+    values: list[Any] = []
+    for config in configs:
+        if path in config and config[path] not in values:
+            values.append(config[path])
+    absent = any(path not in config for config in configs)
+    return {"values": values[:MOST_VALUES], "more": max(0, len(values) - MOST_VALUES), "absent": absent}
+
+
+def sections_of(difference: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The fields by their first word: [{"name", "fields", "different"}]."""
+    sections: dict[str, list[dict[str, Any]]] = {}
+    for field in difference["fields"]:
+        sections.setdefault(field["path"].split(".")[0], []).append(field)
+    return [
+        {"name": name, "fields": fields, "different": sum(not field["same"] for field in fields)}
+        for name, fields in sections.items()
+    ]
