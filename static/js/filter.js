@@ -1,9 +1,10 @@
-/* The filter of the runs table: what may come next, chosen with the arrows and Tab or Enter. */
+/* What may come next in a field, chosen with the arrows and Tab or Enter: in the filter of the runs table, or, where
+   `taken` is given, as the whole of a field. */
 
 import { el } from "./dom.js";
 
-export function completing(input) {
-  const list = el("ul", { class: "options", role: "listbox", id: "filter-options", hidden: true });
+export function completing(input, taken = null) {
+  const id = input.id || input.name, list = el("ul", { class: "options", role: "listbox", id: `${id}-options`, "aria-label": "Suggestions", hidden: true });
   input.closest(".field").append(list);
   for (const [name, value] of Object.entries({ role: "combobox", "aria-autocomplete": "list", "aria-controls": list.id, "aria-expanded": "false" })) input.setAttribute(name, value);
   let start = 0, chosen = -1, asked = 0, timer = null;
@@ -26,6 +27,11 @@ export function completing(input) {
   };
 
   const take = (item) => {
+    if (taken) {
+      input.value = item.dataset.text;
+      close();
+      return taken();
+    }
     const rest = input.value.slice(input.selectionStart), text = `${item.dataset.text} `;
     input.value = input.value.slice(0, start) + text + rest.trimStart();
     input.setSelectionRange(start + text.length, start + text.length);
@@ -37,7 +43,7 @@ export function completing(input) {
   const show = ({ start: from, options }) => {
     start = from;
     chosen = -1;
-    list.replaceChildren(...options.map(({ text, note }, index) => el("li", { role: "option", id: `filter-option-${index}`, "aria-selected": "false", "data-text": text }, el("span", null, text), el("span", { class: "note" }, note))));
+    list.replaceChildren(...options.map(({ text, note }, index) => el("li", { role: "option", id: `${id}-option-${index}`, "aria-selected": "false", "data-text": text }, el("span", null, text), el("span", { class: "note" }, note))));
     list.hidden = !options.length;
     input.setAttribute("aria-expanded", String(options.length > 0));
   };

@@ -1,9 +1,10 @@
 /* The runs list, kept up to date. */
 
-import { svg } from "./dom.js";
+import { columnsDialog } from "./columns.js";
+import { atMost, svg } from "./dom.js";
 import { completing } from "./filter.js";
 import { showFindings } from "./findings.js";
-import { count, duration, number } from "./format.js";
+import { count, duration, number, signed } from "./format.js";
 import { RunsFeed } from "./live.js";
 import { readAgain } from "./run/regions.js";
 
@@ -19,14 +20,40 @@ function update(run) {
   why.textContent = run.reason;
   why.classList.toggle("bad", run.state === "failed");
   showFindings(row.querySelector("[data-findings]"), run);
-  const bar = row.querySelector("progress");
-  bar.max = run.iterations;
-  bar.value = run.iteration;
-  row.querySelector("[data-iteration]").textContent = `${count(run.iteration)} of ${count(run.iterations)}`;
+  for (const bar of row.querySelectorAll("progress")) {
+    bar.max = run.iterations;
+    bar.value = run.iteration;
+    row.querySelector("[data-iteration]").textContent = `${count(run.iteration)} of ${count(run.iterations)}`;
+  }
   const left = run.eta_seconds === null || ENDED.includes(run.state) ? "" : duration(run.eta_seconds);
-  row.querySelector("[data-left]").textContent = left;
-  for (const cell of row.querySelectorAll("[data-headline]")) cell.textContent = number(run.headline[cell.dataset.headline]);
-  row.querySelector("[data-spark]").replaceChildren(...spark(run.headline.spark?.values ?? []));
+  for (const cell of row.querySelectorAll("[data-left]")) cell.textContent = left;
+  for (const cell of row.querySelectorAll("[data-spark]")) cell.replaceChildren(...spark(run.headline.spark?.values ?? []));
+  changed.add(run.id);
+  metricsAgain();
+}
+
+/* Metrics are read again where runs have changed, every two seconds at most: the feed does not know which are shown. */
+const changed = new Set();
+const metricsAgain = atMost(2000, async () => {
+  const ids = [...changed], words = [...new Set([...document.querySelectorAll("tr[data-run] [data-metric]")].map((cell) => cell.dataset.metric))];
+  changed.clear();
+  if (!words.length) return;
+  const query = new URLSearchParams({ filter: `id in [${ids.map((id) => `"${id}"`).join(", ")}]`, columns: words.join(","), archived: "true", limit: "100" });
+  try {
+    const answer = await fetch(`${document.querySelector("[data-runs]").dataset.source}?${query}`, { headers: { Accept: "application/json" } });
+    if (answer.ok) for (const run of (await answer.json()).results) showMetrics(run);
+  } catch { /* Without the server the last figures stay; the link's state is shown above. */ }
+});
+
+function showMetrics(run) {
+  for (const cell of document.querySelectorAll(`tr[data-run="${CSS.escape(run.id)}"] [data-metric]`)) {
+    const change = run.changes[cell.dataset.metric], mark = cell.querySelector("[data-change]");
+    cell.querySelector("[data-value]").textContent = number(run.columns[cell.dataset.metric]);
+    mark.textContent = change === null ? "" : signed(change);
+    if (!cell.hasAttribute("data-better")) continue;
+    mark.classList.toggle("good", change > 0);
+    mark.classList.toggle("bad", change < 0);
+  }
 }
 
 function spark(values) {
@@ -39,6 +66,10 @@ function spark(values) {
 }
 
 for (const input of document.querySelectorAll("[data-filter]")) completing(input);
+
+const columns = document.getElementById("columns");
+const chooseColumns = columns && columnsDialog(columns);
+document.addEventListener("click", ({ target }) => target.closest("[data-columns-open]") && chooseColumns());
 
 const picks = () => [...document.querySelectorAll(".pick input[name=runs]")];
 

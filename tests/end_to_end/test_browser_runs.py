@@ -3,7 +3,9 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.end_to_end.conftest import run_make
+from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.looks import shoot, violations
+from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
 from webapp.metrics.models import Series
 
@@ -40,3 +42,74 @@ def test_what_is_not_understood_is_said_at_the_field(page: Page, ada: User) -> N
     expect(page.get_by_role("alert")).to_contain_text("ends too early")
     expect(page.get_by_role("combobox", name="Filter")).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_role("combobox", name="Filter")).to_have_value("state =")
+
+
+def test_columns_are_chosen_with_completion_and_live(page: Page, ada: User) -> None:
+    run, story = (made := run_make(ada, "duo", "running")), Story(made.pk)
+    tell(run, encoded(story.opening()))
+    tell(run, encoded(iter([story.event("metrics", step=1, values={"policy/planner/kl": 0.25})])))
+    page.goto("/runs/?q=duo")
+    page.get_by_role("button", name="Columns").click()
+    dialog = page.get_by_role("dialog", name="Columns")
+    field = dialog.get_by_label("Add a column")
+    field.press_sequentially("run.se")
+    dialog.get_by_role("option", name="run.seed").click()
+    field.press_sequentially("planner/kl")
+    expect(dialog.get_by_role("option").first).to_have_text("policy/planner/klmetric")
+    field.press("ArrowDown")
+    field.press("Enter")
+    dialog.get_by_role("button", name="Remove eval_sampled/success").click()
+    dialog.get_by_role("button", name="Earlier: policy/planner/kl").click()
+    assert dialog.get_by_role("listitem").all_inner_texts()[-2].startswith("policy/planner/kl")
+    assert violations(page) == []
+    shoot(page, "runs-columns-dialog")
+    dialog.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("columnheader", name="run.seed")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="sampled")).to_have_count(0)
+    assert "columns=" in page.url and "q=duo" in page.url
+    cell = page.locator("[data-metric='policy/planner/kl'] [data-value]")
+    expect(cell).to_have_text("0.25")
+    tell(run, encoded(iter([story.event("metrics", step=2, values={"policy/planner/kl": 0.5})])))
+    expect(cell).to_have_text("0.50")
+    expect(page.locator("[data-metric='policy/planner/kl'] [data-change]")).to_have_text("+0.25")
+    page.get_by_role("link", name="policy/planner/kl").click()
+    expect(page.get_by_role("columnheader", name="policy/planner/kl")).to_have_attribute(
+        "aria-sort", "descending"
+    )
+    page.get_by_role("button", name="Columns").click()
+    dialog.get_by_role("button", name="Standard").click()
+    dialog.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("columnheader", name="sampled")).to_be_visible()
+    assert "columns=" not in page.url and "sort=-policy" in page.url
+
+
+def many(ada: User) -> None:
+    """A table with something in every place."""
+    for place, state in enumerate(("running", "finished", "failed", "queued", "paused")):
+        run = run_make(ada, f"duo with seed {place}", "running")
+        if state != "queued":
+            story = Story(run.pk, seed=place)
+            tell(run, encoded(story.opening()))
+            tell(run, encoded(story.iterations(0, 12 * (place + 1))))
+        run.refresh_from_db()
+        run.state, run.tags, run.priority = state, ["baseline", "tiny"][: place % 3], place % 2
+        run.reason = "EngineFailure: the model does not fit into 24 GiB" if state == "failed" else ""
+        run.save()
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_table_in_every_look(page: Page, ada: User, width: int, theme: str) -> None:
+    many(ada)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    for name, query in {
+        "standard": "",
+        "own": "?columns=progress,left,run.seed,eval/success:max,policy/planner/kl,policy/planner/entropy,owner",
+        "families": "?group=family&columns=algorithm.type,eval/success,policy/planner/kl",
+    }.items():
+        page.goto(f"/runs/{query}")
+        expect(page.locator("tr.row").first).to_be_visible()
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        shoot(page, f"runs-{name}-{width}-{theme}")

@@ -17,6 +17,7 @@ from training_core.config.files import parse_config, preset_names, read_preset, 
 from training_core.config.run import RunConfig
 from webapp.accounts.models import Project
 from webapp.accounts.selectors import project_default, project_get
+from webapp.api.pagination import OrderedPages
 from webapp.api.queries import choice, number, text, truth
 from webapp.api.schema import JSON, parameter
 from webapp.api.serializers import (
@@ -30,15 +31,17 @@ from webapp.cluster.selectors import cluster_read
 from webapp.metrics.selectors import keys as series_keys
 from webapp.metrics.selectors import series_read
 from webapp.runs import services
+from webapp.runs.columns import cells_json, columns_read, rows_cells
 from webapp.runs.managing import run_do
 from webapp.runs.models import Run, RunState
 from webapp.runs.selectors import log_lines, run_get, runs_list
-from webapp.runs.sorting import SORTS
+from webapp.runs.sorting import SORTS, sort_known
 from webapp.transcripts.api import FILTERS, filters_read
 from webapp.transcripts.models import Episode
 from webapp.transcripts.selectors import episode_document, episode_get, episodes_list
 
 MOST_POINTS = 10_000
+SORT_WORDS = f"one of {', '.join(SORTS)}, a metric (eval/success:max), or a config field (run.seed)"
 
 
 class NewestFirst(CursorPagination):
@@ -76,12 +79,18 @@ class RunList(generics.ListAPIView[Run]):
     """The caller's runs; POST launches one."""
 
     serializer_class = RunSerializer
-    pagination_class = RunPages
+
+    @property
+    def pagination_class(self) -> Any:
+        """By a cursor in the order of arrival, by an offset in any other."""
+        return OrderedPages if self.request.query_params.get("sort") else RunPages
 
     def get_queryset(self) -> QuerySet[Run]:
         """Filtered by q, state, tag, project, filter."""
         filters = {name: text(self.request, name) for name in ("q", "tag", "project", "filter")}
-        filters["sort"] = choice(self.request, "sort", [sign + name for name in SORTS for sign in ("", "-")])
+        filters["sort"] = text(self.request, "sort")
+        if filters["sort"] and not sort_known(filters["sort"]):
+            raise ParseError(f"sort={filters['sort'][:40]!r}: use {SORT_WORDS}")
         filters["archived"] = str(truth(self.request, "archived") or "")
         filters["state"] = choice(self.request, "state", RunState.values)
         return runs_list(self.request.user, filters)
@@ -93,15 +102,21 @@ class RunList(generics.ListAPIView[Run]):
             parameter("state", str, f"one of {', '.join(RunState.values)}"),
             parameter("tag", str, "a whole tag"),
             parameter("project", str, "slug of a project"),
-            parameter("sort", str, f"one of {', '.join(SORTS)}; -NAME: the greatest first"),
+            parameter("sort", str, f"{SORT_WORDS}; -NAME: the greatest first"),
+            parameter("columns", str, "each run's values of these, e.g. run.seed,eval/success:max"),
             parameter("archived", bool, "archived runs too"),
             parameter("filter", str, "the filter language, e.g. eval/success > 0.8"),
         ],
         responses=JSON,
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Newest first."""
-        return super().get(request, *args, **kwargs)
+        """Newest first, or by `sort`. With `columns`, each has {"columns": {word: value}, "changes": {metric: change}}."""
+        columns = columns_read(text(request, "columns")) if text(request, "columns") else []
+        page = self.paginate_queryset(self.get_queryset())
+        rows = self.get_serializer(page, many=True).data
+        for row, cells in zip(rows, rows_cells(page or [], rows, columns), strict=True):
+            row |= cells_json(cells) if columns else {}
+        return self.get_paginated_response(rows)
 
     @extend_schema(request=LaunchSerializer, responses={201: JSON, 400: JSON})
     def post(self, request: Request) -> Response:

@@ -8,6 +8,7 @@ urlpatterns = [
     path("client-runs/", client_api.ClientRuns.as_view(), name="client-runs"),
     path("bulk/", list_api.BulkAct.as_view(), name="bulk"),
     path("families/", list_api.Families.as_view(), name="families"),
+    path("columns/complete/", list_api.ColumnCompletion.as_view(), name="columns-complete"),
     path("filter/complete/", list_api.FilterCompletion.as_view(), name="filter-complete"),
     path("runs/<str:run_id>/marks/", marks_api.RunMarks.as_view(), name="run-marks"),
     path("runs/<str:run_id>/notes/", marks_api.RunNotes.as_view(), name="run-notes"),

@@ -8,6 +8,7 @@ from django.contrib.auth.models import AnonymousUser
 
 from webapp.accounts.models import User
 from webapp.metrics.models import Series
+from webapp.runs.columns import FACTS
 from webapp.runs.filters import FIELDS
 from webapp.runs.models import RunState
 from webapp.runs.selectors import runs_visible
@@ -32,9 +33,32 @@ def filter_complete(user: User | AnonymousUser, text: str) -> dict[str, Any]:
         word = _WORD.search(text)
         begun, start = (word[0], word.start()) if word else ("", len(text))
         options = [{"text": name, "note": note} for name, note in _fields(user)]
+    return {"start": start, "options": _fitting(options, begun)}
+
+
+def column_complete(user: User | AnonymousUser, text: str) -> dict[str, Any]:
+    """The same for the name of a column: facts, metrics with their measures, config fields."""
+    options = [
+        *((name, "") for name in FACTS),
+        *(item for item in _fields(user) if item[1] in ("metric", "config")),
+    ]
+    measures = (
+        (f"{key}:{name}", "metric")
+        for key, note in options
+        if note == "metric"
+        for name in ("max", "min", "first")
+    )
+    return {
+        "start": 0,
+        "options": _fitting([{"text": name, "note": note} for name, note in [*options, *measures]], text),
+    }
+
+
+def _fitting(options: list[dict[str, str]], begun: str) -> list[dict[str, str]]:
+    """Those that hold what is written, the ones that begin with it first."""
     fitting = [item for item in options if begun.lower() in item["text"].lower() and item["text"] != begun]
     fitting.sort(key=lambda item: not item["text"].lower().startswith(begun.lower()))
-    return {"start": start, "options": fitting[:MOST]}
+    return fitting[:MOST]
 
 
 def _quoted(text: str) -> str:

@@ -3,7 +3,7 @@
 from django import forms
 
 from webapp.runs.models import RunState
-from webapp.runs.sorting import SORTS
+from webapp.runs.sorting import LONGEST, sort_known
 
 LEVELS = [
     ("debug", "debug and up"),
@@ -21,12 +21,16 @@ class RunFilters(forms.Form):
     tag = forms.CharField(required=False, max_length=60)
     project = forms.CharField(required=False, max_length=60)
     filter = forms.CharField(required=False, max_length=2000, strip=False)
-    sort = forms.ChoiceField(
-        required=False, choices=[(sign + name, name) for name in SORTS for sign in ("", "-")]
-    )
+    sort = forms.CharField(required=False, max_length=LONGEST)
+    columns = forms.CharField(required=False, max_length=2000)
     archived = forms.BooleanField(required=False)
     group = forms.ChoiceField(required=False, choices=[("family", "all but seed")])
     before = forms.IntegerField(required=False, min_value=0)
+
+    def clean_sort(self) -> str:
+        """An order that is one, or none."""
+        sort = str(self.cleaned_data["sort"])
+        return sort if sort_known(sort) else ""
 
     def values(self) -> dict[str, object]:
         """The filters that were given and make sense."""

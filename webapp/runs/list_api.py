@@ -8,7 +8,7 @@ from rest_framework.views import APIView
 from training_core.errors import ConfigError
 from webapp.api.queries import text
 from webapp.api.schema import JSON, parameter
-from webapp.runs.completion import filter_complete
+from webapp.runs.completion import column_complete, filter_complete
 from webapp.runs.families import families_list
 from webapp.runs.filters import LONGEST
 from webapp.runs.managing import ACTS, runs_do
@@ -38,6 +38,15 @@ class Families(APIView):
         """At most 200 families, the newest first: runs, n, mean and sd of each headline metric."""
         found = runs_list(request.user, {"filter": text(request, "filter")})
         return Response({"results": list(families_list(found)[:200])})
+
+
+class ColumnCompletion(APIView):
+    """Names of columns of the runs table."""
+
+    @extend_schema(parameters=[parameter("text", str, "the beginning, or a part, of a name")], responses=JSON)
+    def get(self, request: Request) -> Response:
+        """{"start": 0, "options": [{"text", "note"}]}: facts, metrics and config fields of the caller's runs."""
+        return Response(column_complete(request.user, text(request, "text")[:LONGEST]))
 
 
 class FilterCompletion(APIView):

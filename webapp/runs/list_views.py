@@ -4,7 +4,8 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -12,13 +13,15 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
+from webapp.runs.columns import STANDARD, Column, columns_read, rows_cells
 from webapp.runs.families import families_list
+from webapp.runs.family_rows import families_rows
 from webapp.runs.filters import FilterError
 from webapp.runs.forms import RunFilters
 from webapp.runs.managing import runs_do
 from webapp.runs.models import Run, RunState
 from webapp.runs.pages import tags_of
-from webapp.runs.selectors import run_summary, runs_list
+from webapp.runs.selectors import run_summary, runs_by_id, runs_list
 
 PER_PAGE = 50
 BULK = [
@@ -38,28 +41,54 @@ BULK = [
 def runs_page(request: HttpRequest) -> HttpResponse:
     """All runs that the user may see, filtered, ordered and grouped as the address says."""
     filters = RunFilters(request.GET).values()
-    wrong = ""
+    wrong: dict[str, str] = {}
+    try:
+        columns = columns_read(str(filters.get("columns", "")))
+    except ConfigError as error:
+        wrong, columns = error.fields, columns_read("")
     try:
         found = runs_list(request.user, filters)
     except FilterError as error:
-        wrong = error.fields["filter"]
-        found = Run.objects.none()
+        wrong, found = wrong | error.fields, Run.objects.none()
     grouped = filters.get("group") == "family"
-    rows: Any = families_list(found) if grouped else found
-    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    number = request.GET.get("page")
+    page = (
+        Paginator(families_list(found), PER_PAGE).get_page(number)
+        if grouped
+        else _page(found, number, filters)
+    )
     context = {
         "place": "runs",
         "project_slug": filters.get("project", ""),
         "filters": filters,
         "wrong": wrong,
         "page": page,
-        "rows": list(page) if grouped else [run_summary(run) for run in page],
+        "columns": columns,
+        "standard": ",".join(STANDARD),
+        "rows": families_rows(found, list(page), columns) if grouped else _rows(list(page), columns),
         "grouped": grouped,
         "bulk": BULK,
         "states": RunState.choices,
         "tags": tags_of(request.user),
     }
     return render(request, "runs/list.html", context)
+
+
+def _page(found: QuerySet[Run], number: str | None, filters: dict[str, object]) -> Page[Any]:
+    """One page. A filter may read every config: it is asked once, rather than to count and again for the rows."""
+    if not filters.get("filter"):
+        return Paginator(found, PER_PAGE).get_page(number)
+    page = Paginator(list(found.values_list("pk", flat=True)), PER_PAGE).get_page(number)
+    runs = runs_by_id(page.object_list)
+    page.object_list = [runs[pk] for pk in page.object_list if pk in runs]
+    return page
+
+
+def _rows(runs: list[Run], columns: list[Column]) -> list[dict[str, Any]]:
+    """Summaries, with their cells."""
+    summaries = [run_summary(run) for run in runs]
+    cells = rows_cells(runs, summaries, columns)
+    return [summary | {"cells": row} for summary, row in zip(summaries, cells, strict=True)]
 
 
 @login_required

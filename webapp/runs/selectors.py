@@ -1,6 +1,6 @@
 """Reading runs: only ever through the reader's own projects."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db.models import Prefetch, Q, QuerySet
@@ -17,11 +17,20 @@ from webapp.runs.sorting import runs_sort
 
 def runs_visible(user: Person) -> QuerySet[Run]:
     """Runs of the user's projects, or those that were shared with a visitor, with what `run_summary` needs."""
-    attempts = Prefetch("attempts", Attempt.objects.order_by("number"), to_attr="attempts_in_order")
     mine = Q(project__in=projects_visible(user))
     if isinstance(user, Visitor):
         mine = Q(project=user.project, pk__in=user.runs)
-    return Run.objects.filter(mine).select_related("project", "owner").prefetch_related(attempts)
+    return _with_facts(Run.objects.filter(mine))
+
+
+def runs_by_id(ids: Iterable[str]) -> dict[str, Run]:
+    """Those of ids that were chosen from `runs_visible`, with what `run_summary` needs."""
+    return _with_facts(Run.objects.all()).in_bulk(list(ids))
+
+
+def _with_facts(runs: QuerySet[Run]) -> QuerySet[Run]:
+    attempts = Prefetch("attempts", Attempt.objects.order_by("number"), to_attr="attempts_in_order")
+    return runs.select_related("project", "owner").prefetch_related(attempts)
 
 
 def runs_list(user: Person, filters: Mapping[str, Any] | None = None) -> QuerySet[Run]:

@@ -2,33 +2,58 @@
 
 from typing import Any
 
-from django.db.models import F, FloatField, QuerySet
-from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast
+from django.db.models import F, FilteredRelation, FloatField, Q, QuerySet, Value
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
+from django.db.models.functions import Cast, NullIf
 
 from webapp.metrics.headline import HEADLINE
+from webapp.metrics.measures import MEASURES, metric_read
 from webapp.runs.models import Run
 
 COLUMNS = {
     "created": "created_at",
+    "started": "started_at",
     "ended": "ended_at",
     "name": "name",
     "state": "state",
     "iteration": "iteration",
     "priority": "priority",
     "owner": "owner__username",
+    "project": "project__slug",
+    "preset": "preset",
 }
 SORTS = (*COLUMNS, *HEADLINE)
-"""What runs can be ordered by; with a minus before it, the greatest first."""
+"""What runs can be ordered by, beside any metric and any config field; with a minus before it, the greatest first."""
+LONGEST = 250
+
+
+def sort_known(wanted: str) -> bool:
+    """Whether runs can be ordered so."""
+    name = wanted.removeprefix("-")
+    return name in SORTS or (0 < len(name) < LONGEST and "\0" not in name and ("/" in name or "." in name))
 
 
 def runs_sort(found: QuerySet[Run], wanted: str) -> QuerySet[Run]:
-    """In the order of a word of SORTS, the newest first among equals; runs without a value come last."""
+    """In the order of such a word, the newest first among equals; runs without a value, or with NaN, come last."""
     name = wanted.removeprefix("-")
-    if name not in SORTS:
+    if not sort_known(wanted):
         return found.order_by("-created_at", "-pk")
-    place: Any = (
-        F(COLUMNS[name]) if name in COLUMNS else Cast(KeyTextTransform(name, "headline"), FloatField())
-    )
+    if name in COLUMNS:
+        place: Any = F(COLUMNS[name])
+    elif name in HEADLINE:
+        place = _number(Cast(KeyTextTransform(name, "headline"), FloatField()))
+    elif "/" in name:
+        key, measure = metric_read(name)
+        found = found.alias(sorted_series=FilteredRelation("series", condition=Q(series__key=key)))
+        place = _number(F(f"sorted_series__{MEASURES[measure]}"))
+    else:
+        place = F("config")
+        for part in name.split("."):
+            place = KeyTransform(part, place)
     ordered = place.desc(nulls_last=True) if wanted.startswith("-") else place.asc(nulls_last=True)
     return found.order_by(ordered, "-created_at", "-pk")
+
+
+def _number(place: Any) -> Any:
+    """NaN as nothing."""
+    return NullIf(place, Value(float("nan"), output_field=FloatField()))

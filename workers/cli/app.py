@@ -94,13 +94,18 @@ def runs(
     filter_text: Annotated[
         str, typer.Option("--filter", help="E.g. 'eval/success > 0.8 and tag = baseline'.")
     ] = "",
+    columns: Annotated[
+        str, typer.Option(help="Config fields and metrics to show, e.g. run.seed,eval/success:max.")
+    ] = "",
+    sort: Annotated[
+        str, typer.Option(help="E.g. created, run.seed, or -eval/success: the greatest first.")
+    ] = "",
     limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=500)] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
-    found = find_server().call("/api/v1/runs/", q=query, state=state, filter=filter_text, limit=limit)[
-        "results"
-    ]
+    asked = {"q": query, "state": state, "filter": filter_text, "columns": columns, "sort": sort}
+    found = find_server().call("/api/v1/runs/", **asked, limit=limit)["results"]
     if as_json:
         _print_json(found)
     elif found:

@@ -75,11 +75,12 @@ def state(run: dict[str, Any]) -> Text:
 
 
 def runs_table(runs: list[dict[str, Any]]) -> Table:
-    """Runs, one a row."""
+    """Runs, one a row, with the columns that were asked for or the usual ones."""
+    own = list(runs[0].get("columns", {}))
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading, justify in (
         ("id", "left"), ("name", "left"), ("state", "left"), ("iteration", "right"), ("left", "right"),
-        ("eval/success", "right"), ("train/return", "right"), ("reason", "left"),
+        *((word, "right") for word in own or ("eval/success", "train/return")), ("reason", "left"),
     ):  # fmt: skip
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
     for run in runs:
@@ -89,11 +90,23 @@ def runs_table(runs: list[dict[str, Any]]) -> Table:
             state(run),
             f"{run['iteration']}/{run['iterations']}",
             duration(run["eta_seconds"]),
-            number(run["headline"].get("eval/success")),
-            number(run["headline"].get("train/return")),
+            *_figures(run, own),
             Text(visible(run["reason"]), style="dim"),
         )
     return table
+
+
+def _figures(run: dict[str, Any], own: list[str]) -> list[Text]:
+    if own:
+        return [_cell(run["columns"][word], run["changes"].get(word)) for word in own]
+    return [Text(number(run["headline"].get(key))) for key in ("eval/success", "train/return")]
+
+
+def _cell(value: Any, change: Any = None) -> Text:
+    """A figure with its change, or what a config holds."""
+    if isinstance(value, float):
+        return Text(number(value) + (f" ({change:+.3f})" if change is not None else ""))
+    return Text("–" if value is None else visible(str(value)))
 
 
 def run_panel(run: dict[str, Any], series: dict[str, Any], lines: list[dict[str, Any]]) -> RenderableType:

@@ -171,6 +171,17 @@ def test_runs_by_filter(connected: str, troupe: Troupe, run: Run) -> None:
     assert wrong.status == 1 and "ends too early" in wrong.err
 
 
+def test_runs_with_columns_of_ones_own(connected: str, troupe: Troupe, run: Run) -> None:
+    Series.objects.create(run=run, key="a/b", last_value=0.75, first_value=0.5, max_value=2.0)
+    words = ("--columns", "algorithm.type,a/b,a/b:max,no/such", "--sort", "-a/b")
+    said = troupe("runs", *words).out
+    assert "at_grpo" in said and "0.750 (+0.250)" in said and "2.000 (+1.500)" in said and "–" in said
+    (row,) = json.loads(troupe("runs", *words, "--json").out)
+    assert row["columns"] == {"algorithm.type": "at_grpo", "a/b": 0.75, "a/b:max": 2.0, "no/such": None}
+    wrong = troupe("runs", "--columns", "colour")
+    assert wrong.status == 1 and "no column" in wrong.err
+
+
 def test_one_act_on_many_runs(connected: str, troupe: Troupe, run: Run) -> None:
     said = troupe("bulk", "tag", "--filter", "state = queued", "--value", "mine")
     assert said.status == 0 and "done" in said.out

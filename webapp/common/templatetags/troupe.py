@@ -126,7 +126,9 @@ def is_union(path: str) -> bool:
 
 @register.simple_tag(takes_context=True)
 def sort_header(context: dict[str, Any], sort: str, label: str, style: str = "") -> SafeString:
-    """A column's header that orders the table by it, first as `sort` says, then the other way round."""
+    """A column's header that orders the table by it, first as `sort` says, then the other way round; empty: not at all."""
+    if not sort:
+        return format_html('<th scope="col" class="{}">{}</th>', style, label)
     query = context["request"].GET.copy()
     now, name = query.get("sort", ""), sort.removeprefix("-")
     other = name if sort.startswith("-") else f"-{name}"

@@ -1,0 +1,198 @@
+"""Columns of one's own: what each shows, against reading the run and its series by hand; orders; what is refused."""
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from rest_framework.test import APIClient
+
+from training_core.errors import ConfigError
+from webapp.accounts.models import Project, User
+from webapp.metrics.services import points_store
+from webapp.runs.columns import STANDARD, columns_read, rows_cells
+from webapp.runs.models import Run
+from webapp.runs.selectors import run_summary, runs_list
+from workers.launch.events import MetricsEvent
+
+pytestmark = pytest.mark.django_db
+Make = Callable[..., Run]
+
+
+@pytest.fixture
+def make(user: User, project: Project) -> Make:
+    def made(name: str, seed: Any = 0, metrics: dict[str, list[Any]] | None = None, **fields: Any) -> Run:
+        config = {"run": {"seed": seed}, "algorithm": {"type": "grpo", "modes": ["a", "b"]}}
+        given = {"state": "finished", "config": config, "project": project, "owner": user, "iterations": 10}
+        run = Run.objects.create(name=name, **given | fields)
+        for key, values in (metrics or {}).items():
+            events = [
+                MetricsEvent(
+                    run=run.pk,
+                    attempt=1,
+                    producer="p",
+                    seq=1,
+                    time=0.0,
+                    type="metrics",
+                    step=step,
+                    values={key: value},
+                )
+                for step, value in enumerate(values)
+            ]
+            points_store(run, 1, 1, events)
+        return run
+
+    return made
+
+
+def shown(run: Run, text: str) -> dict[str, tuple[Any, Any]]:
+    (cells,) = rows_cells([run], [run_summary(run)], columns_read(text))
+    return {cell.column.word: (cell.value, cell.change) for cell in cells}
+
+
+def test_each_kind_by_hand(make: Make) -> None:
+    metrics = {"eval/success": [0.25, 1.0, 0.75], "loss/all": ["NaN", 2.0, 0.5, "Infinity"], "x/nan": ["NaN"]}
+    run = make("a", seed=7, metrics=metrics, priority=3)
+    assert shown(run, "run.seed, algorithm.type,algorithm.modes,run.none,priority,owner") == {
+        "run.seed": (7, None),
+        "algorithm.type": ("grpo", None),
+        "algorithm.modes": (["a", "b"], None),
+        "run.none": (None, None),
+        "priority": (3, None),
+        "owner": ("ada", None),
+    }
+    words = "eval/success,eval/success:max,eval/success:min,eval/success:first,loss/all,loss/all:max,loss/all:min,x/nan,no/such"
+    assert shown(run, words) == {
+        "eval/success": (0.75, 0.5),
+        "eval/success:max": (1.0, 0.75),
+        "eval/success:min": (0.25, 0.0),
+        "eval/success:first": (0.25, None),
+        "loss/all": ("Infinity", None),
+        "loss/all:max": (2.0, 0.0),
+        "loss/all:min": (0.5, -1.5),
+        "x/nan": ("NaN", None),
+        "no/such": (None, None),
+    }
+
+
+def test_the_standard_columns_are_those_of_none_and_need_no_series(
+    make: Make, django_assert_num_queries: Any
+) -> None:
+    run = make("a", metrics={"eval/success": [0.5, 0.25]})
+    summary = run_summary(run)
+    with django_assert_num_queries(0):
+        (cells,) = rows_cells([run], [summary], columns_read(""))
+    assert tuple(cell.column.word for cell in cells) == STANDARD
+    success = cells[STANDARD.index("eval/success")]
+    assert (success.value, success.change, success.tone) == (0.25, -0.25, "bad")
+
+
+@pytest.mark.parametrize(
+    "text", ["colour", "run.seed,nothing", "a\0.b", ",".join(f"a.b{n}" for n in range(21)), "a." * 2000]
+)
+def test_what_is_no_column_is_refused(text: str, user: User, client: Client) -> None:
+    with pytest.raises(ConfigError, match="column"):
+        columns_read(text)
+    api = APIClient()
+    api.force_authenticate(user)
+    assert api.get("/api/v1/runs/", {"columns": text}).status_code == 400
+    client.force_login(user)
+    assert client.get("/runs/", {"columns": text}).status_code == 200
+
+
+def test_any_metric_and_any_field_is_an_order(user: User, make: Make) -> None:
+    draw = random.Random(0)
+    runs = [
+        make(str(place), seed=draw.randrange(5), metrics={"a/b": [draw.random() for _ in range(4)]})
+        for place in range(12)
+    ]
+    make("without", seed=None)
+    make("nan", metrics={"a/b": ["NaN"]})
+    values = {run.name: run for run in runs}
+    best = {
+        row["run__name"]: row["max_value"]
+        for row in runs[0].series.model.objects.values("run__name", "max_value")
+    }
+    for sign in (1, -1):
+        sort = ("-" if sign < 0 else "") + "a/b:max"
+        found = [run.name for run in runs_list(user, {"sort": sort})]
+        assert found[:12] == sorted(values, key=lambda name: sign * (best[name] or math.nan))
+        assert set(found[12:]) == {"without", "nan"}
+    seeds = [
+        run.config["run"]["seed"] for run in runs_list(user, {"sort": "run.seed", "filter": "run.seed >= 0"})
+    ]
+    assert seeds == sorted(seeds) and len(seeds) == 13
+    last = [run.name for run in runs_list(user, {"sort": "-a/b"})]
+    assert set(last[-2:]) == {"without", "nan"}
+
+
+def test_the_api_has_columns_and_keeps_the_order_over_pages(user: User, make: Make) -> None:
+    for place, value in enumerate([0.5, 0.75, 0.25, 1.0, 0.0]):
+        make(str(place), seed=place, metrics={"a/b": [0.25, value]})
+    api = APIClient()
+    api.force_authenticate(user)
+    query = {"columns": "run.seed,a/b", "sort": "-a/b", "limit": 2}
+    seen, address = [], "/api/v1/runs/"
+    answer = api.get(address, query).json()
+    assert answer["previous"] is None
+    assert answer["results"][0]["columns"] == {"run.seed": 3, "a/b": 1.0}
+    assert answer["results"][0]["changes"] == {"a/b": 0.75}
+    while True:
+        seen += [row["columns"]["a/b"] for row in answer["results"]]
+        if not answer["next"]:
+            break
+        answer = api.get(answer["next"]).json()
+    assert seen == [1.0, 0.75, 0.5, 0.25, 0.0]
+    assert [row["columns"]["a/b"] for row in api.get(answer["previous"]).json()["results"]] == [0.5, 0.25]
+    assert "columns" not in api.get(address).json()["results"][0]
+    for wrong in ({"sort": "colour"}, {"sort": "a\0/b"}, {"sort": "a/b", "offset": "-1"}):
+        assert api.get(address, wrong).status_code == 400
+
+
+def test_pages_cost_the_same_queries_for_many_runs(user: User, make: Make, client: Client) -> None:
+    client.force_login(user)
+    query = {"columns": "run.seed,a/b,a/b:max", "sort": "-a/b", "filter": "run.seed = 0"}
+    costs = []
+    for _ in range(2):
+        make("one", metrics={"a/b": [1.0]})
+        with CaptureQueriesContext(
+            connection,
+        ) as taken:
+            page = client.get("/runs/", query).content.decode()
+        costs.append(len(taken))
+    assert costs[0] == costs[1] and page.count("data-run=") == 2
+
+
+def test_families_have_the_columns_too(user: User, make: Make, client: Client) -> None:
+    for seed, value in enumerate([1.0, 3.0, math.inf]):
+        make(
+            "duo", seed=seed, family="f1", metrics={"a/b": [0.0, "Infinity" if math.isinf(value) else value]}
+        )
+    make("alone", seed=9, family="f2")
+    client.force_login(user)
+    answer = client.get(
+        "/runs/", {"group": "family", "columns": "run.seed,algorithm.type,a/b,a/b:max,created"}
+    )
+    rows = {row["name"]: row["cells"] for row in answer.context["rows"]}
+    seed, kind, last, most = rows["duo"]
+    assert (seed.value, kind.value) == ("differs", "grpo") and rows["alone"][0].value == 9
+    assert (last.mean, last.deviation, last.count) == (2.0, pytest.approx(math.sqrt(2)), 2)
+    assert (most.mean, most.count) == (pytest.approx(4 / 3), 3)
+    assert (rows["alone"][2].mean, rows["alone"][2].count) == (None, 0)
+
+
+def test_completion_offers_what_the_runs_have(user: User, make: Make) -> None:
+    make("a", metrics={"eval/success": [1.0]})
+    api = APIClient()
+    api.force_authenticate(user)
+
+    def offered(text: str) -> list[str]:
+        found = api.get("/api/v1/columns/complete/", {"text": text}).json()["options"]
+        return [item["text"] for item in found]
+
+    assert offered("eval/s") == ["eval/success", "eval/success:max", "eval/success:min", "eval/success:first"]
+    assert offered("seed") == ["run.seed"] and offered("own") == ["owner"] and offered("tag") == []

@@ -1,0 +1,156 @@
+"""The columns of the runs table: words of the filter language, each a fact, a config field or a metric."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from training_core.errors import ConfigError
+from webapp.metrics.arrays import spell
+from webapp.metrics.headline import HEADLINE
+from webapp.metrics.measures import MEASURES, metric_read
+from webapp.metrics.models import Series
+from webapp.runs.models import Run
+
+STANDARD = ("progress", "left", "train/return", "eval/success", "eval_sampled/success", "created")
+"""Beside name and state, which are always there."""
+MOST = 20
+LONGEST = 2000
+FACTS: dict[str, tuple[str, str, str]] = {
+    "progress": ("progress", "progress", "-iteration"),
+    "left": ("left", "left", ""),
+    "created": ("moment", "launched", "-created"),
+    "started": ("moment", "started", "-started"),
+    "ended": ("moment", "ended", "-ended"),
+    "owner": ("text", "owner", "owner"),
+    "project": ("text", "project", "project"),
+    "preset": ("text", "preset", "preset"),
+    "priority": ("config", "priority", "-priority"),
+}
+"""Kind, heading and order of each column that is a fact of the run."""
+_HEADINGS = {"train/return": "return", "eval/success": "success, greedy", "eval_sampled/success": "sampled"}
+_PLACES = {"left": "eta_seconds", "created": "created_at", "started": "started_at", "ended": "ended_at"}
+"""Where `run_summary` has a fact that is called otherwise there."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. kind: progress, left, moment, text, config or metric."""
+
+    word: str
+    kind: str
+    heading: str
+    sort: str = ""
+    """What a click on its heading orders by; empty where nothing does."""
+
+    @property
+    def more_is_better(self) -> bool:
+        """Whether a rise is good news."""
+        return self.kind == "metric" and metric_read(self.word)[0] in HEADLINE
+
+    @property
+    def style(self) -> str:
+        """Numbers and times stand right."""
+        return "" if self.kind in ("progress", "text") else "num"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a run has in a column; JSON types only."""
+
+    column: Column
+    value: Any
+    change: float | None = None
+    """Of a metric: from its first value to this one."""
+    tone: str = ""
+    """good or bad, where it is known that more is better."""
+
+
+def columns_read(text: str) -> list[Column]:
+    """Columns of words with commas between; the standard ones for none. Raises ConfigError."""
+    words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip())) or list(STANDARD)
+    if len(words) > MOST or len(text) > LONGEST or "\0" in text:
+        raise ConfigError({"columns": f"choose at most {MOST} columns, of {LONGEST} characters together"})
+    return [_column(word) for word in words]
+
+
+def _column(word: str) -> Column:
+    if word in FACTS:
+        kind, heading, sort = FACTS[word]
+        return Column(word, kind, heading, sort)
+    if "/" in word:
+        key, measure = metric_read(word)
+        heading = _HEADINGS.get(key, key) + ("" if measure == "last" else f", {measure}")
+        return Column(word, "metric", heading, f"-{word}")
+    if "." in word:
+        return Column(word, "config", word, word)
+    raise ConfigError(
+        {
+            "columns": f"{word[:40]!r} is no column: use {', '.join(FACTS)}, a config field (run.seed) or a metric (eval/success:max)"
+        }
+    )
+
+
+def rows_cells(
+    runs: Sequence[Run], summaries: Iterable[Mapping[str, Any]], columns: Sequence[Column]
+) -> list[list[Cell]]:
+    """The cells of each run, in the order of the columns. summaries: `run_summary` of each."""
+    series = _series_of(runs, columns)
+    return [
+        [_cell(run, summary, column, series) for column in columns]
+        for run, summary in zip(runs, summaries, strict=True)
+    ]
+
+
+def cells_json(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
+    """For the API: {"columns": {word: value}, "changes": {metric: change}}."""
+    cells = list(cells)
+    return {
+        "columns": {cell.column.word: cell.value for cell in cells},
+        "changes": {cell.column.word: cell.change for cell in cells if cell.column.kind == "metric"},
+    }
+
+
+def config_at(config: Any, path: str) -> Any:
+    """The value at a dotted path; None where there is none."""
+    for name in path.split("."):
+        config = config.get(name) if isinstance(config, Mapping) else None
+    return config
+
+
+def _series_of(runs: Sequence[Run], columns: Iterable[Column]) -> dict[tuple[str, str], Series]:
+    """By run and key: the series of metrics that runs themselves do not hold."""
+    metrics = [column.word for column in columns if column.kind == "metric" and column.word not in HEADLINE]
+    if not metrics:
+        return {}
+    keys = {metric_read(word)[0] for word in metrics}
+    return {(row.run_id, row.key): row for row in Series.objects.filter(run__in=runs, key__in=keys)}
+
+
+def _cell(
+    run: Run, summary: Mapping[str, Any], column: Column, series: Mapping[tuple[str, str], Series]
+) -> Cell:
+    if column.kind == "metric":
+        return _metric_cell(run, column, series)
+    if column.word in FACTS:
+        return Cell(column, summary[_PLACES.get(column.word, column.word)])
+    return Cell(column, config_at(run.config, column.word))
+
+
+def _metric_cell(run: Run, column: Column, series: Mapping[tuple[str, str], Series]) -> Cell:
+    key, measure = metric_read(column.word)
+    if column.word in HEADLINE:
+        value, first = run.headline.get(key), run.headline.get("first", {}).get(key)
+    else:
+        row = series.get((run.pk, key))
+        found = getattr(row, MEASURES[measure]) if row else None
+        value, first = None if found is None else spell(found), row and row.first_value
+    if measure == "first" or not _finite(value) or not _finite(first):
+        return Cell(column, value)
+    change = value - first
+    told = column.more_is_better and change != 0
+    return Cell(column, value, change, ("good" if change > 0 else "bad") if told else "")
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and isfinite(value)
