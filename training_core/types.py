@@ -59,7 +59,7 @@ class Candidate:
     local_reward: float = 0.0
     team_reward: float = 0.0
     reward: float = 0.0
-    """team_weight * team_reward + local_weight * local_reward."""
+    """team_weight * team_reward + local_weight * local_reward, less what an overlong answer costs."""
     advantage: float | None = None
 
 
@@ -132,3 +132,5 @@ class Group:
     temperature: float
     top_k: int
     top_p: float
+    max_tokens: int = 1
+    """Longest answer allowed: what a constant average divides by."""

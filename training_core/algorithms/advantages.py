@@ -47,6 +47,21 @@ def normalised_advantages(rewards: Floats, groups: Ints, how: Normalisation) -> 
     return centred
 
 
+def whitened(advantages: Floats) -> Floats:
+    """Advantages (N,) less their mean, over their unbiased standard deviation + 1e-6; those that are 0 stay 0.
+
+    The second step of REINFORCE++-baseline (arXiv 2501.03262, section 4). Zeros are answers of groups that have nothing
+    to compare: they are left out of the figures, too.
+    """
+    live = advantages != 0
+    if live.sum() < 2:
+        return advantages
+    found = advantages[live]
+    whole = np.zeros_like(advantages)
+    whole[live] = (found - found.mean()) / (found.std(ddof=1) + EPSILON)
+    return whole
+
+
 def has_variance(rewards: Floats, groups: Ints) -> NDArray[np.bool_]:
     """Per group (G,): whether it holds two different rewards.
 

@@ -61,6 +61,19 @@ def token_entropies(log_probs: Tensor) -> Tensor:
     return -(log_probs.exp() * finite).sum(dim=-1)
 
 
+def costs_to_go(costs: Tensor, lengths: Tensor) -> Tensor:
+    """Sum (T,) of each token's own and all later costs (T,) within its response; lengths (R,), end to end.
+
+    What a per-token cost such as a KL penalty takes from a token's return, undiscounted.
+    """
+    if not len(costs):
+        return costs
+    totals = costs.cumsum(0)
+    ends = lengths.cumsum(0)
+    last = torch.repeat_interleave(ends - 1, lengths)
+    return totals[last] - totals + costs
+
+
 def token_weights(lengths: Tensor, average: Literal["token", "sequence"]) -> Tensor:
     """Weights (T,) that sum to 1, for responses of these lengths (R,) laid end to end.
 

@@ -1,46 +1,236 @@
-"""Algorithms by `type`; the defaults are the vetted setting."""
+"""Algorithms by `type`: one set of fields, and per algorithm the settings that make it that algorithm.
 
-from typing import Literal
+Each class states its paper's settings as defaults; every field may be set for every algorithm, so that a variant of
+one's own needs no code.
+"""
 
-from pydantic import Field
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
 
 from training_core.config.base import Section
 
+Level = Literal["group", "batch", "none"]
 
-class AtGrpo(Section):
-    """Agent- and turn-wise group-relative policy optimisation (AT-GRPO, arXiv 2510.11062)."""
+# Fields whose default differs from algorithm to algorithm.
+StdLevel = Annotated[
+    Level, Field(description="Over what the unbiased standard deviation is taken that divides them.")
+]
+MeanLevel = Annotated[
+    Level, Field(description="Over what the mean is taken that is subtracted from rewards.")
+]
+LeaveOneOut = Annotated[bool, Field(description="Leave a candidate's own reward out of its mean.")]
+Whitening = Annotated[
+    bool,
+    Field(
+        description="Normalise advantages once more, by mean and standard deviation over the policy's batch."
+    ),
+]
+PolicyLoss = Annotated[
+    Literal["clip", "sequence_clip", "cispo", "reinforce"],
+    Field(
+        description="Per token: PPO's clipped ratio, the clipped ratio of the whole sequence (GSPO), "
+        "clipped weights on a REINFORCE loss (CISPO), or plain REINFORCE."
+    ),
+]
+ClipLow = Annotated[
+    float, Field(ge=0.0, le=1.0, description="Lower clip of the probability ratio: 1 - clip_low.")
+]
+ClipHigh = Annotated[float, Field(ge=0.0, description="Upper clip of the probability ratio: 1 + clip_high.")]
+DualClip = Annotated[
+    float,
+    Field(
+        ge=0.0,
+        description="Bound on the loss of tokens with negative advantage, as a multiple of the advantage; 0 disables.",
+    ),
+]
+KlCoefficient = Annotated[
+    float,
+    Field(
+        ge=0.0,
+        description="Weight of the KL divergence from the base model; 0 disables (and saves its forward pass).",
+    ),
+]
+KlEstimator = Annotated[
+    Literal["k1", "k2", "k3"],
+    Field(description='Estimator of that KL (Schulman, "Approximating KL divergence").'),
+]
+KlIn = Annotated[
+    Literal["loss", "reward"],
+    Field(
+        description="loss: a term that is differentiated; reward: what each token costs, charged to the tokens up to it."
+    ),
+]
+LossAverage = Annotated[
+    Literal["token", "sequence", "constant"],
+    Field(
+        description="token: mean over a minibatch's tokens; sequence: mean per response first; "
+        "constant: their sum over responses x the role's max_tokens."
+    ),
+]
+OverlongTokens = Annotated[
+    int,
+    Field(
+        ge=0,
+        description="Soft limit: the last so many tokens before a role's max_tokens cost reward, linearly; 0 disables.",
+    ),
+]
 
-    type: Literal["at_grpo"] = "at_grpo"
-    """Groups are (task, agent, turn); candidates of a group share one state."""
+
+class PolicyGradient(Section):
+    """What all policy-gradient algorithms can be asked for."""
+
+    type: str
+    """Which algorithm."""
     team_weight: float = Field(1.0, ge=0.0)
     """Alpha: weight of the team's reward in a candidate's reward."""
     local_weight: float = Field(1.0, ge=0.0)
     """Beta: weight of the role's local reward in a candidate's reward."""
-    mean_level: Literal["group", "batch", "none"] = "group"
-    """Over what the mean is taken that is subtracted from rewards."""
-    std_level: Literal["group", "batch", "none"] = "group"
-    """Over what the unbiased standard deviation is taken that divides them."""
-    leave_one_out: bool = False
-    """Leave a candidate's own reward out of its mean."""
-    clip_low: float = Field(0.2, ge=0.0, le=1.0)
-    """Lower clip of the probability ratio: 1 - clip_low."""
-    clip_high: float = Field(0.2, ge=0.0)
-    """Upper clip of the probability ratio: 1 + clip_high."""
-    dual_clip: float = Field(3.0, ge=0.0)
-    """Bound on the loss of tokens with negative advantage, as a multiple of the advantage; 0 disables."""
+    mean_level: MeanLevel = "group"
+    std_level: StdLevel = "group"
+    leave_one_out: LeaveOneOut = False
+    batch_whitening: Whitening = False
+    policy_loss: PolicyLoss = "clip"
+    clip_low: ClipLow = 0.2
+    clip_high: ClipHigh = 0.2
+    dual_clip: DualClip = 3.0
     entropy_coefficient: float = Field(0.0, ge=0.0)
     """Weight of the entropy bonus in the loss; 0 disables."""
-    kl_coefficient: float = Field(0.0, ge=0.0)
-    """Weight in the loss of the KL divergence from the base model; 0 disables (and saves its forward pass)."""
-    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
-    """Estimator of that KL (Schulman, "Approximating KL divergence")."""
-    loss_average: Literal["token", "sequence"] = "token"
-    """token: mean over all response tokens of a minibatch; sequence: mean per response first."""
+    kl_coefficient: KlCoefficient = 0.0
+    kl_estimator: KlEstimator = "k3"
+    kl_in: KlIn = "loss"
+    loss_average: LossAverage = "token"
     drop_zero_variance: bool = True
     """Leave groups whose rewards are all equal, and whose advantages are 0 for it, out of the loss (they are counted either way)."""
+    overlong_tokens: OverlongTokens = 0
+    overlong_penalty: float = Field(1.0, ge=0.0)
+    """Reward lost by a response that was cut off at max_tokens, where there is a soft limit."""
+    correction: Literal["none", "truncate", "mask", "decoupled"] = "none"
+    """Weigh tokens by trainer over sampler: truncated (TIS), left out beyond the bounds (IcePop), or as decoupled PPO does."""
+    correction_cap: float = Field(2.0, gt=0.0)
+    """Upper bound of that weight; above it tokens are truncated to it, or left out."""
+    correction_floor: float = Field(0.5, ge=0.0)
+    """Lower bound of that weight; only correction = "mask" leaves out what is below."""
+
+    @model_validator(mode="after")
+    def _bounds_are_in_order(self) -> Self:
+        if self.correction == "mask" and self.correction_floor >= self.correction_cap:
+            raise ValueError("correction_floor: must be below correction_cap")
+        return self
 
 
-Algorithm = AtGrpo
-"""One class per algorithm, told apart by `type`; becomes a union with the second one."""
+class AtGrpo(PolicyGradient):
+    """Agent- and turn-wise group-relative policy optimisation (AT-GRPO, arXiv 2510.11062)."""
 
-ALGORITHM_CONFIGS: dict[str, type[Section]] = {"at_grpo": AtGrpo}
+    type: Literal["at_grpo"] = "at_grpo"
+    """Groups are (task, agent, turn); candidates of a group share one state."""
+
+
+class Grpo(PolicyGradient):
+    """Group-relative policy optimisation (GRPO, arXiv 2402.03300): K answers are compared with one another."""
+
+    type: Literal["grpo"] = "grpo"
+    """Rewards normalised within their group; a mean per response, then over responses; KL to the base model in the loss."""
+    dual_clip: DualClip = 0.0
+    loss_average: LossAverage = "sequence"
+    kl_coefficient: KlCoefficient = 0.04
+
+
+class DrGrpo(PolicyGradient):
+    """GRPO without its biases towards long answers and easy groups (Dr. GRPO, arXiv 2503.20783)."""
+
+    type: Literal["dr_grpo"] = "dr_grpo"
+    """Rewards less their group's mean, not divided; token losses divided by a constant length."""
+    std_level: StdLevel = "none"
+    dual_clip: DualClip = 0.0
+    loss_average: LossAverage = "constant"
+
+
+class Rloo(PolicyGradient):
+    """REINFORCE with a leave-one-out baseline (RLOO, arXiv 2402.14740)."""
+
+    type: Literal["rloo"] = "rloo"
+    """Each answer's baseline is the mean of its group's other rewards; KL to the base model is part of the reward."""
+    leave_one_out: LeaveOneOut = True
+    std_level: StdLevel = "none"
+    policy_loss: PolicyLoss = "reinforce"
+    kl_coefficient: KlCoefficient = 0.03
+    kl_estimator: KlEstimator = "k1"
+    kl_in: KlIn = "reward"
+
+
+class ReinforcePlusPlus(PolicyGradient):
+    """PPO's clipped loss without a critic, normalised over the batch (REINFORCE++, arXiv 2501.03262)."""
+
+    type: Literal["reinforce_plus_plus"] = "reinforce_plus_plus"
+    """Rewards normalised over the whole batch: a group of one will do; KL to the base model is part of the reward."""
+    mean_level: MeanLevel = "batch"
+    std_level: StdLevel = "batch"
+    dual_clip: DualClip = 0.0
+    kl_coefficient: KlCoefficient = 0.01
+    kl_estimator: KlEstimator = "k1"
+    kl_in: KlIn = "reward"
+
+
+class ReinforcePlusPlusBaseline(PolicyGradient):
+    """REINFORCE++ with the group's mean as baseline, then normalised over the batch (arXiv 2501.03262, section 4)."""
+
+    type: Literal["reinforce_plus_plus_baseline"] = "reinforce_plus_plus_baseline"
+    """Rewards less their group's mean, then normalised over the batch; KL to the base model in the loss."""
+    std_level: StdLevel = "none"
+    batch_whitening: Whitening = True
+    dual_clip: DualClip = 0.0
+    kl_coefficient: KlCoefficient = 0.01
+    kl_estimator: KlEstimator = "k2"
+
+
+class Gspo(PolicyGradient):
+    """Group sequence policy optimisation: one ratio per sequence (GSPO, arXiv 2507.18071)."""
+
+    type: Literal["gspo"] = "gspo"
+    """The ratio of a response is the geometric mean of its tokens' ratios, clipped tightly; every response counts the same."""
+    policy_loss: PolicyLoss = "sequence_clip"
+    clip_low: ClipLow = 3e-4
+    clip_high: ClipHigh = 4e-4
+    dual_clip: DualClip = 0.0
+    loss_average: LossAverage = "sequence"
+
+
+class Cispo(PolicyGradient):
+    """Clipped importance weights on a REINFORCE loss: no token loses its gradient (CISPO, arXiv 2506.13585)."""
+
+    type: Literal["cispo"] = "cispo"
+    """The ratio is a weight without gradient, bounded above; every token goes on teaching."""
+    policy_loss: PolicyLoss = "cispo"
+    clip_low: ClipLow = 1.0
+    clip_high: ClipHigh = 4.0
+    dual_clip: DualClip = 0.0
+
+
+class Dapo(PolicyGradient):
+    """Decoupled clip and dynamic sampling (DAPO, arXiv 2503.14476)."""
+
+    type: Literal["dapo"] = "dapo"
+    """A higher upper clip, a mean over tokens, no KL, groups without variance left out, a soft limit on length."""
+    clip_high: ClipHigh = 0.28
+    dual_clip: DualClip = 0.0
+    overlong_tokens: OverlongTokens = 2
+
+
+Algorithm = Annotated[
+    AtGrpo | Grpo | DrGrpo | Rloo | ReinforcePlusPlus | ReinforcePlusPlusBaseline | Gspo | Cispo | Dapo,
+    Field(discriminator="type"),
+]
+"""One class per algorithm, told apart by `type`."""
+
+ALGORITHM_CONFIGS: dict[str, type[PolicyGradient]] = {
+    "at_grpo": AtGrpo,
+    "grpo": Grpo,
+    "dr_grpo": DrGrpo,
+    "rloo": Rloo,
+    "reinforce_plus_plus": ReinforcePlusPlus,
+    "reinforce_plus_plus_baseline": ReinforcePlusPlusBaseline,
+    "gspo": Gspo,
+    "cispo": Cispo,
+    "dapo": Dapo,
+}

@@ -1,9 +1,26 @@
 """The base of every config section: frozen, strict about keys, documented field by field."""
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Section(BaseModel):
     """A part of the run config. Field docstrings become form help, API schema and docs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parts_have_a_type(cls, tree: Any) -> Any:
+        """A part that comes in several kinds, and does not say which one it is, is of the default kind."""
+        if not isinstance(tree, Mapping):
+            return tree
+        kinds = {name: getattr(field.default, "type", None) for name, field in cls.model_fields.items()}
+        return {
+            name: {"type": kinds[name], **part}
+            if kinds.get(name) and isinstance(part, Mapping) and "type" not in part
+            else part
+            for name, part in tree.items()
+        }

@@ -8,6 +8,7 @@ from typing import Any
 import tomlkit
 from pydantic import ValidationError
 
+from training_core.config.base import Section
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 
@@ -37,7 +38,7 @@ def read_toml(text: str) -> dict[str, Any]:
 def to_toml(config: RunConfig, *, only_set: bool = False) -> str:
     """The config as TOML; with `only_set`, without the fields that have their default."""
     tree = config.model_dump(mode="json", exclude_defaults=only_set, exclude_none=True)
-    return tomlkit.dumps(tree)
+    return tomlkit.dumps(_typed(config, tree))
 
 
 def parse_config(tree: Mapping[str, Any]) -> RunConfig:
@@ -95,6 +96,16 @@ def _check_fork_edits(config: RunConfig) -> None:
                 wrong[f"health.{name}.fork_edits"] = said
     if wrong:
         raise ConfigError(wrong)
+
+
+def _typed(section: Section, tree: dict[str, Any]) -> dict[str, Any]:
+    """The dump of a section, where each part that is left in it says of what kind it is, first of all."""
+    for name, below in section:
+        if isinstance(below, Section) and name in tree:
+            tree[name] = _typed(below, tree[name])
+        elif isinstance(below, dict) and name in tree:
+            tree[name] = {key: _typed(part, tree[name][key]) for key, part in below.items()}
+    return {"type": tag, **tree} if (tag := getattr(section, "type", None)) else tree
 
 
 def _set(tree: dict[str, Any], path: str, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from training_core.config.algorithms import ALGORITHM_CONFIGS, AtGrpo
 from training_core.config.files import (
     apply_overrides,
     load_config,
@@ -107,3 +108,21 @@ def test_a_frozen_role_is_played_and_not_trained() -> None:
     config = load_config("plan_path_duo", {"team.roles.planner.trained": False})
     assert config.used_policies == ("planner", "executor")
     assert config.trained_policies == ("executor",)
+
+
+@pytest.mark.parametrize("tag", sorted(ALGORITHM_CONFIGS))
+def test_toml_of_what_is_set_names_the_algorithm(tag: str) -> None:
+    config = load_config("plan_path_duo", {"algorithm": {"type": tag}})
+    assert type(config.algorithm) is ALGORITHM_CONFIGS[tag]
+    assert parse_config(read_toml(to_toml(config, only_set=True))) == config
+
+
+def test_a_section_that_does_not_say_its_type_is_of_the_default_one() -> None:
+    tree = apply_overrides(read_preset("plan_path_duo"), {"algorithm": {"clip_low": 0.1}})
+    assert parse_config(tree).algorithm == AtGrpo(clip_low=0.1)
+
+
+def test_an_unknown_algorithm_is_told_with_those_there_are() -> None:
+    with pytest.raises(ConfigError) as told:
+        load_config("plan_path_duo", {"algorithm.type": "magic"})
+    assert "at_grpo" in told.value.fields["algorithm"] and "dapo" in told.value.fields["algorithm"]

@@ -30,7 +30,7 @@ def annotate(
     """Add a micro-batch's figures (field of GroupAnnotation: (T,)) for these episodes (None: all)."""
     values = {name: tensor.float().tolist() for name, tensor in figures.items()}
     end = 0
-    for (group, place), length in zip(piece.answers, piece.lengths, strict=True):
+    for (group, place), length in zip(piece.answers, piece.lengths.tolist(), strict=True):
         begin, end = end, end + length
         if episodes is not None and group.episode not in episodes:
             continue

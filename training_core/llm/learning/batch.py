@@ -12,6 +12,7 @@ from training_core.algorithms.advantages import (
     Normalisation,
     has_variance,
     normalised_advantages,
+    whitened,
 )
 from training_core.algorithms.grouping import GroupCounts, count_groups
 from training_core.config.run import RunConfig
@@ -66,7 +67,8 @@ def _advantaged(episodes: Sequence[Episode], roles: set[str], config: RunConfig)
         return
     rewards, groups = _rewards([turn for _, _, turn in places])
     how = Normalisation(algorithm.mean_level, algorithm.std_level, algorithm.leave_one_out)
-    advantages = normalised_advantages(rewards, groups, how).tolist()
+    found = normalised_advantages(rewards, groups, how)
+    advantages = (whitened(found) if algorithm.batch_whitening else found).tolist()
     varied = has_variance(rewards, groups).tolist()
     begin = 0
     for (episode, place, turn), varies in zip(places, varied, strict=True):
@@ -107,4 +109,5 @@ def _group(episode: Episode, place: int, turn: Turn, config: RunConfig) -> Group
         temperature=sampling.temperature,
         top_k=sampling.top_k,
         top_p=sampling.top_p,
+        max_tokens=sampling.max_tokens,
     )

@@ -10,13 +10,12 @@ neither spoils the weights nor ends a long run; several in a row raise LearnerFa
 import copy
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from training_core.algorithms.losses import clipped_policy_loss, kl_penalty, token_entropies
+from training_core.algorithms.losses import kl_penalty, token_entropies
 from training_core.config.algorithms import Algorithm
 from training_core.config.models import Policy
 from training_core.errors import LearnerFailure, StalePolicy
@@ -25,6 +24,13 @@ from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.llm.learning.annotations import Annotations, GroupAnnotation, annotate
 from training_core.llm.learning.micro_batches import MicroBatch, Split, split
 from training_core.llm.learning.mismatch import Mismatch
+from training_core.llm.learning.objective import (
+    TokenLosses,
+    charge_kl,
+    charges_kl,
+    token_losses,
+    wants_start,
+)
 from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.schedules import learning_rate
 from training_core.llm.learning.token_logprobs import ResponseForward
@@ -78,6 +84,8 @@ class _Sums:
     computed: int = 0
     flops: float = 0.0
     mismatch: Mismatch = field(default_factory=Mismatch)
+    corrected: float = 0.0
+    left_out: float = 0.0
     annotations: Annotations = field(default_factory=dict)
 
 
@@ -143,6 +151,8 @@ class Learner:
         minibatches = list(self._minibatches(groups, iteration))
         self._look_ahead(minibatches, groups, iteration, sums, wanted)
         parts = [list(split(part, groups, self._split())) for part in minibatches]
+        if wants_start(self.algorithm):
+            self._begin((piece for part in parts for piece in part), sums)
         for epoch in range(self.settings.epochs):
             for place in _order(len(parts), iteration, epoch):
                 self._step(parts[place], sums, epoch == 0, wanted)
@@ -218,29 +228,34 @@ class Learner:
         logprobs = log_probs[piece.batch.place, piece.batch.targets]
         with torch.set_grad_enabled(algorithm.entropy_coefficient > 0):
             entropies = token_entropies(log_probs)[piece.batch.place]
-        losses, clipped = clipped_policy_loss(
-            logprobs,
-            piece.old_logprobs,
-            piece.advantages,
-            algorithm.clip_low,
-            algorithm.clip_high,
-            algorithm.dual_clip,
-        )
-        total = losses - algorithm.entropy_coefficient * entropies
+        found = token_losses(piece, logprobs, algorithm)
+        total = found.losses - algorithm.entropy_coefficient * entropies
         if self.reference is not None:
             plain = logprobs if _is_plain(piece) else _untruncated(logits, piece)
             base = self._reference_logprobs(self.reference, piece)
-            total = total + algorithm.kl_coefficient * kl_penalty(plain, base, algorithm.kl_estimator)
+            if algorithm.kl_in == "loss":
+                total = total + algorithm.kl_coefficient * kl_penalty(plain, base, algorithm.kl_estimator)
             sums.kl += float(kl_penalty(plain.detach(), base, "k3").sum())
         loss = (total * piece.weights).sum()
-        ratios = (logprobs.detach() - piece.old_logprobs).exp()
-        _add(sums, loss, (ratios, entropies, clipped), piece)
+        _add(sums, loss, found, entropies, piece)
         if first:
-            seen = {"ratios": ratios, "entropies": entropies.detach()}
+            seen = {"ratios": found.ratios, "entropies": entropies.detach()}
             annotate(sums.annotations, piece, seen, wanted)
         if sums.steps + sums.skipped == 0:
             _compare(sums, piece, logprobs.detach(), wanted)
         return loss
+
+    @torch.no_grad()
+    def _begin(self, pieces: Iterator[MicroBatch], sums: _Sums) -> None:
+        """Note the logprobs of the policy as it is before the first step; charge the tokens what they cost."""
+        for piece in pieces:
+            if self.shape is not None:
+                sums.flops += (1 + charges_kl(self.algorithm)) * self.shape.forward(piece.work)
+            logits = self.forward.logits(self.model, piece.batch)
+            piece.start_logprobs = _sampled_from(logits, piece)[piece.batch.place, piece.batch.targets]
+            if charges_kl(self.algorithm) and self.reference is not None:
+                plain = piece.start_logprobs if _is_plain(piece) else _untruncated(logits, piece)
+                charge_kl(piece, plain, self._reference_logprobs(self.reference, piece), self.algorithm)
 
     @torch.no_grad()
     def _reference_logprobs(self, reference: PreTrainedModel, piece: MicroBatch) -> Tensor:
@@ -267,6 +282,11 @@ class Learner:
             "computed_tokens": sums.computed / self.settings.epochs,
         }
         metrics |= sums.mismatch.metrics()
+        if self.algorithm.correction != "none":
+            metrics |= {
+                "correction_weight": sums.corrected / tokens,
+                "correction_left_out": sums.left_out / tokens,
+            }
         return metrics | ({"kl": sums.kl / tokens} if self.reference is not None else {})
 
 
@@ -313,12 +333,15 @@ def _untruncated(logits: Tensor, piece: MicroBatch) -> Tensor:
     return tempered_log_probs(logits, piece.temperature)[piece.batch.place, piece.batch.targets]
 
 
-def _add(sums: _Sums, loss: Tensor, figures: tuple[Any, Any, Any], piece: MicroBatch) -> None:
-    ratios, entropies, clipped = figures
+def _add(sums: _Sums, loss: Tensor, found: TokenLosses, entropies: Tensor, piece: MicroBatch) -> None:
+    ratios = found.ratios
     sums.loss += float(loss.detach())
     sums.entropy += float(entropies.detach().sum())
-    sums.clipped += float(clipped.sum())
+    sums.clipped += float(found.clipped.sum())
     sums.ratio += float(ratios.sum())
     sums.ratio_max = max(sums.ratio_max, float(ratios.max())) if len(ratios) else sums.ratio_max
     sums.tokens += len(ratios)
     sums.computed += piece.batch.token_ids.numel()
+    if found.weights is not None:
+        sums.corrected += float(found.weights.sum())
+        sums.left_out += float((found.weights == 0).sum())

@@ -32,8 +32,8 @@ class MicroBatch:
     batch: Batch
     answers: list[tuple[Group, int]]
     """(group, place of the answer in it)"""
-    lengths: list[int]
-    """Tokens of each answer."""
+    lengths: Tensor
+    """(R,) tokens of each answer."""
     old_logprobs: Tensor
     """(T,) when sampled."""
     advantages: Tensor
@@ -47,6 +47,8 @@ class MicroBatch:
     """Of one forward pass."""
     reference_logprobs: Tensor | None = field(default=None)
     """(T,) by the base model, kept after the first pass."""
+    start_logprobs: Tensor | None = field(default=None)
+    """(T,) by the policy as it was when the update began, where the algorithm asks for them."""
 
 
 @dataclass(frozen=True)
@@ -83,14 +85,10 @@ def split(part: Sequence[int], groups: Sequence[Group], how: Split) -> Iterator[
 def _micro_batch(rows: Sequence[Row], groups: Sequence[Group], how: Split, scale: float) -> MicroBatch:
     members = [(groups[group], place) for row in rows for group, place in row.answers]
     answers = [group.answers[place] for group, place in members]
-    lengths = [len(answer.token_ids) for answer in answers]
     old = np.array([logprob for answer in answers for logprob in answer.logprobs], dtype=np.float32)
     each = np.array([group.advantages[place] for group, place in members], dtype=np.float32)
     _check(members, answers, each, old)
-    counts = np.array(lengths)
-    shares = (
-        np.full(len(counts), scale) if how.algorithm.loss_average == "token" else scale / counts.clip(min=1)
-    )
+    counts = np.array([len(answer.token_ids) for answer in answers])
     first = members[0][0]
 
     def per_token(values: NDArray[Any]) -> Tensor:
@@ -99,15 +97,26 @@ def _micro_batch(rows: Sequence[Row], groups: Sequence[Group], how: Split, scale
     return MicroBatch(
         batch=collate(rows, how.pad, packed=how.packed, device=how.device),
         answers=members,
-        lengths=lengths,
+        lengths=torch.from_numpy(counts).to(how.device),
         old_logprobs=torch.from_numpy(old).to(how.device),
         advantages=per_token(each),
-        weights=per_token(shares),
+        weights=per_token(scale / _shared_by(members, counts, how.algorithm.loss_average)),
         temperature=first.temperature,
         top_k=first.top_k,
         top_p=first.top_p,
         work=rows_work(rows),
     )
+
+
+def _shared_by(
+    members: Sequence[tuple[Group, int]], counts: NDArray[np.int64], average: str
+) -> NDArray[np.int64]:
+    """(R,) what a response's part in the loss is divided by, for each of its tokens."""
+    if average == "sequence":
+        return counts.clip(min=1)
+    if average == "constant":
+        return np.array([group.max_tokens for group, _ in members])
+    return np.ones_like(counts)
 
 
 def _check(

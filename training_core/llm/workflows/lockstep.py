@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from training_core.algorithms.rewards import overlong_cost
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.table import (
@@ -75,7 +76,8 @@ def _speak(
     turn, seat = moment
     keys = {slot: manner.key(tasks[slot], turn, seat) for slot in live}
     began = time.time()
-    asked, errors = ask(table, role, keys, manner.count, manner.settings(role))
+    settings = manner.settings(role)
+    asked, errors = ask(table, role, keys, manner.count, settings)
     tried = table.pool.try_answers(
         {item.slot: [answer.text for answer in item.answers] for item in asked}, role
     )
@@ -85,7 +87,7 @@ def _speak(
         if isinstance(results, str):
             errors[item.slot] = results
             continue
-        candidates = _candidates(item, results, table)
+        candidates = _candidates(item, results, table, settings.max_tokens)
         chosen[item.slot] = manner.choose(candidates, item.prompt.key)
         record_turn(episodes[item.slot], table, turn, role, item, candidates, chosen[item.slot])
     after = table.pool.commit(chosen)
@@ -100,15 +102,18 @@ def _speak(
     return [slot for slot in chosen if not after[slot].done]
 
 
-def _candidates(asked: Asked, results: list[StepResult], table: Table) -> list[Candidate]:
-    """Answers with what they earned: alpha * team + beta * local."""
+def _candidates(asked: Asked, results: list[StepResult], table: Table, limit: int) -> list[Candidate]:
+    """Answers with what they earned: alpha * team + beta * local, less what an answer near `limit` tokens costs."""
     algorithm = table.config.algorithm
+    soft, penalty = algorithm.overlong_tokens, algorithm.overlong_penalty
     return [
         Candidate(
             answer,
             result.local_reward,
             result.team_reward,
-            algorithm.team_weight * result.team_reward + algorithm.local_weight * result.local_reward,
+            algorithm.team_weight * result.team_reward
+            + algorithm.local_weight * result.local_reward
+            - overlong_cost(len(answer.token_ids), limit, soft, penalty),
         )
         for answer, result in zip(asked.answers, results, strict=True)
     ]

@@ -1,0 +1,63 @@
+"""What an algorithm makes of a micro-batch's tokens: loss per token, before it is averaged.
+
+T response tokens of the micro-batch.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from training_core.algorithms.corrections import correction_weights
+from training_core.algorithms.losses import costs_to_go, kl_penalty
+from training_core.algorithms.policy_losses import POLICY_LOSSES, Bounds, Tokens
+from training_core.config.algorithms import Algorithm
+from training_core.llm.learning.micro_batches import MicroBatch
+
+
+@dataclass(frozen=True)
+class TokenLosses:
+    """Per token (T,)."""
+
+    losses: Tensor
+    clipped: Tensor
+    ratios: Tensor
+    """Policy over the one that the update began with, or over the sampler where that is not asked for; no gradient."""
+    weights: Tensor | None
+    """Of the correction for another sampler, where there is one."""
+
+
+def wants_start(algorithm: Algorithm) -> bool:
+    """Whether a pass over all data comes first, by the policy as it is when the update begins."""
+    return algorithm.correction != "none" or charges_kl(algorithm)
+
+
+def charges_kl(algorithm: Algorithm) -> bool:
+    """Whether the KL divergence from the base model is taken from the rewards."""
+    return algorithm.kl_coefficient > 0 and algorithm.kl_in == "reward"
+
+
+def charge_kl(piece: MicroBatch, logprobs: Tensor, base: Tensor, algorithm: Algorithm) -> None:
+    """Take what the divergence costs from the advantages: coefficient x the sum over a token and those after it.
+
+    Taken after rewards were normalised, so that the coefficient weighs against advantages, not raw rewards; the papers
+    (REINFORCE++, RLOO) subtract it before. Logprobs of policy and base (T,) before truncation.
+    """
+    costs = kl_penalty(logprobs, base, algorithm.kl_estimator)
+    piece.advantages = piece.advantages - algorithm.kl_coefficient * costs_to_go(costs, piece.lengths)
+
+
+def token_losses(piece: MicroBatch, logprobs: Tensor, algorithm: Algorithm) -> TokenLosses:
+    """The policy loss of each token by its logprobs (T,) under the policy as it is now."""
+    corrected = algorithm.correction != "none"
+    start = piece.start_logprobs if corrected and piece.start_logprobs is not None else piece.old_logprobs
+    losses, clipped = POLICY_LOSSES[algorithm.policy_loss](
+        Tokens(logprobs, start, piece.advantages, piece.lengths),
+        Bounds(algorithm.clip_low, algorithm.clip_high, algorithm.dual_clip),
+    )
+    ratios = (logprobs.detach() - start).exp()
+    if not corrected:
+        return TokenLosses(losses, clipped, ratios, None)
+    weights = correction_weights(
+        start, piece.old_logprobs, algorithm.correction, algorithm.correction_floor, algorithm.correction_cap
+    )
+    return TokenLosses(losses * weights, clipped, ratios, weights)
