@@ -1,17 +1,26 @@
 """Run configs on disk and on the command line: TOML files, presets, dotted overrides."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import tomlkit
 from pydantic import ValidationError
 
+from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.base import Section
+from training_core.config.environments import ENVIRONMENT_CONFIGS
+from training_core.config.rollout import WORKFLOW_CONFIGS
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 
+KINDS: dict[str, Collection[str]] = {
+    "algorithm": ALGORITHM_CONFIGS,
+    "environment": ENVIRONMENT_CONFIGS,
+    "workflow": WORKFLOW_CONFIGS,
+}
+"""Sections of several kinds, and the kinds."""
 PRESETS = Path(__file__).parent / "presets"
 
 
@@ -123,11 +132,20 @@ def _copy(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
 
 
+def _path(places: Sequence[int | str]) -> str:
+    """The dotted path of a field; the tag of a union (algorithm.at_grpo.clip_low) is left out."""
+    parts: list[str] = []
+    for place in places:
+        if not (parts and place in KINDS.get(parts[-1], ())):
+            parts.append(str(place))
+    return ".".join(parts)
+
+
 def _messages(error: ValidationError) -> dict[str, str]:
     """One message per path. A cross-field message that opens with a path of its own is filed there."""
     messages: dict[str, str] = {}
     for item in error.errors():
-        path = ".".join(str(part) for part in item["loc"])
+        path = _path(item["loc"])
         text = item["msg"].removeprefix("Value error, ")
         if item["type"] == "value_error":
             head, sign, rest = text.partition(": ")
