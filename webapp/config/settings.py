@@ -46,6 +46,7 @@ INSTALLED_APPS = [
     "webapp.timeline",
     "webapp.compare",
     "webapp.shares",
+    "webapp.quotas",
     "webapp.cluster",
     "webapp.ingest",
     "webapp.live",
@@ -108,6 +109,7 @@ CELERY_BEAT_SCHEDULE = {
     "reconcile": {"task": "runs.reconcile", "schedule": 5.0, "options": {"expires": 5.0}},
     "compact": {"task": "metrics.compact", "schedule": 60.0, "options": {"expires": 60.0}},
     "health": {"task": "health.watch", "schedule": 5.0, "options": {"expires": 5.0}},
+    "quotas": {"task": "quotas.measure", "schedule": 30.0, "options": {"expires": 30.0}},
     "jobs": {"task": "jobs.follow", "schedule": 2.0, "options": {"expires": 2.0}},
     "thin": {"task": "transcripts.thin", "schedule": 120.0, "options": {"expires": 120.0}},
 }

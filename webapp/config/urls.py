@@ -19,6 +19,7 @@ urlpatterns = [
     path("", include("webapp.jobs.urls")),
     path("", include("webapp.compare.urls")),
     path("", include("webapp.shares.urls")),
+    path("", include("webapp.quotas.urls")),
     path("cluster/", include("webapp.cluster.urls")),
     path("api/", include("webapp.api.urls")),
 ]

@@ -22,6 +22,11 @@ def gap(expected: int) -> IngestRejected:
     return IngestRejected(409, {"code": "gap", "expected": expected})
 
 
+def full(detail: str, command: str | None) -> IngestRejected:
+    """507: the project's quota of stored data is reached; keep the batch and try again. Commands reach the driver still."""
+    return IngestRejected(507, {"code": "quota", "detail": detail, "command": command})
+
+
 def too_large(detail: str) -> IngestRejected:
     """413: send less at once."""
     return IngestRejected(413, {"code": "too_large", "detail": detail})

@@ -7,10 +7,11 @@ from django.db import DataError, transaction
 
 from webapp.checkpoints import services as checkpoints
 from webapp.ingest.batches import Batch, batch_read
-from webapp.ingest.errors import IngestRejected, gap, invalid
+from webapp.ingest.errors import IngestRejected, full, gap, invalid
 from webapp.ingest.models import Producer
 from webapp.live.services import hint
 from webapp.metrics import services as metrics
+from webapp.quotas.enforcement import HELD, storage_held
 from webapp.runs import services as runs
 from webapp.runs.client_runs import client_run_revive
 from webapp.runs.models import Attempt, Run
@@ -38,16 +39,23 @@ class IngestAnswer:
     """Last seq stored of its producer."""
     command: str | None
     """stop, pause, exit or nothing."""
+    held: str = ""
+    """Why nothing of it was stored now; it is to be sent again."""
 
 
 def batch_store(run_id: str, body: bytes, encoding: str) -> IngestAnswer:
-    """Validate a request's body and store what is new of it. Raises IngestRejected."""
+    """Validate a request's body and store what is new of it. Raises IngestRejected, also where the project's quota of
+    stored data holds it back: its sender keeps it and tries again.
+    """
     batch = batch_read(run_id, body, encoding)
     try:
         with transaction.atomic():
-            return _store_locked(run_id, batch)
+            answer = _store_locked(run_id, batch)
     except DataError as error:
         raise invalid(None, {"": f"a value does not fit: {str(error)[:200]}"}) from error
+    if answer.held:
+        raise full(answer.held, answer.command)
+    return answer
 
 
 def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
@@ -65,7 +73,10 @@ def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
         raise gap(producer.acknowledged + 1)
     fresh = batch.events[producer.acknowledged + 1 - batch.first :]
     client_run_revive(run, attempt)
-    if fresh:
+    held = storage_held(run.project_id) if fresh else ""
+    if held or (fresh and run.reason.startswith(HELD)):
+        _say(run, held)
+    if fresh and not held:
         run.event_count += len(fresh)
         run.save(update_fields=["event_count"])
         producer.acknowledged = batch.last
@@ -73,7 +84,14 @@ def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
         _store(run, attempt, fresh)
         transaction.on_commit(partial(hint, run.pk, run.event_count))
     runs.heartbeat_note(attempt)
-    return IngestAnswer(producer.acknowledged, runs.command_for(run, attempt))
+    return IngestAnswer(producer.acknowledged, runs.command_for(run, attempt), held)
+
+
+def _say(run: Run, reason: str) -> None:
+    if run.reason != reason:
+        run.reason = reason
+        run.save(update_fields=["reason"])
+        transaction.on_commit(partial(hint, run.pk, run.event_count))
 
 
 def _producer(run: Run, batch: Batch) -> Producer:

@@ -28,8 +28,11 @@ class DirectChannel:
         """Nothing to let go of."""
 
 
-def spool_store(run_id: str, folder: Path) -> None:
-    """Store every event of the spools in `folder` that is not stored yet. What cannot be stored stays on disk."""
+def spool_store(run_id: str, folder: Path) -> bool:
+    """Store every event of the spools in `folder` that is not stored yet. What cannot be stored stays on disk; whether
+    nothing did.
+    """
+    whole = True
     for path in sorted(folder.glob("*.jsonl")):
         if path.name.endswith(".rejected.jsonl"):
             continue
@@ -38,6 +41,8 @@ def spool_store(run_id: str, folder: Path) -> None:
             while courier.step():
                 pass
         except (Undelivered, OSError) as error:
+            whole = False
             log.warning("run %s: the spool %s was not stored whole: %s", run_id, path.name, error)
         finally:
             courier.close()
+    return whole

@@ -1,7 +1,8 @@
 """POST /api/v1/runs/<id>/events/: the only address that a running job writes to.
 
 Body: NDJSON of events of one producer, optionally Content-Encoding: zstd or gzip. Answers: 200 {"acknowledged", "command"};
-400 {"code": "invalid", "seq", "errors"}; 401, 403 token; 404 run or attempt; 409 {"code": "gap", "expected"}; 413; 503 try again.
+400 {"code": "invalid", "seq", "errors"}; 401, 403 token; 404 run or attempt; 409 {"code": "gap", "expected"}; 413; 507 {"code": "quota"}
+the project may store no more now, 503: try again.
 """
 
 import logging

@@ -9,12 +9,14 @@ from django.db.models import Q, QuerySet
 
 from training_core.config.files import parse_config
 from training_core.errors import ConfigError
+from webapp.quotas.enforcement import admission_reason
 from webapp.runs.models import Attempt, Run, RunSource, RunState
 from workers.launch.demand import Demand, demand
 from workers.launch.launcher import Capacity
 
 log = logging.getLogger(__name__)
 HOLDING = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
+Demands = list[tuple[Run, Demand]]
 SLACK = 1e-6
 """Sums of fractions of a core are not exact."""
 
@@ -28,11 +30,14 @@ def what_it_waits_for(run: Run, wanted: Demand, capacity: Capacity | None) -> st
             f"waits for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in all. "
             "Add nodes, or lower policies.*.devices and resources.environment_cpus"
         )
-    held = demands_held(run)
+    holding = demands_of(runs_holding().exclude(pk=run.pk))
+    if reason := _quota_says(run, wanted, holding):
+        return reason
+    held = [each for _, each in holding]
     free = left(capacity, held)
     if not _covers(free, wanted):
         return f"waits for {wanted}; {_runs(len(held))} before it hold{'s' * (len(held) == 1)} the rest"
-    before = demands_before(run, capacity)
+    before = demands_before(run, capacity, holding)
     if not _covers(left(capacity, [*held, *before]), wanted):
         return f"waits for {wanted}; {_runs(len(before))} with a higher priority, or older, come{'s' * (len(before) == 1)} first"
     return ""
@@ -62,26 +67,37 @@ def runs_waiting() -> QuerySet[Run]:
     return waiting.exclude(attempts__state=Attempt.State.SUBMITTING).order_by("-priority", "created_at", "pk")
 
 
-def demands_held(but: Run) -> list[Demand]:
-    """Of the other runs that hold devices."""
-    return [wanted for _, wanted in _demands(runs_holding().exclude(pk=but.pk))]
-
-
-def demands_before(run: Run, capacity: Capacity) -> list[Demand]:
-    """Of the runs that stand before it in the queue and could run here: what never fits keeps nobody waiting."""
+def demands_before(run: Run, capacity: Capacity, holding: Demands) -> list[Demand]:
+    """Of the runs that stand before it in the queue and could run here: what never fits, or waits for its project's
+    quota, keeps nobody waiting.
+    """
     older = Q(priority=run.priority, created_at__lt=run.created_at)
     before = runs_waiting().filter(Q(priority__gt=run.priority) | older).exclude(pk=run.pk)
-    return [wanted for _, wanted in _demands(before) if fits(wanted, capacity)]
+    return _able(before, capacity, holding)
 
 
 def demands_ahead(capacity: Capacity) -> list[Demand]:
     """Of all that a run submitted now would come after: those that hold devices, and the queue."""
-    waiting = [wanted for _, wanted in _demands(runs_waiting()) if fits(wanted, capacity)]
-    return [wanted for _, wanted in _demands(runs_holding())] + waiting
+    holding = demands_of(runs_holding())
+    return [wanted for _, wanted in holding] + _able(runs_waiting(), capacity, holding)
 
 
-def _demands(runs: Iterable[Run]) -> list[tuple[Run, Demand]]:
-    """One whose config cannot be read counts as nothing."""
+def _able(waiting: Iterable[Run], capacity: Capacity, holding: Demands) -> list[Demand]:
+    return [
+        wanted
+        for run, wanted in demands_of(waiting)
+        if fits(wanted, capacity) and not _quota_says(run, wanted, holding)
+    ]
+
+
+def _quota_says(run: Run, wanted: Demand, holding: Demands) -> str:
+    """What the quota of its project has against it."""
+    own = [each for other, each in holding if other.project_id == run.project_id]
+    return admission_reason(run.project_id, wanted, own)
+
+
+def demands_of(runs: Iterable[Run]) -> Demands:
+    """What each wants. One whose config cannot be read counts as nothing."""
     found = []
     for run in runs:
         try:

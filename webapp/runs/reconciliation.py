@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from webapp.ingest.spool import spool_store
 from webapp.live.services import hint
+from webapp.quotas.enforcement import storage_held
 from webapp.runs.attempts import attempt_end, attempt_lost
 from webapp.runs.client_runs import client_run_look_after
 from webapp.runs.leftovers import jobs_end, tokens_end
@@ -108,12 +109,18 @@ def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) ->
             f"its job is {status.state}, but its driver has not been heard for {round(quiet, -1):.0f} s",
         )
     elif run.state in (RunState.STARTING, RunState.RUNNING):
-        _say(run.pk, "")
+        _say(run.pk, storage_held(run.project_id))
 
 
 def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
     """The job has ended. What its driver could not deliver is read from its folder first: it may tell the end itself."""
-    spool_store(run.pk, RunFolder(settings.TROUPE_HOME / "runs" / run.pk).spool(attempt.number))
+    whole = spool_store(run.pk, RunFolder(settings.TROUPE_HOME / "runs" / run.pk).spool(attempt.number))
+    held = "" if whole else storage_held(run.project_id)
+    if (
+        held and not run.stop_requested
+    ):  # its last word may be among what waits: whether it finished is not known yet
+        _say(run.pk, f"its job has ended; {held}")
+        return
     tail = launcher.logs(attempt.submission_id)
     with transaction.atomic():
         run = Run.objects.select_for_update(no_key=True).get(pk=run.pk)

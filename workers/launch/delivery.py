@@ -115,6 +115,7 @@ class Courier:
         elif answer.status == 413:
             self._refused(batch, {"errors": {"": "too large for the server"}})
         else:
+            self.command = answer.body.get("command") or self.command
             raise Undelivered(f"the server answered {answer.status}: {_detail(answer)}")
         return True
 

@@ -58,6 +58,7 @@ class Shipping:
                 self._courier = Courier(self._spool, HttpChannel(self._url, self._token))
             more = self._courier.step()
         except Undelivered as error:
+            self.command = (self._courier and self._courier.command) or self.command
             self._failed(str(error))
             return False
         except Exception as error:  # telemetry must not end the run; the spool keeps what was said

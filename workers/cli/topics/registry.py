@@ -13,6 +13,7 @@ from workers.cli.topics import (
     imports,
     jobs,
     projects,
+    quotas,
     runs,
     shares,
     templates,
@@ -35,5 +36,6 @@ TOPICS: tuple[typer.Typer, ...] = (
     cluster.app,
     projects.app,
     shares.app,
+    quotas.app,
     imports.app,
 )

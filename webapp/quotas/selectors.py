@@ -1,0 +1,62 @@
+"""What a project takes, beside what it may."""
+
+from typing import Any
+
+from django.db.models import Sum
+from django.db.models.functions import Length
+
+from webapp.accounts.models import Project
+from webapp.checkpoints.models import Checkpoint
+from webapp.metrics.models import Series
+from webapp.quotas.enforcement import GIGA
+from webapp.quotas.models import Quota
+from webapp.runs.admission import demands_of, runs_holding
+from webapp.transcripts.models import EpisodeAnnotation, EpisodeBody
+
+LIMITS = ("runs", "cpus", "gpus", "points", "gigabytes")
+DIGITS = 3
+
+
+def quota_of(project: Project) -> Quota:
+    """Its quota; one without limits, not stored, where it has none."""
+    return Quota.objects.filter(project=project).first() or Quota(project=project)
+
+
+def points_stored(project: Project) -> int:
+    """Points of all series of its runs."""
+    return Series.objects.filter(run__project=project).aggregate(total=Sum("count"))["total"] or 0
+
+
+def bytes_stored(project: Project) -> int:
+    """Compressed transcripts, what updates learnt of them, and checkpoints that are kept."""
+    bodies = EpisodeBody.objects.filter(episode__run__project=project).aggregate(total=Sum("size"))["total"]
+    notes = EpisodeAnnotation.objects.filter(run__project=project).aggregate(total=Sum(Length("data")))[
+        "total"
+    ]
+    kept = Checkpoint.objects.filter(run__project=project, removed=False).aggregate(total=Sum("size"))[
+        "total"
+    ]
+    return int((bodies or 0) + (notes or 0) + (kept or 0))
+
+
+def usage_read(project: Project) -> dict[str, float]:
+    """What it takes now, by the names of the limits."""
+    held = [wanted for _, wanted in demands_of(runs_holding().filter(project=project))]
+    return {
+        "runs": runs_holding().filter(project=project).count(),
+        "cpus": round(sum(each.cpus for each in held), DIGITS),
+        "gpus": round(sum(each.gpus for each in held), DIGITS),
+        "points": points_stored(project),
+        "gigabytes": round(bytes_stored(project) / GIGA, DIGITS),
+    }
+
+
+def quota_document(project: Project) -> dict[str, Any]:
+    """{"project", "limits": {name: number or null}, "used": {name: number}, "locked"}."""
+    quota = quota_of(project)
+    return {
+        "project": project.slug,
+        "limits": {name: getattr(quota, name) for name in LIMITS},
+        "used": usage_read(project),
+        "locked": quota.locked,
+    }

@@ -1,0 +1,40 @@
+"""The page of a project's quotas."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from webapp.accounts.permissions import is_owner
+from webapp.accounts.selectors import project_get
+from webapp.quotas.forms import QuotaForm
+from webapp.quotas.selectors import LIMITS, quota_of, usage_read
+from webapp.quotas.services import quota_set
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+def quotas_page(request: HttpRequest, slug: str) -> HttpResponse:
+    """What the project takes beside what it may; owners change the limits."""
+    project = project_get(request.user, slug)
+    form = QuotaForm(request.POST or None, instance=quota_of(project))
+    if request.method == "POST" and form.is_valid():
+        quota_set(request.user, project, {name: form.cleaned_data[name] for name in LIMITS})
+        messages.success(request, "The quotas are set.")
+        return redirect("quotas:page", slug=slug)
+    quota, used = quota_of(project), usage_read(project)
+    context = {
+        "project": project,
+        "form": form,
+        "locked": quota.locked,
+        "mine": is_owner(request.user, project),
+        "rows": [_row(str(form.fields[name].label), getattr(quota, name), used[name]) for name in LIMITS],
+        "place": "projects",
+        "part": "quotas",
+    }
+    return render(request, "quotas/page.html", context, status=400 if form.errors else 200)
+
+
+def _row(label: str, limit: float | None, used: float) -> dict[str, object]:
+    return {"label": label, "used": used, "limit": limit, "full": limit is not None and used >= limit}
