@@ -1,4 +1,4 @@
-/* Charts: one panel each, drawn by Plotly while it can be seen, at most four times a second. */
+/* Charts: one panel each, drawn by Plotly while it can be seen, as often as the browser can afford. */
 
 import { atMost, el } from "./dom.js";
 import { number } from "./format.js";
@@ -7,8 +7,17 @@ import { colour, faint, forgetColours, toneColour } from "./charts/colours.js";
 import { escapeHtml, markedLayout } from "./charts/marks.js";
 
 const FEW = 24;
-const INTERVAL = 250;
+const SHORTEST = 30, LONGEST = 1000;
+const SHARE = 1 / 3;
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset", showTips: false };
+
+/* What the last drawing of each chart in sight took, in milliseconds: together they get a share of the browser's time. */
+const costs = new Map();
+
+function interval() {
+  const whole = [...costs.values()].reduce((sum, cost) => sum + cost, 0);
+  return Math.min(LONGEST, Math.max(SHORTEST, whole / SHARE));
+}
 
 export class Chart {
   #element; #spec; #store; #options; #visible = false; #drawn = false; #draw; #plot;
@@ -19,7 +28,7 @@ export class Chart {
     this.#store = store;
     this.#options = options;
     this.#plot = element.querySelector(".plot");
-    this.#draw = atMost(INTERVAL, () => this.#render());
+    this.#draw = atMost(interval, () => this.#measured());
   }
 
   get keys() {
@@ -29,7 +38,8 @@ export class Chart {
   see(visible) {
     this.#visible = visible;
     if (visible) this.#draw();
-    else if (this.#drawn) {
+    else costs.delete(this);
+    if (!visible && this.#drawn) {
       Plotly.purge(this.#plot);
       this.#drawn = false;
     }
@@ -54,6 +64,12 @@ export class Chart {
     const mark = this.#element.querySelector("[data-not-finite]");
     mark.hidden = !bad;
     mark.textContent = `${bad} not finite`;
+  }
+
+  #measured() {
+    const began = performance.now();
+    this.#render();
+    if (this.#visible) costs.set(this, performance.now() - began);
   }
 
   #render() {

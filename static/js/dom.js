@@ -24,8 +24,9 @@ export function data(id) {
   return element ? JSON.parse(element.textContent) : null;
 }
 
-/* Runs `work` soon, at most once per `interval` milliseconds; calls in between are taken together. */
+/* Runs `work` soon, at most once per `interval` milliseconds (a number, or what tells it); calls in between are taken together. */
 export function atMost(interval, work) {
+  const pause = typeof interval === "function" ? interval : () => interval;
   let last = -Infinity, timer = null;
   return () => {
     if (timer !== null) return;
@@ -33,6 +34,6 @@ export function atMost(interval, work) {
       timer = null;
       last = performance.now();
       work();
-    }, Math.max(0, last + interval - performance.now()));
+    }, Math.max(0, last + pause() - performance.now()));
   };
 }

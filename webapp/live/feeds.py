@@ -19,8 +19,10 @@ logger = logging.getLogger(__name__)
 
 LOOK_ANYWAY = 3.0
 """Seconds after which a feed reads without a hint."""
-CLOSEST = 0.1
-"""Seconds between two reads."""
+CLOSEST = 0.02
+"""Seconds between two reads, at least."""
+PER_SOCKET = 5e-5
+"""Seconds more for each socket, about what a message to it costs: many viewers do not take all of the process."""
 REMEMBERED = 20
 """Deltas kept for those who join a little late."""
 
@@ -73,11 +75,12 @@ class Feed:
         self._task.cancel()
 
     async def _work(self) -> None:
-        """Read when hinted, and now and then without; never more often than every CLOSEST seconds."""
+        """Read when hinted, and now and then without; at most every CLOSEST seconds, less often where many watch."""
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hinted.wait(), LOOK_ANYWAY)
-            await asyncio.sleep(max(0.0, self._last_read + CLOSEST - time.monotonic()))
+            rest = CLOSEST + PER_SOCKET * len(self._sockets)
+            await asyncio.sleep(max(0.0, self._last_read + rest - time.monotonic()))
             self._hinted.clear()
             try:
                 async with self._lock:

@@ -1,4 +1,4 @@
-"""Hints: "run R has events up to N". Small, at most 10 a second per run and process, and free for whoever gives them.
+"""Hints: "run R has events up to N". Small, at most 50 a second per run and process, and free for whoever gives them.
 
 A thread publishes on one Redis channel with one long-lived client. Hints may be lost (Redis away, a process that ends
 at once): feeds also look for themselves every few seconds, so that a lost hint only costs time.
@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 
 CHANNEL = "troupe:hints"
 """Messages are "<run id> <cursor>"."""
-INTERVAL = 0.1
-"""Seconds between two hints of one run."""
+INTERVAL = 0.02
+"""Seconds between two hints of one run. How often it is read is the feed's to say, by who watches."""
 PAUSE = 1.0
 """Seconds of silence after Redis has failed."""
 

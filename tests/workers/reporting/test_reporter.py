@@ -273,3 +273,18 @@ def test_what_was_reported_survives_kill_9(tmp_path: Path, url: str, ingest: Any
     steps = [event["step"] for event in ingest.events()]
     assert steps == list(range(1, len(steps) + 1))
     assert len(steps) >= said
+
+
+def test_little_goes_out_at_once_and_much_in_fewer_batches(tmp_path: Path, url: str, ingest: Any) -> None:
+    def told() -> int:
+        return sum(event["type"] == "metrics" for event in ingest.events())
+
+    reporter = make(tmp_path, url)
+    for step in range(3):
+        reporter.metrics(step, {"a": 1.0})
+        until(lambda: told() == step + 1)  # noqa: B023  # called before the next one
+    alone = ingest.batches
+    for step in range(2000):
+        reporter.metrics(3 + step, {"a": 1.0})
+    assert reporter.close()
+    assert told() == 2003 and alone >= 3 and ingest.batches - alone < 50
