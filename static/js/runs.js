@@ -71,6 +71,12 @@ const columns = document.getElementById("columns");
 const chooseColumns = columns && columnsDialog(columns);
 document.addEventListener("click", ({ target }) => target.closest("[data-columns-open]") && chooseColumns());
 
+const views = document.getElementById("views");
+document.addEventListener("click", ({ target }) => {
+  if (target.closest("[data-views-open]")) views.showModal();
+  if (target.closest("[data-views-close]")) views.close();
+});
+
 const picks = () => [...document.querySelectorAll(".pick input[name=runs]")];
 
 document.addEventListener("change", ({ target }) => {

@@ -83,6 +83,36 @@ def test_columns_are_chosen_with_completion_and_live(page: Page, ada: User) -> N
     assert "columns=" not in page.url and "sort=-policy" in page.url
 
 
+def test_a_view_is_kept_opened_and_removed(page: Page, ada: User) -> None:
+    run_make(ada, "one", "failed")
+    run_make(ada, "two", "queued")
+    page.goto("/runs/?state=failed&columns=run.seed")
+    page.get_by_role("button", name="Views").click()
+    dialog = page.get_by_role("dialog", name="Views")
+    dialog.get_by_label("Name", exact=True).fill("failures")
+    dialog.get_by_label("Who sees it").select_option("members of Path finding")
+    assert violations(page) == []
+    dialog.get_by_role("button", name="Save").click()
+    link = page.get_by_role("navigation", name="Saved views").get_by_role("link", name="failures")
+    expect(link).to_have_attribute("aria-current", "page")
+    page.get_by_role("link", name="all runs").click()
+    expect(page.locator("tr[data-run]")).to_have_count(2)
+    link.click()
+    expect(page.locator("tr[data-run]")).to_have_count(1)
+    assert "state=failed" in page.url and "columns=run.seed" in page.url
+    page.get_by_role("button", name="Views").click()
+    dialog.get_by_role("button", name="Open failures first").click()
+    page.goto("/runs/?project=lab")
+    expect(page.get_by_role("columnheader", name="run.seed")).to_be_visible()
+    assert "state=failed" in page.url
+    page.get_by_role("button", name="Views").click()
+    assert violations(page) == []
+    shoot(page, "runs-views-dialog")
+    dialog.get_by_role("button", name="Remove failures").click()
+    expect(page.locator("tr[data-run]")).to_have_count(2)
+    expect(page.get_by_role("navigation", name="Saved views")).to_have_count(0)
+
+
 def many(ada: User) -> None:
     """A table with something in every place."""
     for place, state in enumerate(("running", "finished", "failed", "queued", "paused")):

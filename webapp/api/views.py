@@ -5,10 +5,11 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
+from django.utils.functional import cached_property
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, status
 from rest_framework.exceptions import ParseError, PermissionDenied
-from rest_framework.pagination import CursorPagination
+from rest_framework.pagination import BasePagination, CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -80,10 +81,12 @@ class RunList(generics.ListAPIView[Run]):
 
     serializer_class = RunSerializer
 
-    @property
-    def pagination_class(self) -> Any:
+    pagination_class = RunPages
+
+    @cached_property
+    def paginator(self) -> BasePagination:
         """By a cursor in the order of arrival, by an offset in any other."""
-        return OrderedPages if self.request.query_params.get("sort") else RunPages
+        return OrderedPages() if self.request.query_params.get("sort") else RunPages()
 
     def get_queryset(self) -> QuerySet[Run]:
         """Filtered by q, state, tag, project, filter."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import isfinite
+from typing import Any
 
 import numpy as np
 from django.db import connection, transaction
@@ -110,17 +111,17 @@ def _series_update(
     steps, values, times = ([last[place] for last in lasts] for place in range(3))
     counts = [len(column.steps) for column in columns.values()]
     ranges = [_range(column.values) for column in columns.values()]
-    firsts, lows, highs = (list(column) for column in zip(*ranges, strict=True))
+    firsts, lows, highs = ([each[place] for each in ranges] for place in range(3))
     with connection.cursor() as cursor:
-        arrays = [list(columns), counts, steps, values, times, firsts, lows, highs]
+        arrays: list[list[Any]] = [list(columns), counts, steps, values, times, firsts, lows, highs]
         cursor.execute(_UPSERT, [run_id, attempt, *arrays])
         return {key: (pk, last, first) for pk, key, last, first in cursor.fetchall()}
 
 
-def _range(values: list[float]) -> tuple[float, float, float] | tuple[None, None, None]:
+def _range(values: list[float]) -> list[float | None]:
     """First, least and greatest of the finite values."""
     finite = [value for value in values if isfinite(value)]
-    return (finite[0], min(finite), max(finite)) if finite else (None, None, None)
+    return [finite[0], min(finite), max(finite)] if finite else [None, None, None]
 
 
 def _chunks_insert(series: list[int], attempt: int, cursor: int, columns: list[Column]) -> None:

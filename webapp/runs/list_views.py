@@ -13,14 +13,17 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
+from webapp.accounts.permissions import can_edit
+from webapp.accounts.selectors import projects_editable
 from webapp.runs.columns import STANDARD, Column, columns_read, rows_cells
 from webapp.runs.families import families_list
 from webapp.runs.family_rows import families_rows
 from webapp.runs.filters import FilterError
 from webapp.runs.forms import RunFilters
 from webapp.runs.managing import runs_do
-from webapp.runs.models import Run, RunState
+from webapp.runs.models import Run, RunState, SavedView
 from webapp.runs.pages import tags_of
+from webapp.runs.saved_views import EVERYTHING, WORDS, view_address, view_default, view_get, views_visible
 from webapp.runs.selectors import run_summary, runs_by_id, runs_list
 
 PER_PAGE = 50
@@ -40,6 +43,8 @@ BULK = [
 @require_GET
 def runs_page(request: HttpRequest) -> HttpResponse:
     """All runs that the user may see, filtered, ordered and grouped as the address says."""
+    if view := _view_asked(request):
+        return redirect(view_address(view))
     filters = RunFilters(request.GET).values()
     wrong: dict[str, str] = {}
     try:
@@ -64,6 +69,9 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "wrong": wrong,
         "page": page,
         "columns": columns,
+        "views": views_shown(request),
+        "everything": EVERYTHING,
+        "projects_editable": projects_editable(request.user),
         "standard": ",".join(STANDARD),
         "rows": families_rows(found, list(page), columns) if grouped else _rows(list(page), columns),
         "grouped": grouped,
@@ -74,11 +82,43 @@ def runs_page(request: HttpRequest) -> HttpResponse:
     return render(request, "runs/list.html", context)
 
 
+def _view_asked(request: HttpRequest) -> SavedView | None:
+    """The view that the address names, or the default one where it asks for nothing. Raises Http404."""
+    asked = request.GET.get("view", "")
+    if asked:
+        return view_get(request.user, int(asked) if asked.isdecimal() and len(asked) < 18 else 0)
+    if set(request.GET) <= {"project"}:
+        return view_default(request.user, request.GET.get("project", ""))
+    return None
+
+
+def views_shown(request: HttpRequest) -> list[dict[str, Any]]:
+    """The views above the table, the one that is shown marked: those of the project, or all."""
+    slug, shown = (
+        request.GET.get("project", ""),
+        {name: request.GET[name] for name in WORDS if request.GET.get(name)},
+    )
+    views = [
+        view
+        for view in views_visible(request.user)
+        if view.project is None or slug in ("", view.project.slug)
+    ]
+    return [
+        {
+            "view": view,
+            "address": view_address(view),
+            "current": view.query == shown,
+            "mine": view.project is None or can_edit(request.user, view.project),
+        }
+        for view in views
+    ]
+
+
 def _page(found: QuerySet[Run], number: str | None, filters: dict[str, object]) -> Page[Any]:
     """One page. A filter may read every config: it is asked once, rather than to count and again for the rows."""
     if not filters.get("filter"):
         return Paginator(found, PER_PAGE).get_page(number)
-    page = Paginator(list(found.values_list("pk", flat=True)), PER_PAGE).get_page(number)
+    page: Page[Any] = Paginator(list(found.values_list("pk", flat=True)), PER_PAGE).get_page(number)
     runs = runs_by_id(page.object_list)
     page.object_list = [runs[pk] for pk in page.object_list if pk in runs]
     return page

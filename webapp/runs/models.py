@@ -141,6 +141,29 @@ class RunNote(models.Model):
         ordering = ["-pk"]
 
 
+class SavedView(models.Model):
+    """A way to look at the runs table, kept under a name: a project's, shared by its members, or somebody's own."""
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_views")
+    """Who made it; who sees it where it has no project."""
+    project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="saved_views")
+    name = models.CharField(max_length=80)
+    query = models.JSONField(default=dict)
+    """Words of the table's address -> text: filter, sort, columns, group and the rest of RunFilters."""
+    default = models.BooleanField(default=False)
+    """Opened where the address asks for nothing; at most one of a project, and one of a person."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["project", "name"], name="one_view_per_name"),
+            models.UniqueConstraint(
+                fields=["owner", "name"], condition=models.Q(project=None), name="one_own_view_per_name"
+            ),
+        ]
+        ordering = ["name", "pk"]
+
+
 class LogLine(models.Model):
     """A line of the run's log."""
 

@@ -3,12 +3,14 @@
 from django.urls import path
 
 from webapp.checkpoints.views import checkpoint_act, checkpoints_page, checkpoints_prune_act
-from webapp.runs import list_views, note_views, views
+from webapp.runs import list_views, note_views, saved_view_views, views
 
 app_name = "runs"
 urlpatterns = [
     path("", list_views.runs_page, name="list"),
     path("bulk/", list_views.bulk_act, name="bulk"),
+    path("views/", saved_view_views.view_save_act, name="view-save"),
+    path("views/<int:pk>/<slug:act>/", saved_view_views.view_act, name="view-act"),
     path("<str:run_id>/", views.overview_page, name="detail"),
     path("<str:run_id>/curves/", views.curves_page, name="curves"),
     path("<str:run_id>/checkpoints/", checkpoints_page, name="checkpoints"),

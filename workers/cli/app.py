@@ -16,6 +16,7 @@ from training_core.errors import TroupeError
 from workers.cli.api import ROOT, find_server, home, run_path
 from workers.cli.show import ENDED, console, errors, log_line, runs_table
 from workers.cli.topics.registry import TOPICS
+from workers.cli.topics.views import view_find
 
 app = typer.Typer(
     name="troupe",
@@ -100,17 +101,22 @@ def runs(
     sort: Annotated[
         str, typer.Option(help="E.g. created, run.seed, or -eval/success: the greatest first.")
     ] = "",
+    view: Annotated[str, typer.Option(help="A saved view; other options go before its own.")] = "",
     limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=500)] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
     asked = {"q": query, "state": state, "filter": filter_text, "columns": columns, "sort": sort}
-    found = find_server().call("/api/v1/runs/", **asked, limit=limit)["results"]
+    server = find_server()
+    if view:
+        kept = {word: text for word, text in view_find(server, view)["query"].items() if word != "group"}
+        asked = kept | {word: text for word, text in asked.items() if text}
+    found = server.call("/api/v1/runs/", **asked, limit=limit)["results"]
     if as_json:
         _print_json(found)
     elif found:
         console.print(runs_table(found))
-    elif query or state or filter_text:
+    elif query or state or filter_text or view:
         console.print("No such run.")
     else:
         console.print("No runs yet. Launch one: troupe launch plan_path_duo")

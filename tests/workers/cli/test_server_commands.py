@@ -182,6 +182,23 @@ def test_runs_with_columns_of_ones_own(connected: str, troupe: Troupe, run: Run)
     assert wrong.status == 1 and "no column" in wrong.err
 
 
+def test_views_are_kept_and_used(connected: str, troupe: Troupe, run: Run) -> None:
+    assert "No views yet" in troupe("views").out
+    query = ("--filter", "state = queued", "--columns", "run.seed", "--sort", "-run.seed")
+    assert "yours" in troupe("view-save", "mine", *query).out
+    assert "lab" in troupe("view-save", "failures", "--filter", "state = failed", "--project", "lab").out
+    assert "default" in troupe("view-change", "mine", "--name", "waiting", "--default").out
+    listed = troupe("views").out
+    assert "waiting" in listed and "filter=state = queued" in listed and "failures" in listed
+    (row,) = json.loads(troupe("runs", "--view", "waiting", "--json").out)
+    assert row["columns"] == {"run.seed": run.config["run"]["seed"]}
+    assert "No such run" in troupe("runs", "--view", "failures").out
+    assert run.pk in troupe("runs", "--view", "failures", "--filter", "state = queued").out
+    assert "removed" in troupe("view-remove", "waiting").out
+    gone = troupe("runs", "--view", "waiting")
+    assert gone.status == 1 and "there is no view 'waiting'" in gone.err
+
+
 def test_one_act_on_many_runs(connected: str, troupe: Troupe, run: Run) -> None:
     said = troupe("bulk", "tag", "--filter", "state = queued", "--value", "mine")
     assert said.status == 0 and "done" in said.out

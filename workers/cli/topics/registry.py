@@ -19,6 +19,7 @@ from workers.cli.topics import (
     templates,
     timeline,
     transcripts,
+    views,
 )
 
 TOPICS: tuple[typer.Typer, ...] = (
@@ -27,6 +28,7 @@ TOPICS: tuple[typer.Typer, ...] = (
     templates.app,
     jobs.app,
     runs.app,
+    views.app,
     curves.app,
     transcripts.app,
     checkpoints.app,
