@@ -28,8 +28,7 @@ class Kin:
     @property
     def finding(self) -> str | None:
         """The health rule that it was forked for, if one."""
-        answered = self.run.findings_answered.first()
-        return answered.rule if answered else None
+        return next((finding.rule for finding in self.run.findings_answered.all()), None)
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
@@ -70,7 +69,8 @@ def _with_forks(user: Person, run: Run) -> Kin:
     root = Kin(run, _forked_at(run), here=True)
     level, count = {run.pk: root}, 0
     for _ in range(DEEPEST):
-        forks = runs_visible(user).filter(parent__in=list(level)).order_by("created_at")[: MOST - count]
+        forks = runs_visible(user).filter(parent__in=list(level)).order_by("created_at")
+        forks = forks.prefetch_related("findings_answered")[: MOST - count]
         below = {fork.pk: Kin(fork, _forked_at(fork)) for fork in forks}
         for kin in below.values():
             level[str(kin.run.parent_id)].children.append(kin)

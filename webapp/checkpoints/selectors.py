@@ -1,5 +1,7 @@
 """Reading checkpoints."""
 
+from collections.abc import Iterable
+
 from django.http import Http404
 
 from training_core.errors import ConfigError
@@ -8,7 +10,8 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_get, runs_visible
 
-WORDS = ("last", "best")
+RIVALS = 50
+FIGURES = ("eval/success", "eval/return", "eval_sampled/success", "train/return")
 
 
 def checkpoints_list(run: Run) -> list[Checkpoint]:
@@ -16,9 +19,21 @@ def checkpoints_list(run: Run) -> list[Checkpoint]:
     return list(Checkpoint.objects.filter(run=run).order_by("-iteration", "-pk"))
 
 
+def checkpoint_figures(checkpoints: Iterable[Checkpoint], best_of: str) -> list[str]:
+    """Metrics that a table shows: the one that makes the best, then those of FIGURES that some checkpoint has."""
+    known = {key for row in checkpoints for key in row.metrics}
+    return [best_of, *(key for key in FIGURES if key in known and key != best_of)]
+
+
 def checkpoint_latest(run: Run) -> Checkpoint | None:
     """The one to resume from."""
     return Checkpoint.objects.filter(run=run, removed=False).order_by("-iteration", "-pk").first()
+
+
+def checkpoint_rivals(user: Person) -> list[Run]:
+    """The latest runs with a checkpoint that another could meet."""
+    there = Checkpoint.objects.filter(removed=False).values("run")
+    return list(runs_visible(user).filter(pk__in=there).order_by("-created_at")[:RIVALS])
 
 
 def checkpoint_get(user: Person, pk: int) -> Checkpoint:

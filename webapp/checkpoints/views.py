@@ -7,14 +7,19 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import TroupeError
+from webapp.checkpoints.drawing import lineage_drawing
 from webapp.checkpoints.forms import PruneForm
 from webapp.checkpoints.lineage import lineage_shown
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
-from webapp.checkpoints.selectors import checkpoint_latest
+from webapp.checkpoints.selectors import checkpoint_figures, checkpoint_latest, checkpoint_rivals
 from webapp.common.formats import size
+from webapp.jobs.selectors import jobs_visible
 from webapp.runs.pages import checkpoint_context, run_context
 from webapp.runs.selectors import run_get
+
+JOBS = 20
+"""Short jobs of the run that are listed."""
 
 
 @login_required
@@ -23,11 +28,18 @@ def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """All checkpoints, the removed ones too, and where the run stands among its forks."""
     run = run_get(request.user, run_id)
     context = run_context(request.user, run, "checkpoints") | checkpoint_context(run)
+    there = [row for row in context["checkpoints"] if not row.removed]
+    tree, wanted = lineage_shown(request.user, run), request.GET.get("checkpoint", "")
     context |= {
-        "lineage": lineage_shown(request.user, run),
+        "drawing": lineage_drawing(tree) if tree else None,
         "last": checkpoint_latest(run),
         "forked": set(run.forks.values_list("parent_checkpoint", flat=True)),
-        "there": sum(not row.removed for row in context["checkpoints"]),
+        "there": len(there),
+        "bytes": sum(row.size for row in there),
+        "figures": checkpoint_figures(there, context["best_of"]),
+        "chosen": next((row for row in there if str(row.iteration) == wanted), None),
+        "jobs": jobs_visible(request.user).filter(run=run)[:JOBS],
+        "rivals": checkpoint_rivals(request.user),
     }
     return render(request, "checkpoints/page.html", context)
 

@@ -7,7 +7,7 @@ import { readAgain } from "./regions.js";
 export function checkpoints(run) {
   return {
     delta(message) {
-      if (message.checkpoints.length && document.querySelector("[data-checkpoint-acts]")) readAgain();
+      if (document.querySelector("[data-checkpoint-acts]")) return void (message.checkpoints.length && readAgain());
       const table = document.querySelector("[data-checkpoints]");
       if (!table) return;
       for (const row of message.checkpoints) place(table, row);

@@ -1,0 +1,161 @@
+"""The checkpoints of a run in a browser: table, download, pins, lineage, and what is played from them."""
+
+import os
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.seed import Story, encoded
+from webapp.accounts.models import User
+from webapp.checkpoints.forking import run_fork
+from webapp.health.models import Finding
+from webapp.jobs.models import Job
+from webapp.runs.models import Run
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture(autouse=True)
+def home(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One folder for this process and for the server."""
+    monkeypatch.setenv("TROUPE_HOME", str(tmp_path))
+    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run_id: None)
+    settings.TROUPE_HOME = tmp_path
+    return tmp_path
+
+
+def write(run: Run, story: Story, home: Path, iteration: int, success: float, best: bool = False) -> None:
+    """A checkpoint on disk, and the driver's word of it."""
+    path = f"checkpoints/iteration-{iteration:06d}"
+    for policy in ("planner", "executor"):
+        folder = home / "runs" / run.pk / path / policy
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+        (folder / "model.safetensors").write_bytes(b"weights of " + policy.encode())
+    metrics = {"eval/success": success, "eval/return": 2 * success, "train/return": success}
+    event = story.event(
+        "checkpoint", iteration=iteration, path=path, bytes=5_300_000, metrics=metrics, best=best
+    )
+    tell(run, encoded(iter([event])))
+
+
+@pytest.fixture
+def told(ada: User, home: Path) -> tuple[Run, Story]:
+    """A run with three checkpoints, the second of them the best."""
+    run = run_make(ada, "duo")
+    story = Story(run.pk, start=time.time() - 60)
+    tell(run, encoded(story.opening()))
+    tell(run, encoded(story.iterations(0, 19)))  # without a checkpoint of its own
+    for iteration, success in ((20, 0.5), (30, 0.875), (40, 0.75)):
+        write(run, story, home, iteration, success, best=success == 0.875)
+    return run, story
+
+
+def family(run: Run, ada: User) -> Run:
+    """Forks at 20 and 30, one of them for a finding, and a fork of that one."""
+    Run.objects.filter(pk=run.pk).update(iteration=44)
+    first = run_fork(ada, run.checkpoints.get(iteration=30), {"run.seed": 4}, "duo, lower rate")
+    second = run_fork(ada, run.checkpoints.get(iteration=20), {"run.seed": 5}, "duo after kl blow up")
+    Finding.objects.create(
+        run=run, rule="kl_blow_up", key="k", severity="bad", title="KL", first_step=21, last_step=25, fork=second
+    )  # fmt: skip
+    Run.objects.filter(pk=first.pk).update(iteration=90, state="finished", headline={"eval/success": 0.94})
+    Run.objects.filter(pk=second.pk).update(iteration=35, state="running")
+    return first
+
+
+def check(page: Page) -> None:
+    """No serious violation, and nothing wider than the window."""
+    found = Axe().run(page).response["violations"]
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_table_tells_and_keeps_up(page: Page, told: tuple[Run, Story], home: Path) -> None:
+    run, story = told
+    page.goto(f"/runs/{run.pk}/checkpoints/")
+    expect(page.locator("[data-link]")).to_have_text("live")
+    rows = page.locator("[data-checkpoints] tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(0)).to_contain_text("last")
+    expect(rows.nth(1)).to_contain_text("best")
+    expect(rows.nth(1).locator('[data-label="eval/return"]')).to_have_text("1.75")
+    expect(page.locator("main")).to_contain_text("3 on disk, 15.9 MB")
+    write(run, story, home, 44, 0.9, best=True)
+    expect(rows).to_have_count(4)
+    expect(rows.nth(0)).to_contain_text("best")
+    expect(rows.nth(2).locator("[data-best]")).to_have_count(0)
+    expect(page.locator("main")).to_contain_text("4 on disk, 21.2 MB")
+    page.get_by_role("button", name="Pin iteration 20").click()
+    expect(rows.nth(3)).to_contain_text("pinned")
+    page.get_by_role("button", name="Delete iteration 20").click()
+    expect(page.locator("main")).to_contain_text("it is pinned; unpin it first")
+    page.get_by_role("button", name="Delete iteration 30").click()
+    expect(page.locator("tr.gone")).to_contain_text("removed to save space")
+    assert not (home / "runs" / run.pk / "checkpoints/iteration-000030").exists()
+
+
+def test_a_download_is_a_hugging_face_folder_per_policy(
+    page: Page, told: tuple[Run, Story], tmp_path: Path
+) -> None:
+    run, _ = told
+    page.goto(f"/runs/{run.pk}/checkpoints/")
+    with page.expect_download() as downloading:
+        page.get_by_role("link", name="Download iteration 30").click()
+    archive = tmp_path / "got.tar"
+    downloading.value.save_as(archive)
+    root = downloading.value.suggested_filename.removesuffix(".tar")
+    with tarfile.open(archive) as content:
+        names = {f"{root}/{policy}/{name}" for policy in ("planner", "executor") for name in (
+            "config.json", "model.safetensors", "README.md")}  # fmt: skip
+        assert set(content.getnames()) >= names
+        weights = content.extractfile(f"{root}/planner/model.safetensors")
+        assert weights is not None and weights.read() == b"weights of planner"
+
+
+def test_forked_drawn_and_played(page: Page, ada: User, told: tuple[Run, Story]) -> None:
+    run, _ = told
+    page.goto(f"/runs/{run.pk}/checkpoints/")
+    page.get_by_role("link", name="Fork iteration 30").click()
+    expect(page.locator("main")).to_contain_text("at iteration 30")
+    first = family(run, ada)
+    page.goto(f"/runs/{run.pk}/checkpoints/")
+    lanes = page.locator(".lanes tbody tr")
+    expect(lanes).to_have_count(3)
+    expect(lanes.nth(2)).to_contain_text("from iteration 20, for kl_blow_up, at 35")
+    lanes.nth(1).get_by_role("link", name="duo, lower rate").click()
+    expect(page).to_have_url(f"{page.url.split('/runs/')[0]}/runs/{first.pk}/")
+    page.goto(f"/runs/{run.pk}/checkpoints/")
+    page.get_by_role("link", name="Play iteration 30").click()
+    expect(page.locator("select[name=checkpoint]").first).to_have_value("checkpoints/iteration-000030")
+    page.get_by_label("Episodes").fill("200")
+    page.get_by_role("button", name="Evaluate", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Evaluation of duo at iteration 30")
+    job = Job.objects.get()
+    assert job.parameters["episodes"] == 200
+    result = {"episodes": 200, "success": 0.81, "return": 1.5}
+    Job.objects.filter(pk=job.pk).update(state="finished", result=result)
+    page.goto(f"/runs/{run.pk}/checkpoints/")
+    expect(page.locator('[data-region="played"] tbody tr')).to_contain_text("0.81")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_and_has_no_serious_fault(
+    page: Page, ada: User, told: tuple[Run, Story], scheme: str
+) -> None:
+    run, _ = told
+    family(run, ada)
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    page.goto(f"/runs/{run.pk}/checkpoints/")
+    expect(page.locator("[data-link]")).to_have_text("live")
+    for width, height in ((1440, 900), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        if folder := os.environ.get("TROUPE_SHOTS"):
+            page.screenshot(path=Path(folder) / f"checkpoints-{scheme}-{width}.png", full_page=True)
+        check(page)
