@@ -1,73 +1,66 @@
-/* Replay of boards. A grid is drawn from {"kind": "grid", rows, columns, cells: [[row, column, mark], …]}. */
+/* Replay of boards beside a transcript. They are read from the server some at a time, those around the answer that is looked at. */
 
-import { el, svg } from "./dom.js";
-
-const GAP = 0.06;
+import { el } from "./dom.js";
+import { drawn, legend } from "./boards/registry.js";
 
 export class Board {
-  #boards; #root = document.querySelector("[data-board]"); #scrub; #onMove;
+  #store; #last; #root = document.querySelector("[data-board]"); #scrub = null; #now = 0; #marks = new Map();
 
-  constructor(boards, onMove) {
-    this.#boards = boards;
-    this.#onMove = onMove;
-    if (!boards.some((board) => board?.kind === "grid")) return;
+  /* `onMove` is called with the place that the scrubber was moved to: answers from 0, then the end. */
+  constructor({ episode, count, piece, boards }, onMove) {
+    if (!boards) return;
+    this.#store = new BoardStore(episode, count, piece);
+    this.#last = count;
     this.#root.hidden = false;
     this.#scrub = this.#root.querySelector("[data-board-scrub]");
-    this.#scrub.max = boards.length - 1;
-    this.#scrub.addEventListener("input", () => this.#onMove(Number(this.#scrub.value)));
-    this.#legend();
+    this.#scrub.max = count;
+    this.#scrub.addEventListener("input", () => onMove(Number(this.#scrub.value)));
   }
 
-  show(place) {
+  async show(place) {
     if (!this.#scrub) return;
+    this.#now = place;
     this.#scrub.value = place;
-    const last = this.#boards.length - 1;
-    const note = place === last ? "at the end" : `before #${place + 1} of ${last}`;
+    const note = place === this.#last ? "at the end" : `before #${place + 1} of ${this.#last}`;
     this.#root.querySelector("[data-board-note]").textContent = note;
     this.#scrub.setAttribute("aria-valuetext", note);
-    const board = this.#boards[place];
-    const drawing = board?.kind === "grid" ? grid(board, this.#trail(place), note) : el("p", { class: "quiet" }, "no board for this moment");
+    const past = await this.#store.until(place);
+    if (this.#now !== place) return;
+    const board = past.at(-1);
+    const drawing = (board && drawn(board, past, note)) ?? el("p", { class: "quiet" }, board ? `no drawing for boards of kind ${String(board.kind).slice(0, 40)}` : "no board for this moment");
     this.#root.querySelector("[data-board-drawing]").replaceChildren(drawing);
-  }
-
-  /* Where the agent has been so far. */
-  #trail(place) {
-    return this.#boards.slice(0, place + 1).map((board) => board?.cells?.find(([, , mark]) => mark === "agent")).filter(Boolean);
-  }
-
-  #legend() {
-    const marks = new Set(this.#boards.flatMap((board) => (board?.cells ?? []).map(([, , mark]) => mark)));
-    const items = [...marks].map((mark) => el("li", {}, svg("svg", { viewBox: "0 0 1 1", class: "board", "aria-hidden": "true" }, ...piece(0, 0, mark)), mark));
-    this.#root.querySelector("[data-board-legend]").replaceChildren(...items);
+    if (board) for (const [mark, item] of legend(board)) this.#marks.set(mark, item);
+    this.#root.querySelector("[data-board-legend]").replaceChildren(...this.#marks.values());
   }
 }
 
-function grid(board, trail, note) {
-  const cells = [];
-  for (let row = 0; row < board.rows; row += 1) {
-    for (let column = 0; column < board.columns; column += 1) cells.push(square(row, column, "cell"));
+/* Boards by place, in pieces; the one after the last answer is the final one. */
+class BoardStore {
+  #episode; #count; #piece; #pieces = new Map();
+
+  constructor(episode, count, piece) {
+    this.#episode = episode;
+    this.#count = count;
+    this.#piece = piece;
   }
-  const pieces = board.cells.flatMap(([row, column, mark]) => piece(row, column, mark));
-  const line = trail.length > 1 ? [svg("polyline", { class: "trail", points: trail.map(([row, column]) => `${column + 0.5},${row + 0.5}`).join(" ") })] : [];
-  const walls = pieces.filter((each) => each.classList.contains("wall"));
-  const others = pieces.filter((each) => !each.classList.contains("wall"));
-  return svg("svg", { class: "board", viewBox: `0 0 ${board.columns} ${board.rows}`, role: "img", "aria-label": `${said(board)}, ${note}` }, ...cells, ...walls, ...line, ...others);
-}
 
-function said(board) {
-  const found = (mark) => board.cells.find((cell) => cell[2] === mark);
-  const place = (mark) => (found(mark) ? `${mark} at row ${found(mark)[0] + 1}, column ${found(mark)[1] + 1}` : "");
-  return [`Grid of ${board.rows} by ${board.columns}`, place("agent"), place("goal")].filter(Boolean).join(", ");
-}
+  /* The boards of a place's piece up to it, the last of them its own (null: none). */
+  async until(place) {
+    const answer = Math.min(place, this.#count - 1);
+    const first = Math.floor(answer / this.#piece) * this.#piece;
+    const { boards, final_board: final } = await this.#read(first);
+    return place < this.#count ? boards.slice(0, place - first + 1) : [...boards, final];
+  }
 
-function piece(row, column, mark) {
-  const x = column + 0.5, y = row + 0.5;
-  if (mark === "wall") return [square(row, column, "wall")];
-  if (mark === "agent") return [svg("circle", { class: "agent", cx: x, cy: y, r: 0.3 })];
-  if (mark === "goal") return [svg("circle", { class: "goal", cx: x, cy: y, r: 0.34 }), svg("circle", { class: "goal-core", cx: x, cy: y, r: 0.12 })];
-  return [svg("circle", { class: "other", cx: x, cy: y, r: 0.34 }), svg("text", { x, y }, String(mark).slice(0, 2))];
-}
-
-function square(row, column, name) {
-  return svg("rect", { class: name, x: column + GAP / 2, y: row + GAP / 2, width: 1 - GAP, height: 1 - GAP, rx: 0.08 });
+  #read(first) {
+    if (!this.#pieces.has(first)) {
+      const address = `/api/v1/episodes/${this.#episode}/boards/?from=${first + 1}&limit=${this.#piece}`;
+      const reading = fetch(address, { headers: { Accept: "application/json" } }).then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error(answer.status))));
+      this.#pieces.set(first, reading.catch(() => {
+        this.#pieces.delete(first); // asked again when it is looked at again
+        return { boards: [], final_board: null };
+      }));
+    }
+    return this.#pieces.get(first);
+  }
 }

@@ -1,40 +1,69 @@
-/* One episode: moving between turns, the board beside them, the tokens of an answer. */
+/* One episode: moving between answers, the board beside them, the tokens of an answer. */
 
 import { Board } from "./board.js";
 import { data } from "./dom.js";
-import { TokenView } from "./tokens.js";
+import { Pieces } from "./transcripts/pieces.js";
+import { TokenPanel } from "./transcripts/token-panel.js";
 
-const { replay } = data("run-page");
-const turns = [...document.querySelectorAll(".turn")];
-const board = new Board(replay.boards, (place) => show(place, { scroll: true }));
-const tokens = new TokenView(replay.turns);
-let here = -1;
+const { transcript } = data("run-page");
+const root = document.querySelector("[data-pieces]");
+const count = transcript.count;
+let here = -1, chosen = null;
 
-/* `place` counts turns from 0; the place after the last turn is the end of the episode. */
-function show(place, { scroll = false, focus = false, candidate = null } = {}) {
-  here = Math.max(0, Math.min(replay.boards.length - 1, place));
-  turns.forEach((turn, index) => turn.classList.toggle("here", index === here));
-  board.show(here);
-  const target = turns[here] ?? document.getElementById("ending");
-  if (scroll) target?.scrollIntoView({ block: "nearest" });
-  if (!turns[here]) return;
-  if (focus) turns[here].focus({ preventScroll: true });
-  const chosen = candidate ?? replay.turns[here].executed;
-  tokens.show(here, chosen);
-  for (const button of document.querySelectorAll("[data-candidate]")) {
-    const pressed = button.closest(".turn") === turns[here] && Number(button.dataset.candidate) === chosen;
-    button.setAttribute("aria-pressed", String(pressed));
+const pieces = root && new Pieces(root, transcript, mark);
+const board = new Board(transcript, (place) => show(place, { scroll: true }));
+const tokens = new TokenPanel(document.querySelector("[data-tokens]"), transcript.episode);
+document.querySelector("[data-turn-pages]")?.remove();
+
+function mark() {
+  for (const turn of root.querySelectorAll(".turn")) {
+    const current = Number(turn.dataset.turn) === here + 1;
+    turn.classList.toggle("here", current);
+    for (const button of turn.querySelectorAll("[data-candidate]")) {
+      button.setAttribute("aria-pressed", String(current && Number(button.dataset.candidate) === candidateOf(turn)));
+    }
   }
+}
+
+function candidateOf(turn) {
+  return chosen ?? Number(turn.dataset.executed);
+}
+
+/* `place` counts answers from 0; the place after the last is the end of the episode. */
+async function show(place, { scroll = false, focus = false, candidate = null } = {}) {
+  here = Math.max(0, Math.min(count, place));
+  chosen = candidate;
+  const shown = here;
+  mark();
+  board.show(here);
+  if (here === count) return void (scroll && document.getElementById("ending")?.scrollIntoView({ block: "nearest" }));
+  const turn = await pieces.reach(here + 1);
+  if (!turn || here !== shown) return;
+  mark();
+  if (scroll) turn.scrollIntoView({ block: "nearest" });
+  if (focus) turn.focus({ preventScroll: true });
+  if (turn.querySelector(".said")) tokens.show(here + 1, candidateOf(turn), candidateOf(turn) === Number(turn.dataset.executed));
+}
+
+function address({ hash, candidate }) {
+  const now = new URL(location.href);
+  now.hash = hash;
+  now.searchParams.delete("start");
+  if (candidate === null) now.searchParams.delete("candidate");
+  else now.searchParams.set("candidate", candidate + 1);
+  history.replaceState(null, "", now);
 }
 
 function go(place) {
   show(place, { scroll: true, focus: true });
-  if (turns[here]) history.replaceState(null, "", `#${turns[here].id}`);
+  if (here < count) address({ hash: `turn-${here + 1}`, candidate: null });
 }
 
 function fromAddress() {
-  const wanted = turns.findIndex((turn) => `#${turn.id}` === location.hash);
-  show(Math.max(0, wanted), { scroll: wanted >= 0, focus: wanted >= 0 });
+  const wanted = Number(location.hash.match(/^#turn-(\d+)$/)?.[1] ?? 0);
+  const candidate = Number(new URLSearchParams(location.search).get("candidate") ?? 0);
+  const place = wanted >= 1 && wanted <= count ? wanted - 1 : transcript.first;
+  show(place, { scroll: wanted > 0, focus: wanted > 0, candidate: wanted && candidate ? candidate - 1 : null });
 }
 
 document.addEventListener("keydown", (event) => {
@@ -44,13 +73,18 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "k") go(here - 1);
 });
 
-for (const turn of turns) {
-  turn.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-candidate]");
-    show(Number(turn.dataset.turn), { candidate: button ? Number(button.dataset.candidate) : null });
-  });
-  turn.addEventListener("focusin", () => Number(turn.dataset.turn) !== here && show(Number(turn.dataset.turn)));
-}
+root?.addEventListener("click", ({ target }) => {
+  const turn = target.closest(".turn");
+  if (!turn || target.closest("a")) return;
+  const button = target.closest("[data-candidate]");
+  const candidate = button ? Number(button.dataset.candidate) : null;
+  show(Number(turn.dataset.turn) - 1, { candidate });
+  if (button) address({ hash: turn.id, candidate });
+});
+root?.addEventListener("focusin", ({ target }) => {
+  const turn = target.closest(".turn");
+  if (turn && Number(turn.dataset.turn) !== here + 1) show(Number(turn.dataset.turn) - 1);
+});
 
 addEventListener("hashchange", fromAddress);
-if (turns.length) fromAddress();
+if (count) fromAddress();

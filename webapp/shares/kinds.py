@@ -41,10 +41,12 @@ RUN_VIEWS = (
     "transcripts:diff",
     "api:run-series",
 )
+EPISODE_VIEWS = ("api:answer-tokens", "api:episode-boards")
+"""What the page of an episode reads; which episodes, their selector says."""
 KINDS: dict[str, Kind] = {
     "run": Kind(
         name="run",
-        views=dict.fromkeys(RUN_VIEWS, RUN),
+        views=dict.fromkeys(RUN_VIEWS, RUN) | dict.fromkeys(EPISODE_VIEWS, ""),
         runs=lambda target: [target],
         address=lambda target: reverse("runs:detail", args=[target]),
     ),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from webapp.transcripts import api, groups_api, probes_api
+from webapp.transcripts import api, groups_api, probes_api, tokens_api
 
 urlpatterns = [
     path("runs/<str:run_id>/episodes/export/", api.EpisodeExport.as_view(), name="episodes-export"),
@@ -10,6 +10,10 @@ urlpatterns = [
     path("episodes/<int:pk>/diff/<int:other>/", probes_api.EpisodeDifference.as_view(), name="episode-diff"),
     path("episodes/<int:pk>/tree/", groups_api.EpisodeTree.as_view(), name="episode-tree"),
     path("episodes/<int:pk>/groups/<int:turn>/", groups_api.EpisodeGroup.as_view(), name="episode-group"),
+    path(
+        "episodes/<int:pk>/turns/<int:turn>/tokens/", tokens_api.AnswerTokens.as_view(), name="answer-tokens"
+    ),
+    path("episodes/<int:pk>/boards/", tokens_api.EpisodeBoards.as_view(), name="episode-boards"),
     path("episodes/<int:pk>/notes/", api.EpisodeNotes.as_view(), name="episode-notes"),
     path(
         "episodes/<int:pk>/notes/<int:note>/remove/",

@@ -71,6 +71,17 @@ class Place(forms.Form):
         return self.cleaned_data.get("before"), self.cleaned_data.get("after")
 
 
+class Start(forms.Form):
+    """Where in a long episode a page begins."""
+
+    start = forms.IntegerField(required=False, min_value=1, max_value=2**31 - 1)
+
+    def place(self, size: int) -> int:
+        """First place (from 0) of the piece of `size` answers that has the answer `start` (from 1)."""
+        self.is_valid()
+        return ((self.cleaned_data.get("start") or 1) - 1) // size * size
+
+
 class Chosen(forms.Form):
     """Which answer of an episode, and which of its candidates, a page shows."""
 

@@ -5,11 +5,9 @@ from math import ceil, isfinite
 from statistics import fmean, stdev
 from typing import Any
 
-from django.http import Http404
-
 from webapp.metrics.arrays import spell
 from webapp.transcripts.models import Episode
-from webapp.transcripts.selectors import episode_document
+from webapp.transcripts.selectors import turn_get, turns_read
 
 LEVELS = 40
 """Turns of the tree that are shown at once."""
@@ -25,9 +23,8 @@ def tree_read(episode: Episode, first: int = 1, most: int = LEVELS) -> tuple[lis
     [{"number", "turn", "role", "policy", "executed": place or None, "zero_variance",
       "candidates": [{"reward", "advantage": or None, "tokens"}]}]; numbers that are not finite are words.
     """
-    turns = episode_document(episode).get("turns", [])
-    shown = enumerate(turns[first - 1 : first - 1 + most], first)
-    return [_level(number, turn) for number, turn in shown], len(turns)
+    piece = turns_read(episode, first - 1, most)
+    return [_level(number, turn) for number, turn in enumerate(piece.turns, first)], piece.count
 
 
 def _level(number: int, turn: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,10 +49,7 @@ def group_read(episode: Episode, number: int) -> dict[str, Any]:
     Beside what `tree_read` says of its turn: {"messages", "prompt_tokens", "mean", "std" (unbiased), and for each
     candidate "text", "local_reward", "team_reward", "logprob" (sum over its tokens, nats), "stop_reason", "versions"}.
     """
-    turns = episode_document(episode).get("turns", [])
-    if not 1 <= number <= len(turns):
-        raise Http404(f"episode {episode.pk} has no answer {number} that is kept")
-    turn = turns[number - 1]
+    turn = turn_get(episode, number)
     level = _level(number, turn)
     mean, std = spread([each["reward"] for each in turn["candidates"]])
     told = [

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from webapp.runs.models import Run
+from webapp.transcripts.bodies import unpacked
 from webapp.transcripts.models import Episode, EpisodeBody
-from webapp.transcripts.selectors import episodes_list, unpacked
+from webapp.transcripts.selectors import episodes_list
 from webapp.transcripts.words import pattern
 
 PER_PAGE = 60

@@ -52,12 +52,16 @@ class Episode(models.Model):
 
 
 class EpisodeBody(models.Model):
-    """What was seen and said: zstd-compressed JSON {"turns": [...], "final_board": ...} as in workers.launch.events."""
+    """What was seen and said: zstd-compressed JSON {"turns": [...], "final_board": ...} as in workers.launch.events, in
+    pieces (webapp.transcripts.bodies).
+    """
 
     episode = models.OneToOneField(Episode, on_delete=models.CASCADE, primary_key=True, related_name="body")
     data = models.BinaryField()
     size = models.IntegerField()
     """Bytes stored."""
+    frames = models.JSONField(default=list)
+    """[turns, bytes] of each piece of `data`, in order; empty: it is one piece."""
 
 
 class EpisodeAnnotation(models.Model):

@@ -5,6 +5,7 @@ from typing import Any
 
 from webapp.common.tones import role_tones
 from webapp.runs.models import Run
+from webapp.transcripts.bodies import PIECE, Piece
 from webapp.transcripts.forms import FEW, KINDS, OUTCOMES
 from webapp.transcripts.models import Episode, EpisodeNote
 from webapp.transcripts.notes import labels_of
@@ -43,25 +44,24 @@ def _names(known: Iterable[str] | None, met: Iterable[str] | None, chosen: str |
     return [name for name in dict.fromkeys([*(known or ()), *(met or ()), chosen]) if name]
 
 
-def turns_shown(
-    run: Run, document: Mapping[str, Any], notes: Iterable[EpisodeNote] = ()
-) -> list[dict[str, Any]]:
-    """The turns of an episode's document, each with what its block on the page needs."""
+def turns_shown(run: Run, piece: Piece, notes: Iterable[EpisodeNote] = ()) -> list[dict[str, Any]]:
+    """Turns of an episode, each with what its block on the page needs."""
     tones = role_tones(run.config)
     noted: dict[int | None, list[EpisodeNote]] = {}
     for note in notes:
         noted.setdefault(note.turn, []).append(note)
     return [
-        _turn(index, turn, tones.get(turn["role"], 0)) | {"notes": noted.get(index + 1, [])}
-        for index, turn in enumerate(document.get("turns", []))
+        _turn(number, turn, tones.get(turn["role"], 0)) | {"notes": noted.get(number, [])}
+        for number, turn in enumerate(piece.turns, piece.first + 1)
     ]
 
 
-def _turn(index: int, turn: Mapping[str, Any], tone: int) -> dict[str, Any]:
-    executed = turn["candidates"][turn["executed"]] if turn["candidates"] else None
+def _turn(number: int, turn: Mapping[str, Any], tone: int) -> dict[str, Any]:
+    carried_on = 0 <= turn["executed"] < len(turn["candidates"])
+    executed = turn["candidates"][turn["executed"]] if carried_on else None
     return {
         **turn,
-        "number": index + 1,
+        "number": number,
         "round": turn["index"] + 1,
         "tone": tone,
         "said": executed,
@@ -74,34 +74,16 @@ def _candidate(place: int, candidate: Mapping[str, Any], executed: int) -> dict[
     return {**candidate, "place": place, "executed": place == executed, "length": len(candidate["token_ids"])}
 
 
-def replay_data(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Boards and tokens, which the browser draws."""
-    turns = document.get("turns", [])
+def transcript_data(episode: Episode, piece: Piece) -> dict[str, Any]:
+    """What the browser needs to read the rest of an episode, its boards and its tokens as they are looked at."""
+    boards = [piece.final_board, *(turn.get("board") for turn in piece.turns)]
     return {
-        "boards": [turn.get("board") for turn in turns] + [document.get("final_board")],
-        "turns": [
-            {
-                "role": turn["role"],
-                "executed": turn["executed"],
-                "candidates": [_tokens(each) for each in turn["candidates"]],
-            }
-            for turn in turns
-        ],
+        "episode": episode.pk,
+        "count": piece.count,
+        "piece": PIECE,
+        "first": piece.first,
+        "boards": any(boards),
     }
-
-
-def _tokens(candidate: Mapping[str, Any]) -> dict[str, Any]:
-    names = (
-        "tokens",
-        "token_ids",
-        "logprobs",
-        "versions",
-        "advantage",
-        "ratios",
-        "entropies",
-        "training_logprobs",
-    )
-    return {name: candidate[name] for name in names if candidate.get(name) is not None}
 
 
 def same_task(episode: Episode) -> list[Episode]:

@@ -3,18 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-import zstandard
 from django.db.models import QuerySet
 from django.http import Http404
 
 from webapp.accounts.permissions import Person
 from webapp.runs.models import Run
 from webapp.runs.selectors import runs_visible
+from webapp.transcripts.bodies import Piece, piece_read, unpacked
 from webapp.transcripts.filters import episodes_narrow
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 
-PER_CANDIDATE = {"ratios": "ratios", "entropies": "entropies", "training_logprobs": "training_logprobs"}
+PER_CANDIDATE = ("ratios", "entropies", "training_logprobs", "masks")
 
 
 def episodes_list(run: Run, filters: Mapping[str, Any] | None = None) -> QuerySet[Episode]:
@@ -53,20 +52,36 @@ def documents_read(episodes: Sequence[Episode]) -> dict[int, dict[str, Any]]:
     return documents
 
 
-def unpacked(data: bytes | memoryview) -> dict[str, Any]:
-    """JSON of a body or an annotation as it is stored."""
-    document: dict[str, Any] = orjson.loads(zstandard.decompress(bytes(data)))
-    return document
+def turns_read(episode: Episode, first: int, most: int) -> Piece:
+    """At most `most` turns from place `first` (from 0) with what updates learnt; reads no more of a long episode."""
+    piece = piece_read(episode, first, most)
+    learnt = EpisodeAnnotation.objects.filter(
+        run=episode.run_id, episode_name=episode.name, attempt=episode.attempt
+    )
+    for data in learnt.order_by("pk").values_list("data", flat=True):
+        _annotate({"turns": piece.turns}, unpacked(data), piece.first)
+    return piece
 
 
-def _annotate(document: dict[str, Any], note: Mapping[str, Any]) -> None:
-    """A note about a turn or candidate that is not there is left out: it came from a damaged report."""
+def turn_get(episode: Episode, number: int) -> dict[str, Any]:
+    """Answer `number` (from 1) with what updates learnt. Raises Http404 where there is none, or it is not kept."""
+    turns = turns_read(episode, number - 1, 1).turns if number >= 1 else []
+    if not turns:
+        raise Http404(f"episode {episode.pk} has no answer {number} that is kept")
+    return turns[0]
+
+
+def _annotate(document: dict[str, Any], note: Mapping[str, Any], first: int = 0) -> None:
+    """A note about a turn or candidate that is not there is left out: it came from a damaged report, or belongs to another piece.
+
+    `first`: place of the document's first turn in its episode.
+    """
     document["stages"] = {**document.get("stages", {}), **note.get("stages", {})}
     turns = document["turns"]
     for learnt in note["turns"]:
-        if not 0 <= learnt["turn"] < len(turns):
+        if not 0 <= learnt["turn"] - first < len(turns):
             continue
-        candidates = turns[learnt["turn"]]["candidates"]
+        candidates = turns[learnt["turn"] - first]["candidates"]
         for place, candidate in enumerate(candidates):
             if place < len(learnt["advantages"]):
                 candidate["advantage"] = learnt["advantages"][place]

@@ -10,6 +10,7 @@ from django.db.models.functions import Length
 
 from webapp.runs.models import Run
 from webapp.transcripts import words
+from webapp.transcripts.bodies import body_packed
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 from workers.launch.events import EpisodeAnnotationEvent, EpisodeEvent
 
@@ -66,8 +67,8 @@ def _json_number(value: float | str) -> float | str:
 
 
 def _body(row: Episode, document: dict[str, Any]) -> EpisodeBody:
-    data = zstandard.compress(orjson.dumps(document), level=3)
-    return EpisodeBody(episode=row, data=data, size=len(data))
+    data, frames = body_packed(document)
+    return EpisodeBody(episode=row, data=data, size=len(data), frames=frames)
 
 
 def annotations_store(run: Run, cursor: int, events: list[EpisodeAnnotationEvent]) -> None:

@@ -11,18 +11,19 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
-from webapp.accounts.permissions import Visitor, is_owner
+from webapp.accounts.permissions import Visitor, can_edit, is_owner
 from webapp.common.tones import role_tones
 from webapp.runs.pages import run_context
 from webapp.runs.selectors import run_get
+from webapp.transcripts.bodies import PIECE
 from webapp.transcripts.export import export_answer
-from webapp.transcripts.forms import EpisodeFilters, Place
+from webapp.transcripts.forms import EpisodeFilters, Place, Start
 from webapp.transcripts.listing import PER_PAGE, stream_read
 from webapp.transcripts.models import Episode
 from webapp.transcripts.notes import USUAL, labels_of, note_add, note_get, note_remove, notes_list
-from webapp.transcripts.pages import filters_context, neighbours, replay_data, same_task, turns_shown
+from webapp.transcripts.pages import filters_context, neighbours, same_task, transcript_data, turns_shown
 from webapp.transcripts.probes import KINDS as EVALUATIONS
-from webapp.transcripts.selectors import episode_document, episode_get
+from webapp.transcripts.selectors import episode_get, turns_read
 
 
 @login_required
@@ -49,19 +50,31 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
 @login_required
 @require_GET
 def episode_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
-    """One episode: what each agent saw, said and got, the board, the tokens."""
+    """One episode: what each agent saw, said and got, the board, the tokens. Answers come in pieces, that of `start` first;
+    `part=turns` gives the piece alone.
+    """
     episode = _episode(request, run_id, pk)
-    document = episode_document(episode)
+    piece = turns_read(episode, Start(request.GET).place(PIECE), PIECE)
     notes = [] if isinstance(request.user, Visitor) else list(notes_list(episode))
-    older, newer = neighbours(episode)
-    context = run_context(request.user, episode.run, "transcripts", replay=replay_data(document)) | {
+    context = {
+        "run": episode.run,
         "episode": episode,
-        "turns": turns_shown(episode.run, document, notes),
-        "notes": [note for note in notes if note.turn is None],
-        "labels": list(dict.fromkeys([*labels_of(episode.run), *USUAL])),
+        "turns": turns_shown(episode.run, piece, notes),
         "person": request.user,
         "owner": is_owner(request.user, episode.run.project),
-        "body": bool(document.get("turns")),
+    }
+    if request.GET.get("part") == "turns":
+        context["can_edit"] = can_edit(request.user, episode.run.project)
+        return render(request, "transcripts/_turns.html", context)
+    older, newer = neighbours(episode)
+    context |= run_context(
+        request.user, episode.run, "transcripts", transcript=transcript_data(episode, piece)
+    ) | {
+        "notes": [note for note in notes if note.turn is None],
+        "labels": list(dict.fromkeys([*labels_of(episode.run), *USUAL])),
+        "piece": piece,
+        "before": max(1, piece.first + 1 - PIECE) if piece.first else None,
+        "after": piece.first + PIECE + 1 if piece.first + PIECE < piece.count else None,
         "tones": role_tones(episode.run.config),
         "seconds": episode.ended - episode.started,
         "same_task": same_task(episode),

@@ -27,6 +27,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)] | Literal["NaN", "Infinity
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+Mask = Annotated[int, Field(ge=0, le=1)]
 Moment = Annotated[float, Field(ge=0, le=253402300799)]
 """Seconds since the epoch, until the year 9999."""
 Data = Annotated[dict[str, Any], AfterValidator(_shallow)]
@@ -155,6 +156,8 @@ class TurnAnnotation(Part):
     """Per candidate and token, in nats."""
     training_logprobs: list[list[Number]] = []
     """Per candidate and token: log-probability by the learner before the update's first step, at the weights that sampled it."""
+    masks: list[list[Mask]] = []
+    """Per candidate and token: 1 where the update learnt from it, else 0; without it, from all that have ratios."""
 
 
 class EpisodeStage(Part):

@@ -13,6 +13,7 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Run
 from webapp.transcripts.models import Episode
+from webapp.transcripts.selectors import episode_document
 
 pytestmark = pytest.mark.django_db
 TABS = ("detail", "curves", "checkpoints", "logs", "config")
@@ -171,13 +172,14 @@ def test_a_failed_episode_is_shown_as_such(ada: Client, told: Run) -> None:
 def test_transcript_shows_turns_candidates_and_what_was_carried_on(ada: Client, told: Run) -> None:
     episode = Episode.objects.filter(run=told, kind="train", failed=False).first()
     html = read(ada, "transcripts:detail", told.pk, episode.pk)
-    turns = page_data(html)["replay"]["turns"]
+    turns = episode_document(episode)["turns"]
     assert html.count('class="turn"') == len(turns)
     assert html.count('class="candidate executed"') == len(turns)
     assert html.count("data-candidate=") == 8 * len(turns)
-    first = turns[0]["candidates"][0]
-    assert {"tokens", "logprobs", "advantage", "ratios", "entropies"} <= first.keys()
-    assert len(page_data(html)["replay"]["boards"]) == len(turns) + 1
+    assert page_data(html)["transcript"] == {
+        "episode": episode.pk, "count": len(turns), "piece": 50, "first": 0, "boards": True
+    }  # fmt: skip
+    assert "token_ids" not in html and "logprobs" not in html, "tokens are read when they are looked at"
     assert 'id="turn-1"' in html
 
 

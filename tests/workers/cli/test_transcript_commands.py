@@ -80,3 +80,14 @@ def test_trees_and_groups(troupe: Troupe, told: Run) -> None:
     assert "*   1.500       –  go up" in group and "    1.500       –  go down" in group
     assert json.loads(troupe("group", pk, "2", "--json").out)["executed"] == 0
     assert "no answer 9" in troupe("group", pk, "9").err
+
+
+def test_tokens(troupe: Troupe, told: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    pk = str(Episode.objects.get(name="1-3-train-0").pk)
+    read = troupe("tokens", pk, "1").out
+    assert "#1 candidate 1  2 tokens  advantage" in read and "' up'" in read and "-Infinity" in read
+    found = json.loads(troupe("tokens", pk, "1", "--candidate", "2", "--json").out)
+    assert (found["candidate"], found["token_ids"], found["logprobs"]) == (1, [5, 6], [-0.1, "-Infinity"])
+    monkeypatch.setattr("webapp.transcripts.tokens_api.MOST", 1)
+    assert json.loads(troupe("tokens", pk, "1", "--json").out)["token_ids"] == [5, 6]
+    assert "has 2 candidates" in troupe("tokens", pk, "1", "--candidate", "9").err

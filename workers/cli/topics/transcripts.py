@@ -126,6 +126,53 @@ def group(
 
 
 @app.command()
+def tokens(
+    episode: EpisodeId,
+    turn: Annotated[int, typer.Argument(help="Place of the answer, from 1.", min=1)],
+    candidate: Annotated[
+        int | None,
+        typer.Option(help="Place among its siblings, from 1; without it, the one carried on.", min=1),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the tokens of one answer: id, log-probability, and what the update said of each."""
+    found = _tokens_read(episode, turn, candidate)
+    if as_json:
+        return _print_json(found)
+    _line(
+        f"#{turn} candidate {found['candidate'] + 1}  {found['count']} tokens  advantage {number(found['advantage'])}",
+        "bold",
+    )
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    known = [name for name in _PER_TOKEN if name in found]
+    for name in ("token", *(_PER_TOKEN[name] for name in known)):
+        table.add_column(name, justify="left" if name == "token" else "right")
+    for token, *facts in zip(found.get("tokens", []), *(found[name] for name in known), strict=False):
+        figures = (str(each) if isinstance(each, int) else number(each) for each in facts)
+        table.add_row(Text(visible(repr(token))), *figures)
+    console.print(table)
+
+
+_PER_TOKEN = {
+    "token_ids": "id", "logprobs": "logprob", "ratios": "ratio", "entropies": "entropy", "training_logprobs": "learner",
+    "mismatch": "mismatch", "masks": "mask", "versions": "version",
+}  # fmt: skip
+
+
+def _tokens_read(episode: int, turn: int, candidate: int | None) -> dict[str, Any]:
+    """All tokens, however many answers it takes."""
+    server, path = find_server(), f"/api/v1/episodes/{episode}/turns/{turn}/tokens/"
+    found: dict[str, Any] = server.call(path, candidate=candidate)
+    while found.get("tokens") and len(found["tokens"]) < found["count"]:
+        more = server.call(path, candidate=candidate, **{"from": len(found["tokens"])})
+        if not more.get("tokens"):
+            break
+        for name in ("tokens", *_PER_TOKEN):
+            found.get(name, []).extend(more.get(name, []))
+    return found
+
+
+@app.command()
 def export_transcripts(
     run_id: RunId,
     search: Words = "",

@@ -1,0 +1,85 @@
+/* A long transcript in pieces: those near the window are read from the server, those far away give their elements up and keep their room. */
+
+import { el } from "../dom.js";
+
+const KEPT = 8;
+const NEAR = "1500px";
+const SETTLE = 80; // what is flown over is not read
+
+export class Pieces {
+  #size; #pieces = []; #near = new Set(); #filled = new Set(); #reading = new Map(); #timer = null; #onFill;
+
+  /* `root` holds one piece that is filled, of answer `first` (from 0) on; `onFill` is called after a piece got its answers. */
+  constructor(root, { count, piece, first }, onFill) {
+    this.#size = piece;
+    this.#onFill = onFill;
+    const given = root.querySelector("[data-piece]");
+    const each = given.offsetHeight / Math.max(1, given.children.length);
+    for (let place = 0; place * piece < count; place += 1) {
+      this.#pieces.push(place * piece === first ? given : this.#empty(place, Math.min(piece, count - place * piece) * each));
+    }
+    root.replaceChildren(...(this.#pieces.length ? this.#pieces : [given]));
+    this.#filled.add(given);
+    const observer = new IntersectionObserver((entries) => this.#moved(entries), { rootMargin: NEAR });
+    for (const each of this.#pieces) observer.observe(each);
+  }
+
+  /* The element of answer `number` (from 1), read if need be; null where it cannot be read. */
+  async reach(number) {
+    const piece = this.#pieces[Math.floor((number - 1) / this.#size)];
+    if (piece && !this.#filled.has(piece)) await this.#fill(piece);
+    return document.getElementById(`turn-${number}`);
+  }
+
+  #empty(place, height) {
+    const piece = el("ol", { class: "turns", "data-piece": "", start: place * this.#size + 1 });
+    piece.style.height = `${height}px`;
+    return piece;
+  }
+
+  #moved(entries) {
+    for (const { target, isIntersecting } of entries) this.#near[isIntersecting ? "add" : "delete"](target);
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#settle(), SETTLE);
+  }
+
+  async #settle() {
+    for (const piece of this.#near) if (!this.#filled.has(piece)) await this.#fill(piece);
+    this.#release();
+  }
+
+  #fill(piece) {
+    if (!this.#reading.has(piece)) this.#reading.set(piece, this.#read(piece).finally(() => this.#reading.delete(piece)));
+    return this.#reading.get(piece);
+  }
+
+  async #read(piece) {
+    const first = this.#pieces.indexOf(piece) * this.#size;
+    piece.setAttribute("aria-busy", "true");
+    try {
+      const answer = await fetch(`${location.pathname}?part=turns&start=${first + 1}`, { headers: { Accept: "text/html" } });
+      if (!answer.ok) throw new Error(`the server said ${answer.status}`);
+      const parsed = new DOMParser().parseFromString(`<ol>${await answer.text()}</ol>`, "text/html");
+      piece.replaceChildren(...[...parsed.querySelectorAll("li.turn")].map((turn) => document.adoptNode(turn)));
+      piece.style.height = "";
+      this.#filled.add(piece);
+      this.#onFill();
+    } catch (error) {
+      const again = el("button", { type: "button", class: "button small" }, "Try again");
+      again.addEventListener("click", () => this.#fill(piece));
+      piece.replaceChildren(el("li", { class: "notice bad" }, `Answers from #${first + 1} were not read: ${error.message}. `, again));
+    } finally {
+      piece.removeAttribute("aria-busy");
+    }
+  }
+
+  #release() {
+    const away = (piece) => !this.#near.has(piece) && !piece.contains(document.activeElement);
+    for (const piece of [...this.#filled].filter(away)) {
+      if (this.#filled.size <= KEPT) return;
+      piece.style.height = `${piece.offsetHeight}px`;
+      piece.replaceChildren();
+      this.#filled.delete(piece);
+    }
+  }
+}

@@ -1,0 +1,88 @@
+/* The panel beside a transcript: tokens of the answer that is looked at, what to colour them by, numbers of the one under the pointer. */
+
+import { el } from "../dom.js";
+import { count, fixed } from "../format.js";
+import { MEASURES } from "./measures.js";
+import { TokenStrip, spoken, visible } from "./token-strip.js";
+
+const IDS = "token_ids";
+
+export class TokenPanel {
+  #root; #episode; #by; #wanted; #strip = null; #asked = "";
+
+  constructor(root, episode) {
+    this.#root = root;
+    this.#episode = episode;
+    this.#wanted = new URLSearchParams(location.search).get("by") ?? "";
+    this.#by = root.querySelector("[data-tokens-by]");
+    this.#by.addEventListener("change", () => this.#choose());
+  }
+
+  /* `number` from 1, `candidate` from 0. */
+  async show(number, candidate, executed) {
+    const asked = `${number}/${candidate}`;
+    if (asked === this.#asked) return;
+    this.#asked = asked;
+    this.#strip?.close();
+    this.#root.hidden = false;
+    this.#note(`of #${number}, ${executed ? "carried on" : `candidate ${candidate + 1}`}`);
+    const strip = new TokenStrip(this.#part("token-strip"), `/api/v1/episodes/${this.#episode}/turns/${number}/tokens/?candidate=${candidate + 1}`, (_, place) => this.#read(place));
+    this.#strip = strip;
+    this.#root.setAttribute("aria-busy", "true");
+    try {
+      await strip.load();
+    } catch (error) {
+      if (asked === this.#asked) this.#part("token-strip").replaceChildren(el("span", { class: "quiet" }, `Not read: ${error.message}`));
+      return;
+    } finally {
+      if (asked === this.#asked) this.#root.removeAttribute("aria-busy");
+    }
+    if (asked === this.#asked) this.#draw(strip);
+  }
+
+  #draw(strip) {
+    const known = strip.known;
+    const by = [...known, IDS].includes(this.#wanted) ? this.#wanted : known[0] ?? IDS;
+    const options = [...known.map((name) => [name, MEASURES[name].label]), [IDS, "token ids"]];
+    this.#by.replaceChildren(...options.map(([name, label]) => el("option", { value: name, selected: name === by }, label)));
+    this.#by.value = by;
+    strip.draw(by);
+    if (!strip.data.count) this.#part("token-strip").replaceChildren(el("span", { class: "quiet" }, "No tokens were reported of this answer."));
+    this.#scale(by);
+    this.#read(0);
+    const prompt = strip.data.prompt_ids;
+    this.#part("prompt").hidden = !prompt.length;
+    this.#part("prompt-count").textContent = `Ids of the ${count(prompt.length)} prompt tokens`;
+    this.#part("prompt-ids").textContent = prompt.join(" ");
+  }
+
+  #choose() {
+    this.#wanted = this.#by.value;
+    const address = new URL(location.href);
+    address.searchParams.set("by", this.#wanted);
+    history.replaceState(null, "", address);
+    if (this.#strip?.data) this.#draw(this.#strip);
+  }
+
+  /* From where to where the values that were read reach. */
+  #scale(by) {
+    const measure = MEASURES[by], { data } = this.#strip;
+    const values = measure ? (data.tokens ?? []).map((_, place) => measure.of(data, place)).filter(Number.isFinite) : [];
+    const low = values.reduce((one, other) => Math.min(one, other), Infinity), high = values.reduce((one, other) => Math.max(one, other), -Infinity);
+    const unit = measure?.unit ? ` ${measure.unit}` : "";
+    this.#part("token-scale").textContent = !values.length ? "" : low === high ? `${measure.label}: ${spoken(measure, low)}${unit}` : `${measure.label}: ${spoken(measure, low)} to ${spoken(measure, high)}${unit}`;
+  }
+
+  #read(place) {
+    const { data } = this.#strip;
+    if (!data?.count) return void this.#part("token-readout").replaceChildren();
+    const facts = [["token", visible(data.tokens?.[place] ?? "")], ["place", `${count(place + 1)} of ${count(data.count)}`], ["id", String(data.token_ids?.[place] ?? "–")]];
+    for (const name of this.#strip.known) facts.push([MEASURES[name].head, spoken(MEASURES[name], MEASURES[name].of(data, place))]);
+    if (data.logprobs?.length) facts.push(["probability", fixed(Math.exp(Number(data.logprobs[place])), 3)]);
+    this.#part("token-readout").replaceChildren(...facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", { class: "num" }, value))));
+  }
+
+  #part(name) { return this.#root.querySelector(`[data-${name}]`); }
+
+  #note(text) { this.#part("tokens-note").textContent = text; }
+}

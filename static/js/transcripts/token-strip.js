@@ -1,0 +1,134 @@
+/* The tokens of one answer as coloured words, read from the server some at a time as they are scrolled to. Arrow keys move along. */
+
+import { el } from "../dom.js";
+import { fixed } from "../format.js";
+import { MEASURES, known } from "./measures.js";
+
+const CHUNK = 250; // tokens in one element, which the browser leaves undrawn while it is out of sight
+const ARRAYS = ["tokens", "token_ids", "logprobs", "versions", "ratios", "entropies", "training_logprobs", "mismatch", "masks"];
+
+export class TokenStrip {
+  #root; #address; #end; #observer; #by = ""; #onPoint; #asked = null;
+  data = null;
+
+  /* `onPoint` is called with (strip, place) of the token under the pointer or the focus. */
+  constructor(root, address, onPoint = () => {}) {
+    this.#root = root;
+    this.#address = address;
+    this.#onPoint = onPoint;
+    this.#end = el("span", { class: "token-end" });
+    this.#observer = new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && this.#more(), { root, rootMargin: "600px" });
+    this.#asked = new AbortController();
+    const { signal } = this.#asked;
+    for (const type of ["pointerover", "focusin", "click"]) root.addEventListener(type, (event) => this.#point(event), { signal });
+    root.addEventListener("keydown", (event) => this.#step(event), { signal });
+  }
+
+  get known() { return known(this.data); }
+
+  /* Reads the first tokens. Throws an Error that says why it cannot. */
+  async load() {
+    this.#take(await this.#read(0));
+  }
+
+  /* Colours by a measure ("" for none, "token_ids" to show ids in place of text). */
+  draw(by) {
+    this.#by = by;
+    this.#root.replaceChildren(...this.#chunks(0), this.#end);
+    this.#roving(0);
+    this.#watch();
+  }
+
+  close() {
+    this.#asked.abort();
+    this.#observer.disconnect();
+  }
+
+  async #read(from) {
+    const answer = await fetch(`${this.#address}${this.#address.includes("?") ? "&" : "?"}from=${from}`, { headers: { Accept: "application/json" }, signal: this.#asked.signal });
+    if (!answer.ok) throw new Error(answer.status === 404 ? "its tokens are not kept" : `the server said ${answer.status}`);
+    return answer.json();
+  }
+
+  #take(found) {
+    if (!this.data) this.data = found;
+    else for (const name of ARRAYS) this.data[name]?.push(...(found[name] ?? []));
+    this.data.newest = this.data.versions?.reduce((one, other) => Math.max(one, other), 0);
+  }
+
+  get #length() { return (this.data.tokens ?? this.data.token_ids ?? []).length; }
+
+  #watch() {
+    this.#observer.disconnect();
+    if (this.#length < this.data.count) this.#observer.observe(this.#end);
+  }
+
+  async #more() {
+    this.#observer.disconnect();
+    const first = this.#length;
+    try {
+      this.#take(await this.#read(first));
+    } catch {
+      return; // closed, or the server is away: what is there stays readable
+    }
+    this.#end.before(...this.#chunks(first));
+    this.#watch();
+  }
+
+  #chunks(first) {
+    const chunks = [];
+    for (let place = first; place < this.#length; place += CHUNK) {
+      const last = Math.min(place + CHUNK, this.#length);
+      chunks.push(el("span", { class: "token-chunk" }, Array.from({ length: last - place }, (_, index) => this.#token(place + index))));
+    }
+    return chunks;
+  }
+
+  #token(place) {
+    const measure = MEASURES[this.#by];
+    const value = measure?.of(this.data, place);
+    const heat = value === undefined || Number.isNaN(value) ? 0 : measure.heat(value, this.data);
+    const name = `token ${heat >= 0 ? "up" : "down"}${this.#by === "masks" && value === 0 ? " masked" : ""}`;
+    const text = this.#by === "token_ids" ? String(this.data.token_ids?.[place] ?? "–") : visible(this.data.tokens?.[place] ?? "");
+    const said = value === undefined ? null : `${measure.head} ${spoken(measure, value)}`;
+    return el("button", { type: "button", class: name, "data-heat": Math.min(4, Math.ceil(Math.abs(heat) * 4)), "data-token": place, tabindex: -1, title: said }, text);
+  }
+
+  #point({ target }) {
+    const token = target.closest("[data-token]");
+    if (!token) return;
+    this.#roving(Number(token.dataset.token));
+    this.#onPoint(this, Number(token.dataset.token));
+  }
+
+  #roving(place) {
+    for (const each of this.#root.querySelectorAll(".token[tabindex='0'], .token.here")) {
+      each.tabIndex = -1;
+      each.classList.remove("here");
+    }
+    const token = this.#root.querySelector(`[data-token="${place}"]`);
+    if (!token) return;
+    token.tabIndex = 0;
+    token.classList.add("here");
+  }
+
+  #step(event) {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step || !event.target.dataset.token) return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.#root.querySelector(`[data-token="${Number(event.target.dataset.token) + step}"]`)?.focus();
+  }
+}
+
+/* A value of a measure as words. */
+export function spoken(measure, value) {
+  if (measure.says) return measure.says(value);
+  return fixed(value, measure.digits ?? 3);
+}
+
+/* Spaces, line ends and control characters are shown, so that every token can be seen and none turns the text around it. */
+export function visible(token) {
+  const shown = token.replaceAll("\n", "⏎").replaceAll("\t", "⇥").replace(/[\p{Cc}\p{Cf}]/gu, (each) => `‹${each.codePointAt(0).toString(16).padStart(4, "0")}›`);
+  return shown.replace(/^ | $/g, "·") || "∅";
+}

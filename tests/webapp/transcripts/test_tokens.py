@@ -1,0 +1,101 @@
+"""Tokens and boards of answers, read some at a time; long transcripts in pieces."""
+
+from typing import Any
+
+import pytest
+from django.http import Http404
+from django.test import Client
+
+from tests.webapp.transcripts.test_episodes import candidate, learnt, played, turn
+from webapp.accounts.models import User
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode
+from webapp.transcripts.services import annotations_store, episodes_store
+from webapp.transcripts.tokens import tokens_read
+
+
+def answer(length: int) -> dict[str, Any]:
+    arrays = {
+        "tokens": [f"t{n}" for n in range(length)], "token_ids": [n + 7 for n in range(length)],
+        "logprobs": [-0.5 - n for n in range(length)], "versions": [3] * length,
+    }  # fmt: skip
+    return candidate("long", **arrays)
+
+
+@pytest.fixture
+def episode(run: Run) -> Episode:
+    turns = [turn(0, "planner") | {"candidates": [answer(2), answer(5)], "executed": 1, "prompt_ids": [1, 4]}]
+    episodes_store(run, 1, [played("a", turns=turns)])
+    return Episode.objects.get()
+
+
+def test_what_is_known_of_tokens_by_hand(run: Run, episode: Episode) -> None:
+    bare = tokens_read(episode, 1, 0)
+    assert bare == {
+        "turn": 1, "candidate": 0, "executed": 1, "count": 2, "from": 0, "advantage": None, "prompt_ids": [1, 4],
+        "tokens": ["t0", "t1"], "token_ids": [7, 8], "logprobs": [-0.5, -1.5], "versions": [3, 3],
+    }  # fmt: skip
+    note = {
+        "turn": 0, "advantages": [0.7, -0.7], "ratios": [[1.0, 1.1], [1.0] * 5], "entropies": [[0.2, 0.3], [0.1] * 5],
+        "training_logprobs": [[-0.25, "-Infinity"], [-1.0] * 5],
+    }  # fmt: skip
+    annotations_store(run, 2, [learnt("a", note)])
+    found = tokens_read(episode, 1, 0)
+    assert found["mismatch"] == [0.25, "-Infinity"], "-0.25 - -0.5"
+    assert (found["advantage"], found["ratios"], found["entropies"]) == (0.7, [1.0, 1.1], [0.2, 0.3])
+    assert found["masks"] == [1, 1], "the update learnt from all"
+    annotations_store(run, 3, [learnt("a", {"turn": 0, "advantages": [0.7, -0.7], "masks": [[0, 1]]})])
+    assert tokens_read(episode, 1, 0)["masks"] == [0, 1]
+
+
+def test_some_at_a_time(episode: Episode) -> None:
+    assert tokens_read(episode, 1)["candidate"] == 1, "the one carried on"
+    part = tokens_read(episode, 1, 1, first=3, most=10)
+    assert (part["from"], part["count"], part["token_ids"], part["logprobs"]) == (
+        3,
+        5,
+        [10, 11],
+        [-3.5, -4.5],
+    )
+    for number, place in ((1, 2), (1, -1), (2, 0), (0, 0)):
+        with pytest.raises(Http404):
+            tokens_read(episode, number, place)
+
+
+def test_by_rest(client: Client, user: User, stranger: User, episode: Episode) -> None:
+    client.force_login(user)
+    address = f"/api/v1/episodes/{episode.pk}/turns/1/tokens/"
+    assert client.get(address).json()["candidate"] == 1
+    assert client.get(address, {"candidate": 1, "from": 1, "limit": 1}).json()["token_ids"] == [8]
+    assert client.get(address, {"candidate": 3}).status_code == 404
+    assert client.get(address, {"candidate": 0}).status_code == 400
+    boards = client.get(f"/api/v1/episodes/{episode.pk}/boards/").json()
+    assert boards == {"count": 1, "boards": [None], "final_board": None}
+    client.force_login(stranger)
+    assert client.get(address).status_code == 404
+    assert client.get(f"/api/v1/episodes/{episode.pk}/boards/").status_code == 404
+
+
+def test_a_long_transcript_comes_in_pieces(client: Client, user: User, run: Run) -> None:
+    client.force_login(user)
+    board = {"kind": "grid", "rows": 1, "columns": 9, "cells": []}
+    turns = [
+        turn(n, "planner") | {"candidates": [candidate(f"answer {n + 1} of many")], "board": board | {"rows": n + 1}}
+        for n in range(120)
+    ]  # fmt: skip
+    episodes_store(run, 1, [played("a", turns=turns, final_board=board)])
+    pk = Episode.objects.get().pk
+    address = f"/runs/{run.pk}/episodes/{pk}/"
+    html = client.get(address).content.decode()
+    assert (
+        html.count('class="turn"') == 50 and "answer 50 of many" in html and "answer 51 of many" not in html
+    )
+    assert 'href="?start=51"' in html
+    middle = client.get(address, {"start": 77}).content.decode()
+    assert 'id="turn-51"' in middle and 'id="turn-100"' in middle and 'href="?start=1"' in middle
+    part = client.get(address, {"part": "turns", "start": 101}).content.decode()
+    assert part.count('class="turn"') == 20 and "<html" not in part
+    assert "answer 120 of many" in part and "&lt;script&gt;x&lt;/script&gt;" in part
+    boards = client.get(f"/api/v1/episodes/{pk}/boards/", {"from": 101, "limit": 50}).json()
+    assert [each["rows"] for each in boards["boards"]] == list(range(101, 121))
+    assert boards["final_board"] == board

@@ -1,0 +1,85 @@
+"""How bodies of episodes are stored: in pieces, so that a page of a long one reads no more than it shows.
+
+A body is zstd frames one after the other, each a line of JSON {"turns": [...]} with PIECE turns; the first and the last also have
+"final_board". `EpisodeBody.frames` says how many turns and bytes each has; it is empty for bodies of before, which are one frame.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import zstandard
+from django.db.models import BinaryField
+from django.db.models.functions import Substr
+
+from webapp.transcripts.models import Episode, EpisodeBody
+
+PIECE = 50
+"""Turns of a frame, and of one piece of a page."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some turns of an episode."""
+
+    turns: list[dict[str, Any]]
+    first: int
+    """Place of the first of them, from 0."""
+    count: int
+    """Turns of the whole episode."""
+    final_board: dict[str, Any] | None
+
+
+def body_packed(document: Mapping[str, Any]) -> tuple[bytes, list[list[int]]]:
+    """A body as it is stored, and its `frames`."""
+    turns = document["turns"]
+    parts = [turns[first : first + PIECE] for first in range(0, len(turns), PIECE)] or [[]]
+    frames = []
+    for place, part in enumerate(parts):
+        board = {"final_board": document["final_board"]} if place in (0, len(parts) - 1) else {}
+        frames.append(zstandard.compress(orjson.dumps({"turns": part, **board}) + b"\n", level=3))
+    return b"".join(frames), [[len(part), len(data)] for part, data in zip(parts, frames, strict=True)]
+
+
+def unpacked(data: bytes | memoryview) -> dict[str, Any]:
+    """JSON of a body or of an annotation, whatever its frames."""
+    reader = zstandard.ZstdDecompressor().stream_reader(bytes(data), read_across_frames=True)
+    document: dict[str, Any] = {}
+    turns: list[dict[str, Any]] = []
+    for line in reader.read().splitlines():
+        part = orjson.loads(line)
+        turns += part["turns"]
+        document |= part
+    return document | {"turns": turns}
+
+
+def piece_read(episode: Episode, first: int, most: int) -> Piece:
+    """At most `most` turns from place `first` (from 0), without what updates learnt; none where the body was thinned out."""
+    body = EpisodeBody.objects.filter(episode=episode)
+    frames = body.values_list("frames", flat=True).first()
+    if frames is None:
+        return Piece([], 0, 0, None)
+    begin, start, length = _span(frames, first, first + most)
+    data = (
+        body.annotate(piece=Substr("data", start + 1, length, output_field=BinaryField())) if frames else body
+    )
+    found = data.values_list("piece" if frames else "data", flat=True).first()
+    document = unpacked(found) if found else {}
+    turns = document.get("turns", [])
+    count = sum(turns_ for turns_, _ in frames) if frames else len(turns)
+    shown = turns[max(0, first - begin) : first - begin + most]
+    return Piece(shown, first, count, document.get("final_board"))
+
+
+def _span(frames: Sequence[Sequence[int]], first: int, end: int) -> tuple[int, int, int]:
+    """(place of the first turn, first byte, bytes) of the frames that hold turns first … end - 1."""
+    place = offset = 0
+    begin, start, stop = 0, 0, 0
+    for turns, size in frames:
+        if place <= first:
+            begin, start = place, offset
+        if place < end:
+            stop = offset + size
+        place, offset = place + turns, offset + size
+    return begin, start, max(0, stop - start)

@@ -1,0 +1,70 @@
+"""The tokens of one answer: exact ids, and per token what is known of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.http import Http404
+
+from webapp.metrics.arrays import spell
+from webapp.transcripts.bodies import Piece
+from webapp.transcripts.models import Episode
+from webapp.transcripts.selectors import turn_get
+
+MOST = 2000
+"""Tokens of one reading."""
+ARRAYS = (
+    "tokens",
+    "token_ids",
+    "logprobs",
+    "versions",
+    "ratios",
+    "entropies",
+    "training_logprobs",
+    "mismatch",
+    "masks",
+)
+
+
+def tokens_read(
+    episode: Episode, number: int, candidate: int | None = None, first: int = 0, most: int = MOST
+) -> dict[str, Any]:
+    """Tokens `first` … (from 0) of a candidate (from 0; None: the one carried on) of answer `number` (from 1).
+
+    {"turn", "candidate", "executed", "count", "from", "advantage": or None, "prompt_ids"} and arrays over the tokens, those that are
+    known: "tokens" (text), "token_ids", "logprobs" (of the distribution that was sampled from), "versions", "ratios", "entropies"
+    (nats), "training_logprobs" (the learner's), "mismatch" (the learner's less the sampler's, nats), "masks" (1: learnt from).
+    Raises Http404.
+    """
+    turn = turn_get(episode, number)
+    place = turn["executed"] if candidate is None else candidate
+    if not 0 <= place < len(turn["candidates"]):
+        raise Http404(f"answer {number} of episode {episode.pk} has {len(turn['candidates'])} candidates")
+    answer = turn["candidates"][place]
+    known = {name: values for name, values in _arrays(answer).items() if values}
+    return {
+        "turn": number,
+        "candidate": place,
+        "executed": turn["executed"],
+        "count": max(len(answer["tokens"]), len(answer["token_ids"])),
+        "from": first,
+        "advantage": answer.get("advantage"),
+        "prompt_ids": turn["prompt_ids"],
+        **{name: values[first : first + most] for name, values in known.items()},
+    }
+
+
+def _arrays(answer: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
+    arrays = {name: answer.get(name) or [] for name in ARRAYS}
+    pairs = zip(arrays["training_logprobs"], arrays["logprobs"], strict=False)
+    arrays["mismatch"] = [spell(float(learner) - float(sampled)) for learner, sampled in pairs]
+    arrays["masks"] = arrays["masks"] or [1] * len(arrays["ratios"])
+    return arrays
+
+
+def boards_read(piece: Piece) -> dict[str, Any]:
+    """Boards before each turn of a piece, and the last one of all where it is known."""
+    return {
+        "count": piece.count,
+        "boards": [turn.get("board") for turn in piece.turns],
+        "final_board": piece.final_board,
+    }
