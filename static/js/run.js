@@ -2,6 +2,7 @@
 
 import { data } from "./dom.js";
 import { ChartBoard } from "./charts.js";
+import { View } from "./charts/view.js";
 import { RunFeed } from "./live.js";
 import { SeriesStore } from "./series.js";
 import { checkpoints } from "./run/checkpoints.js";
@@ -21,16 +22,19 @@ const marks = marksOf(page.marks ?? []);
 const ended = () => ["finished", "stopped", "failed", "paused"].includes(run.summary.state);
 
 const parts = [header(run), episodes(run), logs(), checkpoints(run), marks];
+let board = null;
 if (page.charts) {
-  const board = new ChartBoard(store, {
+  board = new ChartBoard(store, {
+    view: new View(page.axes),
     alive: () => !ended(),
     marks: () => marks.list,
-    zoom: page.zoom,
-    onPick: (step) => location.assign(`/runs/${run.id}/transcripts/?iteration=${Math.round(step)}`),
+    name: run.id,
+    csv: (keys) => `/api/v1/runs/${run.id}/series/export/?${new URLSearchParams({ keys: keys.join(",") })}`,
+    onPick: (step) => step !== undefined && location.assign(`/runs/${run.id}/transcripts/?iteration=${step}`),
   });
-  parts.push(curves(board, page.charts, page.zoom), tiles(store));
+  parts.push(curves(board, page.charts, page.whole), tiles(store));
 }
-notes(run, () => null);
+notes(run, () => board?.step ?? null);
 if (page.series) store.put(page.series);
 
 /* What the server alone can say anew: after a change of state or attempt, when the base model has been evaluated, when the first

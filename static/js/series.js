@@ -1,13 +1,13 @@
 /* Series of numbers by key, sorted by (step, attempt), each point once. */
 
-const MOST = 6000;
+const MOST = 6000, MOST_DETAILS = 200;
 
 function read(value) {
   return typeof value === "number" ? value : Number(value);
 }
 
 export class SeriesStore extends EventTarget {
-  #columns = new Map(); #seen = new Map(); #run; #wanted = new Set();
+  #columns = new Map(); #seen = new Map(); #run; #wanted = new Set(); #details = new Map();
 
   constructor(run) {
     super();
@@ -28,7 +28,7 @@ export class SeriesStore extends EventTarget {
   /* Columns as the server gives them: {key: {steps, values, times, attempts}}. */
   put(series) {
     for (const [key, columns] of Object.entries(series)) {
-      this.#columns.set(key, { ...columns, values: columns.values.map(read) });
+      this.#columns.set(key, numbers(columns));
       const seen = new Set();
       columns.steps.forEach((step, index) => seen.add(mark(step, columns.times[index], columns.attempts[index])));
       this.#seen.set(key, seen);
@@ -60,13 +60,29 @@ export class SeriesStore extends EventTarget {
     missing.forEach((key) => this.#wanted.add(key));
     for (let start = 0; start < missing.length; start += 40) {
       const some = missing.slice(start, start + 40);
-      const query = new URLSearchParams({ keys: some.join(","), points: 1500 });
-      const answer = await fetch(`/api/v1/runs/${this.#run}/series/?${query}`, { headers: { Accept: "application/json" } });
-      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-      const { series } = await answer.json();
-      this.put(series);
+      this.put(await this.#read(some));
       this.#tell(some);
     }
+  }
+
+  async #read(keys, more = {}) {
+    const query = new URLSearchParams({ keys: keys.join(","), points: 1500, ...more });
+    const answer = await fetch(`/api/v1/runs/${this.#run}/series/?${query}`, { headers: { Accept: "application/json" } });
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    return (await answer.json()).series;
+  }
+
+  /* A long series between two steps, with more points; null until they are here, when it tells of a change. */
+  detail(key, first, last) {
+    const name = `${key} ${first} ${last}`;
+    if (this.#details.has(name)) return this.#details.get(name);
+    if (this.#details.size >= MOST_DETAILS) this.#details.clear();
+    this.#details.set(name, null);
+    this.#read([key], { first, last }).then((series) => {
+      this.#details.set(name, numbers(series[key]));
+      this.#tell([key]);
+    }, () => this.#details.delete(name));
+    return null;
   }
 
   loadAgain() {
@@ -86,6 +102,7 @@ export class SeriesStore extends EventTarget {
     columns.values.splice(place, 0, read(value));
     columns.times.splice(place, 0, time);
     columns.attempts.splice(place, 0, attempt);
+    if (columns.buckets && place === columns.steps.length - 1) append(columns.buckets, step, time, read(value));
   }
 
   #thin(keys) {
@@ -96,6 +113,16 @@ export class SeriesStore extends EventTarget {
   #tell(keys) {
     if (keys.length) this.dispatchEvent(new CustomEvent("change", { detail: new Set(keys) }));
   }
+}
+
+function numbers(columns) {
+  return { ...columns, values: columns.values.map(read) };
+}
+
+/* A new last point is a bucket of its own. */
+function append(buckets, step, time, value) {
+  if (!Number.isFinite(value)) return;
+  for (const [name, figure] of Object.entries({ steps: step, times: time, means: value, lows: value, highs: value, counts: 1 })) buckets[name].push(figure);
 }
 
 function mark(step, time, attempt) {
@@ -113,28 +140,4 @@ export function attemptStarts(columns) {
     if (!starts.has(attempt) || columns.steps[index] < starts.get(attempt)) starts.set(attempt, columns.steps[index]);
   });
   return [...starts].filter(([attempt]) => attempt > Math.min(...starts.keys()));
-}
-
-/* The line that counts, and what a later attempt has played again: each {x, y}. */
-export function split(columns) {
-  const starts = attemptStarts(columns);
-  const current = { x: [], y: [] }, superseded = { x: [], y: [] };
-  columns.steps.forEach((step, index) => {
-    const attempt = columns.attempts[index];
-    const side = starts.some(([later, start]) => later > attempt && start <= step) ? superseded : current;
-    side.x.push(step);
-    side.y.push(columns.values[index]);
-  });
-  return { current, superseded };
-}
-
-/* Exponential moving average, without the bias of its start; gaps stay gaps. */
-export function smooth(values, weight) {
-  let sum = 0, mass = 0;
-  return values.map((value) => {
-    if (!Number.isFinite(value)) return value;
-    sum = weight * sum + (1 - weight) * value;
-    mass = weight * mass + (1 - weight);
-    return sum / mass;
-  });
 }

@@ -1,6 +1,7 @@
 """Curves in a real browser: marks of events, and everything that the page can do with a chart."""
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -41,15 +42,31 @@ def telling(ada: User) -> Telling:
     return run, second
 
 
+@pytest.fixture(autouse=True)
+def patient(page: Page) -> None:
+    """Many charts at once keep a small machine busy."""
+    page.set_default_timeout(60_000)
+
+
 def shoot(page: Page, name: str) -> None:
     """A picture to look at, where TROUPE_SHOTS names a folder."""
     if folder := os.environ.get("TROUPE_SHOTS"):
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
+def drawn(page: Page, chart: str, check: str = "true") -> None:
+    """Bring a chart into sight, and wait until it is drawn and `check`, an expression over its `plot`, holds."""
+    page.locator(f"#chart-{chart}").scroll_into_view_if_needed()
+    page.wait_for_function(
+        f"(id) => {{ const plot = document.querySelector(`#chart-${{id}} .plot`); return plot.data && ({check}); }}",
+        arg=chart,
+        timeout=60_000,
+    )
+
+
 def signs(page: Page, chart: str) -> list[str]:
     """What stands at the top of a chart, from left to right."""
-    expect(page.locator(f"#chart-{chart} .scatterlayer .trace")).not_to_have_count(0)
+    drawn(page, chart)
     script = "id => (document.querySelector(`#chart-${id} .plot`).layout.annotations ?? []).map((each) => [each.x, each.text])"
     return [text for _, text in sorted(page.evaluate(script, chart))]
 
@@ -63,9 +80,7 @@ def test_events_are_marked_on_every_chart_and_hidden_by_the_address(page: Page, 
     expect(page.locator('[data-mark-count="note"]')).to_have_text("1")
     page.get_by_role("checkbox", name="Findings").uncheck()
     page.get_by_role("checkbox", name="Checkpoints").uncheck()
-    page.wait_for_function(
-        "document.querySelector('#chart-policy-entropy .plot').layout.annotations.length === 3"
-    )
+    drawn(page, "policy-entropy", "plot.layout.annotations.length === 3")
     assert page.url.endswith("?hide=checkpoint%2Cfinding")
     page.reload()
     assert sorted(signs(page, "policy-entropy")) == sorted("↻✎¶")
@@ -80,7 +95,7 @@ def test_a_note_is_written_by_keyboard_and_stays_text(page: Page, telling: Telli
     page.get_by_label("Note", exact=True).fill("<img src=x onerror=window.hacked=1>")
     expect(page.get_by_label("At step")).to_have_value("44")
     page.get_by_label("At step").fill("12")
-    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Save", exact=True).click()
     note = RunNote.objects.get(step=12)
     expect(page.locator(f"#note-{note.pk}")).to_contain_text("<img src=x onerror=window.hacked=1>")
     assert signs(page, "return").count("¶") == 2
@@ -89,17 +104,150 @@ def test_a_note_is_written_by_keyboard_and_stays_text(page: Page, telling: Telli
     expect(page.locator(f"#note-{note.pk}")).to_have_count(0)
 
 
+def main_line(page: Page, chart: str, what: str = "x") -> list[float]:
+    """What the last trace of a chart draws."""
+    drawn(page, chart)
+    found: list[float] = page.evaluate(
+        "([id, what]) => document.querySelector(`#chart-${id} .plot`).data.at(-1)[what]", [chart, what]
+    )
+    return found
+
+
+def test_search_by_words_and_by_regular_expression(page: Page, telling: Telling) -> None:
+    run, _ = telling
+    page.goto(f"/runs/{run.pk}/curves/?q=entropy")
+    expect(page.locator(".chart:visible")).to_have_count(1)
+    page.get_by_label("Search charts").fill("policy/(planner|executor)/(kl|lr)$")
+    expect(page.locator("main")).to_contain_text("No chart fits")
+    page.get_by_label("Regular expression").check()
+    expect(page.locator(".chart:visible h3")).to_have_text(["kl", "lr"])
+    page.get_by_label("Search charts").fill("policy/(")
+    expect(page.get_by_role("alert")).to_contain_text("Invalid regular expression")
+    expect(page.get_by_label("Search charts")).to_have_attribute("aria-invalid", "true")
+    expect(page.locator(".chart:visible")).to_have_count(2)
+    page.get_by_label("Search charts").fill("^eval/")
+    expect(page.get_by_role("alert")).to_be_hidden()
+    assert "q=%5Eeval%2F&regex=1" in page.url
+    page.reload()
+    expect(page.locator("[data-section]:visible")).to_have_count(1)
+
+
+def test_x_axes_smoothing_and_scales_are_in_the_address(page: Page, telling: Telling) -> None:
+    run, _ = telling
+    page.goto(f"/runs/{run.pk}/curves/?smooth=0&x=tokens")
+    assert main_line(page, "train-return") == [9300.0 * step for step in range(1, 45)]
+    raw = main_line(page, "train-return", "y")
+    page.get_by_label("Against").select_option("step")
+    drawn(page, "train-return", "plot.data.at(-1).x.at(-1) === 44")
+    assert "x=" not in page.url
+    assert main_line(page, "train-return", "y") == raw
+    page.get_by_label("Against").select_option("time")
+    drawn(page, "train-return", "plot._fullLayout.xaxis.type === 'date'")
+    page.locator("[data-view=smooth]").fill("0.5")
+    drawn(page, "train-return", "plot.data.length === 3")
+    total = mass = 0.0
+    expected = []
+    for value in raw:
+        total, mass = 0.5 * total + 0.5 * value, 0.5 * mass + 0.5
+        expected.append(total / mass)
+    assert main_line(page, "train-return", "y") == pytest.approx(expected)
+    page.get_by_text("View", exact=True).click()
+    page.get_by_label("Behind the smoothed line").select_option("band")
+    drawn(page, "train-return", "plot.data.some((trace) => trace.fill === 'tonexty')")
+    page.get_by_label("Logarithmic y axis").check()
+    drawn(page, "train-return", "plot._fullLayout.yaxis.type === 'log'")
+    for said in ("x=time", "smooth=0.5", "under=band", "logy=1"):
+        assert said in page.url
+    page.get_by_role("button", name="As it was").click()
+    drawn(page, "train-return", "plot._fullLayout.yaxis.type === 'linear'")
+    assert page.url.endswith("/curves/")
+
+
+def test_outliers_are_left_out_of_the_range_and_counted(page: Page, telling: Telling) -> None:
+    run, story = telling
+    tell(run, encoded(iter([story.event("metrics", step=45, values={"train/return": 5000.0})])))
+    page.goto(f"/runs/{run.pk}/curves/?smooth=0&range=most")
+    drawn(page, "train-return", "plot._fullLayout.yaxis.range[1] < 10")
+    expect(page.locator("#chart-train-return [data-outside]")).to_have_text("1 outside")
+    page.goto(f"/runs/{run.pk}/curves/?smooth=0")
+    drawn(page, "train-return", "plot._fullLayout.yaxis.range[1] > 5000")
+    expect(page.locator("#chart-train-return [data-outside]")).to_be_hidden()
+
+
+def test_charts_are_pointed_at_and_zoomed_together_and_lead_to_transcripts(
+    page: Page, telling: Telling
+) -> None:
+    run, _ = telling
+    page.goto(f"/runs/{run.pk}/?smooth=0&hide=checkpoint,attempt,edit,finding,note")
+    main_line(page, "kl")
+    box = page.locator("#chart-return .nsewdrag").bounding_box()
+    assert box
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] / 2, middle)
+    expect(page.locator(".crosshair:visible")).to_have_count(6)
+    page.mouse.move(0, 0)
+    expect(page.locator(".crosshair")).to_have_count(0)
+    page.mouse.move(box["x"] + box["width"] * 0.4, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.8, middle, steps=5)
+    page.mouse.up()
+    drawn(page, "kl", "plot._fullLayout.xaxis.range[0] > 10 && plot._fullLayout.xaxis.range[1] < 40")
+    assert "from=" in page.url and "to=" in page.url
+    page.get_by_role("button", name="Zoom out").click()
+    drawn(page, "kl", "plot._fullLayout.xaxis.range[0] <= 1")
+    page.mouse.click(box["x"] + box["width"] / 2, middle)
+    page.wait_for_url(re.compile(r"/transcripts/\?iteration=2\d"))
+
+
+def test_only_charts_in_sight_are_mounted(page: Page, telling: Telling) -> None:
+    run, _ = telling
+    page.goto(f"/runs/{run.pk}/curves/")
+    drawn(page, "eval-success")
+    last = page.locator(".chart").last
+    expect(last.locator(".main-svg")).to_have_count(0)
+    last.scroll_into_view_if_needed()
+    expect(last.locator(".main-svg")).not_to_have_count(0, timeout=30_000)
+    expect(page.locator("#chart-eval-success .main-svg")).to_have_count(0)
+
+
+def test_a_chart_has_an_address_and_files(page: Page, telling: Telling, tmp_path: Path) -> None:
+    run, _ = telling
+    page.goto(f"/runs/{run.pk}/curves/?smooth=0")
+    page.get_by_role("link", name="entropy on a page of its own").click()
+    expect(page.locator("h3")).to_have_text("entropy")
+    assert page.url.endswith(f"/runs/{run.pk}/curves/policy-entropy/?smooth=0")
+    main_line(page, "policy-entropy")
+    for name, start in (("PNG", b"\x89PNG"), ("SVG", b"<svg"), ("CSV", b"metric,attempt,step,time,value\n")):
+        page.get_by_role("button", name="Save entropy").click()
+        with page.expect_download() as download:
+            page.locator(".sheet").get_by_text(name, exact=True).click()
+        file = tmp_path / name
+        download.value.save_as(file)
+        assert file.read_bytes().startswith(start), name
+        page.keyboard.press("Escape")
+    rows = (tmp_path / "CSV").read_text().splitlines()
+    assert len(rows) == 1 + 2 * (32 + 24) and {row.split(",")[0] for row in rows[1:]} == {
+        "policy/planner/entropy",
+        "policy/executor/entropy",
+    }
+    assert "entropy" in (tmp_path / "SVG").read_text()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_fit_and_have_no_serious_fault(page: Page, telling: Telling, scheme: str) -> None:
     run, _ = telling
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
-    for name, address in (("overview", f"/runs/{run.pk}/"), ("curves", f"/runs/{run.pk}/curves/")):
+    for name, address in (
+        ("overview", f"/runs/{run.pk}/"),
+        ("curves", f"/runs/{run.pk}/curves/"),
+        ("chart", f"/runs/{run.pk}/curves/policy-kl/?under=band"),
+    ):
         page.goto(address)
         expect(page.locator("[data-link]")).to_have_text("live")
         for width, height in ((1440, 900), (390, 844)):
             page.set_viewport_size({"width": width, "height": height})
-            expect(page.locator(".chart .scatterlayer .trace").first).to_be_attached()
-            page.wait_for_timeout(600)
+            page.wait_for_function("() => document.querySelector('.chart .plot').data", timeout=60_000)
+            page.wait_for_timeout(1500)  # the other charts, for the picture
             shoot(page, f"{name}-{scheme}-{width}")
             assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.get_by_text("Marks", exact=True).click()

@@ -43,6 +43,7 @@ from webapp.transcripts.selectors import episode_document, episode_get, episodes
 
 MOST_POINTS = 10_000
 SORT_WORDS = f"one of {', '.join(SORTS)}, a metric (eval/success:max), or a config field (run.seed)"
+LAST_STEP = 2**62
 
 
 class NewestFirst(CursorPagination):
@@ -179,11 +180,16 @@ class RunSeries(APIView):
             parameter("keys", str, "comma-separated; without it the keys there are"),
             parameter("points", int, "at most so many points per key, spikes kept (default 1500)"),
             parameter("since", int, "only what came after this cursor"),
+            parameter("first", int, "only from this step on"),
+            parameter("last", int, "only up to this step"),
         ],
         responses=JSON,
     )
     def get(self, request: Request, run_id: str) -> Response:
-        """{"cursor", "series": {key: {steps, values, times, attempts}}}, or {"cursor", "keys": [...]}."""
+        """{"cursor", "series": {key: {steps, values, times, attempts}}}, or {"cursor", "keys": [...]}.
+
+        A series with more points than are asked for has "buckets" too: steps, times, means, lows, highs, counts of all.
+        """
         run = run_get(request.user, run_id)
         wanted = [key for key in text(request, "keys").split(",") if key]
         if not wanted:
@@ -191,7 +197,9 @@ class RunSeries(APIView):
                 {"cursor": run.event_count, "keys": [asdict(facts) for facts in series_keys(run)]}
             )
         points = min(number(request, "points", 1500, 1), MOST_POINTS)
-        series = series_read(run, wanted, points, number(request, "since", 0), until=run.event_count)
+        part = bool({"first", "last"} & set(request.query_params))
+        within = (number(request, "first", 0), number(request, "last", LAST_STEP)) if part else None
+        series = series_read(run, wanted, points, number(request, "since", 0), run.event_count, within)
         return Response({"cursor": run.event_count, "series": series})
 
 

@@ -1,5 +1,9 @@
 """Addresses of the API of metrics, below /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from webapp.metrics import api
+
+urlpatterns = [
+    path("runs/<str:run_id>/series/export/", api.SeriesExport.as_view(), name="series-export"),
+]

@@ -8,6 +8,7 @@ import numpy as np
 from django.db.models import Sum
 
 from webapp.metrics.arrays import Floats, Ints, Packed, spell, unpack_floats, unpack_ints
+from webapp.metrics.buckets import buckets_of
 from webapp.metrics.downsampling import kept_indices
 from webapp.metrics.models import Chunk, Series
 from webapp.runs.models import Run
@@ -52,6 +53,8 @@ class ChunkRow(NamedTuple):
 
 
 Columns = dict[str, list[Any]]
+_KINDS = (np.int64, np.float64, np.float64, np.int64)
+"""Of the columns of Points."""
 
 
 def keys(run: Run) -> list[SeriesFacts]:
@@ -63,16 +66,30 @@ def keys(run: Run) -> list[SeriesFacts]:
 
 
 def series_read(
-    run: Run, keys: Iterable[str], points: int = DEFAULT_POINTS, since: int = 0, until: int | None = None
-) -> dict[str, Columns]:
+    run: Run,
+    keys: Iterable[str],
+    points: int = DEFAULT_POINTS,
+    since: int = 0,
+    until: int | None = None,
+    within: tuple[int, int] | None = None,
+) -> dict[str, dict[str, Any]]:
     """Per key {"steps", "values", "times", "attempts"}, stable-sorted by (step, attempt), ready for JSON.
 
-    Longer series are drawn from `points` // 4 buckets. `since` and `until` are cursors (Run.event_count): only what
+    Longer series are drawn from `points` // 4 buckets, and have "buckets" beside them: see webapp.metrics.buckets.
+    `since` and `until` are cursors (Run.event_count): only what
     came in (since, until]. A page that goes on from a cursor with the live feed reads `until` that cursor, or points of
-    a batch that came in between would be drawn twice. A key without points is left out.
+    a batch that came in between would be drawn twice. `within`: only steps first to last, both included. A key without
+    points is left out.
     """
     columns = _gather(_chunks(run, keys, since), since, until)
-    return {key: _json(_drawn(_sorted(column), points)) for key, column in columns.items()}
+    found = {key: _within(_sorted(column), within) for key, column in columns.items()}
+    return {key: _document(column, points) for key, column in found.items() if len(column.steps)}
+
+
+def points_read(run: Run, key: str) -> Points:
+    """All points of a key, as series_read sorts them."""
+    columns = _gather(_chunks(run, [key], 0), 0, None)
+    return _sorted(columns[key]) if key in columns else Points(*(np.empty(0, kind) for kind in _KINDS))
 
 
 def points_after(run: Run, cursor: int, until: int) -> dict[str, list[list[Any]]] | None:
@@ -140,8 +157,18 @@ def _sorted(points: Points) -> Points:
     return _taken(points, np.lexsort((points.attempts, points.steps)))
 
 
-def _drawn(points: Points, wanted: int) -> Points:
-    return points if len(points.steps) <= wanted else _taken(points, kept_indices(points.values, wanted))
+def _within(points: Points, steps: tuple[int, int] | None) -> Points:
+    if steps is None:
+        return points
+    first, end = np.searchsorted(points.steps, steps[0]), np.searchsorted(points.steps, steps[1], "right")
+    return _taken(points, np.arange(first, end))
+
+
+def _document(points: Points, wanted: int) -> dict[str, Any]:
+    if len(points.steps) <= wanted:
+        return _json(points)
+    buckets = buckets_of(points.steps, points.values, points.times, points.attempts)
+    return _json(_taken(points, kept_indices(points.values, wanted))) | {"buckets": buckets.json()}
 
 
 def _json(points: Points) -> Columns:

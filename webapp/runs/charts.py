@@ -52,6 +52,16 @@ SECTIONS = {
 SHARES = {"success", "zero_variance", "too_easy", "too_hard", "clip_fraction", "truncated"}
 
 
+AXES = {
+    "step": ("step", ""),
+    "time": ("wall time", ""),
+    "tokens": ("tokens", "progress/tokens"),
+    "episodes": ("episodes", "progress/episodes"),
+    "env_steps": ("environment steps", "progress/env_steps"),
+}
+"""What may stand on the x axis: how it is called, and the metric that says how far it was at each step."""
+
+
 @dataclass(frozen=True)
 class Line:
     """One series of a chart."""
@@ -82,6 +92,12 @@ class Section:
 
     name: str
     panels: list[Panel]
+
+
+def axes_of(keys: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Those of AXES that a run with these metrics has."""
+    there = {"", *keys}
+    return {name: axis for name, axis in AXES.items() if axis[1] in there}
 
 
 def overview_panels(config: Mapping[str, Any]) -> list[Panel]:
@@ -127,7 +143,24 @@ def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[Section
         panel = panels.setdefault(section, {}).setdefault(chart, _panel(section, chart))
         panel.lines.append(Line(key, label, tones.get(label, (len(panel.lines) + 1) % (TONES + 1))))
     order = [*SECTIONS, *sorted(set(panels) - set(SECTIONS))]
-    return [_section(name, list(panels[name].values()), list(tones)) for name in order if name in panels]
+    found = [_section(name, list(panels[name].values()), list(tones)) for name in order if name in panels]
+    _name_apart([panel for section in found for panel in section.panels])
+    return found
+
+
+def _name_apart(panels: list[Panel]) -> None:
+    """An id is part of an address: metrics whose names differ in signs alone get a number."""
+    taken: dict[str, int] = {}
+    for panel in panels:
+        taken[panel.id] = taken.get(panel.id, 0) + 1
+        if taken[panel.id] > 1:
+            panel.id = f"{panel.id}--{taken[panel.id]}"
+
+
+def panel_get(chart: str, keys: Iterable[str], config: Mapping[str, Any]) -> Panel | None:
+    """The panel with this id: one of all metrics, or of the overview."""
+    panels = [panel for section in all_sections(keys, config) for panel in section.panels]
+    return next((panel for panel in [*panels, *overview_panels(config)] if panel.id == chart), None)
 
 
 def _section(name: str, panels: list[Panel], people: list[str]) -> Section:

@@ -1,6 +1,6 @@
 """What the pages of runs show, gathered from the selectors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from webapp.experiments.commands import curl_command, launch_command
 from webapp.experiments.differences import changes
 from webapp.metrics.models import Series
 from webapp.runs.acts import ACTS
+from webapp.runs.charts import Panel, axes_of
 from webapp.runs.marks import KINDS, Mark
 from webapp.runs.models import ENDED_STATES, LogLine, Run, RunState
 from webapp.runs.notes import run_notes_list
@@ -104,11 +105,25 @@ def checkpoint_context(run: Run) -> dict[str, Any]:
     }
 
 
+def curves_data(keys: Iterable[str], panels: Iterable[Panel], marks: Iterable[Mark]) -> dict[str, Any]:
+    """What the browser draws charts from, before it has read any series; `keys` are all of the run's metrics."""
+    return {
+        "charts": [panel.json() for panel in panels],
+        "axes": {name: key for name, (_, key) in axes_of(keys).items() if key},
+        "marks": [mark.json() for mark in marks],
+        "whole": True,
+    }
+
+
+def tools_context(keys: Iterable[str]) -> dict[str, Any]:
+    """What the tools above charts offer."""
+    return {"axes": {name: label for name, (label, _) in axes_of(keys).items()}, "kinds": KINDS}
+
+
 def events_context(user: User | AnonymousUser, run: Run, marks: Sequence[Mark]) -> dict[str, Any]:
     """What happened, newest first, and the notes in full."""
     happened = sorted((mark for mark in marks if mark.kind != "note"), key=lambda mark: -mark.time)
     return {
-        "kinds": KINDS,
         "happened": happened[:EVENTS],
         "happened_before": max(0, len(happened) - EVENTS),
         "run_notes": run_notes_list(run),

@@ -13,6 +13,7 @@ urlpatterns = [
     path("views/<int:pk>/<slug:act>/", saved_view_views.view_act, name="view-act"),
     path("<str:run_id>/", views.overview_page, name="detail"),
     path("<str:run_id>/curves/", views.curves_page, name="curves"),
+    path("<str:run_id>/curves/<slug:chart>/", views.chart_page, name="chart"),
     path("<str:run_id>/checkpoints/", checkpoints_page, name="checkpoints"),
     path("<str:run_id>/checkpoints/prune/", checkpoints_prune_act, name="checkpoints-prune"),
     path("<str:run_id>/checkpoints/<int:pk>/<slug:act>/", checkpoint_act, name="checkpoint-act"),

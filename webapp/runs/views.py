@@ -17,16 +17,18 @@ from webapp.health.selectors import findings_list
 from webapp.metrics.selectors import keys as metric_keys
 from webapp.metrics.selectors import series_read
 from webapp.runs.base_models import base_models, before_training
-from webapp.runs.charts import all_sections, overview_panels
+from webapp.runs.charts import all_sections, overview_panels, panel_get
 from webapp.runs.forms import LEVELS, LogFilters
 from webapp.runs.managing import run_do
-from webapp.runs.marks import KINDS, marks_shown
+from webapp.runs.marks import marks_shown
 from webapp.runs.pages import (
     checkpoint_context,
     config_context,
+    curves_data,
     events_context,
     log_tail,
     run_context,
+    tools_context,
 )
 from webapp.runs.selectors import run_get
 from webapp.runs.tiles import overview_tiles
@@ -49,13 +51,9 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         for key in [*keys, "rollout/tokens_per_second"]
     }
     kept, marks = checkpoint_context(run), marks_shown(request.user, run)
-    data = {
-        "charts": [panel.json() for panel in panels],
-        "series": series,
-        "zoom": False,
-        "marks": [mark.json() for mark in marks],
-    }
-    context = run_context(request.user, run, "overview", **data) | kept
+    every = [facts.key for facts in metric_keys(run)]
+    data = curves_data(every, panels, marks) | {"series": series, "whole": False}
+    context = run_context(request.user, run, "overview", **data) | kept | tools_context(every)
     context |= {
         "panels": panels,
         "tiles": overview_tiles(run.config, series),
@@ -77,18 +75,30 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
 def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Every metric, by section."""
     run = run_get(request.user, run_id)
-    sections = all_sections([facts.key for facts in metric_keys(run)], run.config)
-    data = {
-        "charts": [panel.json() for section in sections for panel in section.panels],
-        "zoom": True,
-        "marks": [mark.json() for mark in marks_shown(request.user, run)],
-    }
-    context = run_context(request.user, run, "curves", **data)
-    return render(
-        request,
-        "runs/curves.html",
-        context | {"sections": sections, "q": request.GET.get("q", ""), "kinds": KINDS},
+    keys = [facts.key for facts in metric_keys(run)]
+    sections = all_sections(keys, run.config)
+    panels = [panel for section in sections for panel in section.panels]
+    context = run_context(
+        request.user, run, "curves", **curves_data(keys, panels, marks_shown(request.user, run))
     )
+    context |= {"sections": sections, "q": request.GET.get("q", ""), **tools_context(keys)}
+    return render(request, "runs/curves.html", context)
+
+
+@login_required
+@require_GET
+def chart_page(request: HttpRequest, run_id: str, chart: str) -> HttpResponse:
+    """One chart on a page of its own."""
+    run = run_get(request.user, run_id)
+    keys = [facts.key for facts in metric_keys(run)]
+    panel = panel_get(chart, keys, run.config)
+    if panel is None:
+        raise Http404(f"the run {run.pk} has no chart {chart}")
+    context = run_context(
+        request.user, run, "curves", **curves_data(keys, [panel], marks_shown(request.user, run))
+    )
+    context |= {"panel": panel, "alone": True, **tools_context(keys)}
+    return render(request, "runs/chart.html", context)
 
 
 @login_required

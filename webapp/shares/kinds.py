@@ -34,12 +34,14 @@ def compared_runs(query: str) -> list[str]:
 RUN_VIEWS = (
     "runs:detail",
     "runs:curves",
+    "runs:chart",
     "transcripts:list",
     "transcripts:detail",
     "transcripts:tree",
     "transcripts:probes",
     "transcripts:diff",
     "api:run-series",
+    "api:series-export",
 )
 EPISODE_VIEWS = ("api:answer-tokens", "api:episode-boards")
 """What the page of an episode reads; which episodes, their selector says."""

@@ -18,22 +18,23 @@ export function escapeHtml(text) {
 }
 
 /* Shapes and annotations of a Plotly layout. `place`: a mark's x, or null where it has none on this axis. Of very many plain
-   checkpoints, lines are drawn for some: those that stand out have theirs always. */
-export function markedLayout(marks, place) {
+   checkpoints, lines are drawn for some: those that stand out have theirs always. On a logarithmic axis Plotly takes annotations
+   at the logarithm, shapes at the value. */
+export function markedLayout(marks, place, logx) {
   const plain = marks.filter((mark) => mark.kind === "checkpoint" && !mark.strong).length;
   const stride = Math.ceil(plain / PLAIN);
   const shapes = [], annotations = [], stacks = new Map();
   let seen = 0;
   for (const mark of marks) {
     const x = place(mark);
-    if (x === null) continue;
+    if (x === null || (logx && x <= 0)) continue;
     const signed = mark.kind !== "checkpoint" || mark.strong;
     if (!signed && seen++ % stride) continue;
     shapes.push(line(x, mark, signed));
     if (!signed) continue;
     const above = stacks.get(String(x)) ?? 0;
     stacks.set(String(x), above + 1);
-    annotations.push(sign(x, mark, above));
+    annotations.push(sign(logx ? Math.log10(x) : x, mark, above));
   }
   return { shapes, annotations };
 }

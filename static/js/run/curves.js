@@ -1,39 +1,71 @@
 /* Panels of charts, and the search over them. */
 
+import { addressGet, addressSet } from "../address.js";
+
 export function curves(board, specs, whole) {
   for (const spec of specs) {
     const element = document.getElementById(`chart-${spec.id}`);
     if (element) board.add(element, spec);
   }
-  const search = document.querySelector("[data-chart-search]");
-  search?.addEventListener("input", () => filter(search.value));
-  if (search?.value) filter(search.value);
+  if (document.querySelector("[data-chart-search]")) searching(specs);
   return { delta: (message, unknown) => whole && fresh(specs, unknown) };
 }
 
-function filter(text) {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+function searching(specs) {
+  const search = document.querySelector("[data-chart-search]"), regex = document.querySelector("[data-search-regex]");
+  const texts = new Map(specs.map((spec) => [`chart-${spec.id}`, [spec.title, spec.unit, ...spec.lines.map((line) => line.key)]]));
+  const look = () => {
+    addressSet({ q: search.value, regex: regex.checked ? "1" : "" });
+    const { fits, error } = matcher(search.value, regex.checked);
+    complain(search, error);
+    if (!error) filter((chart) => fits(texts.get(chart.id) ?? []));
+  };
+  regex.checked = addressGet("regex", "") === "1";
+  search.value = addressGet("q", search.value);
+  search.addEventListener("input", look);
+  regex.addEventListener("change", look);
+  if (search.value) look();
+}
+
+/* Words: all of them somewhere in title, unit and metrics. A regular expression: in one of these. */
+function matcher(text, isRegex) {
+  if (!isRegex) {
+    const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+    return { fits: (texts) => words.every((word) => texts.join(" ").toLowerCase().includes(word)) };
+  }
+  try {
+    const expression = new RegExp(text, "i");
+    return { fits: (texts) => texts.some((each) => expression.test(each)) };
+  } catch (error) {
+    return { error: `${error.message}. The charts are as they were before.` };
+  }
+}
+
+function complain(search, error) {
+  const place = document.querySelector("[data-search-error]");
+  place.hidden = !error;
+  place.textContent = error ?? "";
+  search.setAttribute("aria-invalid", String(Boolean(error)));
+}
+
+function filter(fits) {
   let shown = 0;
   for (const section of document.querySelectorAll("[data-section]")) {
-    let some = false;
-    for (const chart of section.querySelectorAll(".chart")) {
-      chart.hidden = !words.every((word) => chart.dataset.words.includes(word));
-      some ||= !chart.hidden;
-      shown += chart.hidden ? 0 : 1;
-    }
+    const charts = [...section.querySelectorAll(".chart")];
+    for (const chart of charts) chart.hidden = !fits(chart);
+    const some = charts.filter((chart) => !chart.hidden).length;
     section.hidden = !some;
+    section.querySelector("[data-shown]").textContent = some === charts.length ? some : `${some} of ${charts.length}`;
+    shown += some;
   }
   document.querySelector("[data-no-charts]").hidden = shown > 0;
-  const address = new URL(location.href);
-  if (text) address.searchParams.set("q", text);
-  else address.searchParams.delete("q");
-  history.replaceState(null, "", address);
 }
 
 /* Metrics that the page was not made for: offer to show them; a page without any just does. */
 function fresh(specs, unknown) {
   const known = new Set(specs.flatMap((spec) => spec.lines.map((line) => line.key)));
-  if (!unknown.some((key) => !known.has(key))) return;
+  const notice = document.querySelector("[data-new-metrics]");
+  if (!notice || !unknown.some((key) => !known.has(key))) return;
   if (!specs.length) location.reload();
-  else document.querySelector("[data-new-metrics]").hidden = false;
+  else notice.hidden = false;
 }

@@ -46,7 +46,7 @@ function menu(hidden, changed, all) {
   for (const box of boxes) {
     box.checked = !hidden().includes(box.dataset.markKind);
     box.addEventListener("change", () => {
-      addressSet("hide", boxes.filter((each) => !each.checked).map((each) => each.dataset.markKind).join(","));
+      addressSet({ hide: boxes.filter((each) => !each.checked).map((each) => each.dataset.markKind).join(",") });
       changed();
     });
   }

@@ -1,9 +1,11 @@
-"""troupe events, run-note, run-notes and run-note-remove against a real server."""
+"""troupe curves, export-curves, events, run-note, run-notes and run-note-remove against a real server."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from tests.webapp.metrics.test_series import event, store
 from tests.workers.cli.conftest import Troupe
 from webapp.runs.models import Run, RunNote
 
@@ -30,3 +32,20 @@ def test_events_lists_what_is_marked(troupe: Troupe, run: Run, connected: str) -
     assert troupe("events", run.pk).out.strip() == "step 4  note  look  ada"
     assert json.loads(troupe("events", run.pk, "--kind", "note", "--json").out)[0]["title"] == "look"
     assert "Nothing is marked yet" in troupe("events", run.pk, "--kind", "finding").out
+
+
+def test_curves_are_listed_and_exported(troupe: Troupe, run: Run, connected: str, tmp_path: Path) -> None:
+    store(run, event(1, {"a/x": 0.1, "b": "NaN"}, 10.5), event(2, {"a/x": 1e-9}, 11.0))
+    run.save()
+    assert [line.split() for line in troupe("curves", run.pk).out.splitlines()][1:] == [
+        ["a/x", "2", "2", "1e-09"],
+        ["b", "1", "1", "NaN"],
+    ]
+    assert [each["key"] for each in json.loads(troupe("curves", run.pk, "a/", "--json").out)] == ["a/x"]
+    assert "No such metric" in troupe("curves", run.pk, "zzz").out
+    rows = ["metric,attempt,step,time,value", "a/x,1,1,10.5,0.1", "a/x,1,2,11.0,1e-09", "b,1,1,10.5,nan"]
+    assert troupe("export-curves", run.pk).out.splitlines() == rows
+    assert troupe("export-curves", run.pk, "b").out.splitlines() == [rows[0], rows[3]]
+    file = tmp_path / "points.csv"
+    assert "3 points in" in troupe("export-curves", run.pk, "--output", str(file)).out
+    assert file.read_text().splitlines() == rows

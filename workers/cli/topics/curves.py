@@ -2,9 +2,11 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from workers.cli.api import find_server, run_path
@@ -13,6 +15,53 @@ from workers.cli.show import console, visible
 app = typer.Typer()
 RunId = Annotated[str, typer.Argument(help="Id of the run, as `troupe runs` shows it.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+@app.command()
+def curves(
+    run_id: RunId,
+    search: Annotated[str, typer.Argument(help="Only metrics with this in their name.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """List a run's metrics: how many points, the last step and value."""
+    found = find_server().call(run_path(run_id, "series/"))["keys"]
+    found = [each for each in found if search in each["key"]]
+    if as_json:
+        return _print_json(found)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("metric")
+    for heading in ("points", "step", "value"):
+        table.add_column(heading, justify="right")
+    for each in found:
+        last = each["last_value"]
+        last = last if isinstance(last, str) else f"{last:.6g}"
+        table.add_row(Text(visible(each["key"])), str(each["count"]), str(each["last_step"]), last)
+    console.print(table if found else "No such metric.")
+
+
+@app.command()
+def export_curves(
+    run_id: RunId,
+    metrics: Annotated[list[str] | None, typer.Argument(help="Their names; without any, all.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A file; without it, standard output.", dir_okay=False),
+    ] = None,
+) -> None:
+    """Write metrics as CSV, every point a row: metric, attempt, step, time, value."""
+    lines = find_server().lines(run_path(run_id, "series/export/"), keys=",".join(metrics or []))
+    if output is None:
+        for line in lines:
+            sys.stdout.write(line + "\n")
+        return
+    count = -1  # the header is no point
+    partial = output.with_name(output.name + ".part")
+    with partial.open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(line + "\n")
+            count += 1
+    partial.replace(output)
+    _line(f"{count} points in {output}")
 
 
 @app.command()

@@ -1,0 +1,48 @@
+/* Where a point stands on the x axis: at its step, its moment, or how far the run was then (tokens, episodes, …). */
+
+/* {x(step, time), nearestStep(x)}: x in units of the axis, NaN where it is not known. `progress`: the columns of the axis's metric. */
+export function axisOf(kind, progress) {
+  if (kind === "step") return { x: (step) => step };
+  if (kind === "time") return { x: (_, time) => time * 1000 };
+  const known = progress ? rising(progress) : { steps: [], values: [] };
+  return { x: (step) => interpolated(known, step) };
+}
+
+/* One value a step, the latest attempt's; columns are sorted by (step, attempt). */
+function rising({ steps, values }) {
+  const last = new Map();
+  steps.forEach((step, index) => Number.isFinite(values[index]) && last.set(step, values[index]));
+  return { steps: [...last.keys()], values: [...last.values()] };
+}
+
+/* Linear between the steps that are known, from 0 at step 0; unknown beyond the last. */
+export function interpolated({ steps, values }, step) {
+  const after = steps.length ? place(steps, step) : 0;
+  if (steps[after] === step) return values[after];
+  if (after === steps.length) return NaN;
+  const [left, low] = after ? [steps[after - 1], values[after - 1]] : [0, 0];
+  return low + ((values[after] - low) * (step - left)) / (steps[after] - left);
+}
+
+/* Index of the first that is at least `wanted`. */
+export function place(sorted, wanted) {
+  let low = 0, high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/* Where a mark stands: events at their moment on an axis of time, what is said of a step at the moment of that step. */
+export function markPlace(mark, kind, axis, columns) {
+  if (kind === "time") {
+    if (mark.kind !== "note" && mark.kind !== "finding") return mark.time * 1000;
+    const index = columns && mark.step !== null ? Math.min(place(columns.steps, mark.step), columns.steps.length - 1) : -1;
+    return index < 0 ? null : columns.times[index] * 1000;
+  }
+  if (mark.step === null) return null;
+  const x = axis.x(mark.step);
+  return Number.isFinite(x) ? x : null;
+}

@@ -1,0 +1,133 @@
+/* One chart: a panel that Plotly draws in while it can be seen, as often as the browser can afford. */
+
+import { atMost, el } from "../dom.js";
+import { axisOf, markPlace } from "./axis.js";
+import { crosshairAt, crosshairGone, lastValues, valuesAt } from "./crosshair.js";
+import { layoutOf, windowOf } from "./layout.js";
+import { markedLayout } from "./marks.js";
+import { interval, took } from "./pace.js";
+import { plotly } from "./plotly.js";
+import { yRange } from "./range.js";
+import { saveMenu } from "./saving.js";
+import { tracesOf } from "./traces.js";
+
+const CONFIG = { displayModeBar: false, responsive: true, doubleClick: false, showTips: false };
+
+export class Chart {
+  #element; #spec; #store; #options; #visible = false; #drawn = false; #draw; #plot;
+
+  /* options: view, marks(), alive(), onPick(step), onPoint(x or null), csv(keys), name. */
+  constructor(element, spec, store, options) {
+    this.#element = element;
+    this.#spec = spec;
+    this.#store = store;
+    this.#options = options;
+    this.#plot = element.querySelector(".plot");
+    this.#draw = atMost(interval, () => this.#render().catch((error) => this.fail(error.message)));
+    element.querySelector("[data-save]")?.addEventListener("click", ({ currentTarget }) => this.#drawn && saveMenu(currentTarget, this.#file()));
+  }
+
+  get keys() {
+    return this.#spec.lines.map((line) => line.key);
+  }
+
+  see(visible) {
+    this.#visible = visible;
+    if (visible) return this.#draw();
+    took(this, null);
+    if (this.#drawn) {
+      Plotly.purge(this.#plot);
+      this.#drawn = false;
+    }
+  }
+
+  changed() {
+    this.#legend();
+    if (this.#visible) this.#draw();
+  }
+
+  fail(text) {
+    if (!this.#drawn) this.#plot.replaceChildren(el("p", { class: "nothing" }, text));
+  }
+
+  /* The crosshair at x (null: nowhere); the step there. */
+  point(x) {
+    if (!this.#drawn) return null;
+    if (x === null) {
+      crosshairGone(this.#plot);
+      lastValues(this.#element, this.#store);
+      return null;
+    }
+    crosshairAt(this.#plot, x);
+    const { step, values } = valuesAt(this.#plot, x);
+    for (const item of this.#element.querySelectorAll("[data-last]")) if (values.has(item.dataset.last)) item.textContent = values.get(item.dataset.last);
+    return step;
+  }
+
+  #legend() {
+    lastValues(this.#element, this.#store);
+    const bad = this.keys.flatMap((key) => this.#store.get(key)?.values ?? []).filter((value) => !Number.isFinite(value)).length;
+    this.#badge("[data-not-finite]", bad, `${bad} not finite`);
+  }
+
+  #badge(which, shown, text) {
+    const badge = this.#element.querySelector(which);
+    badge.hidden = !shown;
+    badge.textContent = text;
+  }
+
+  async #render() {
+    const library = await plotly();
+    if (!this.#visible) return;
+    const began = performance.now();
+    const { view } = this.#options, axis = axisOf(view.x, this.#store.get(view.axisKey)), window = view.window;
+    const columns = this.keys.map((key) => this.#columns(key, axis, window));
+    const traces = this.#spec.lines.flatMap((line, index) => (columns[index]?.steps.length ? tracesOf(line, columns[index], axis, view) : []));
+    if (!traces.some((trace) => trace.x.length)) {
+      if (!this.#drawn) this.fail(this.#options.alive() ? "no points yet" : "no points");
+      return;
+    }
+    if (!this.#drawn) this.#plot.replaceChildren();
+    const { range, outside } = this.#range(traces, window);
+    const places = markedLayout(this.#options.marks(), (mark) => markPlace(mark, view.x, axis, columns.find(Boolean)), view.logx);
+    const drawing = library.react(this.#plot, traces, { ...layoutOf(view, window, range), ...places }, CONFIG);
+    took(this, performance.now() - began);
+    await drawing;
+    this.#badge("[data-outside]", outside, `${outside} outside`);
+    if (!this.#drawn) this.#listen();
+    this.#drawn = true;
+  }
+
+  /* A series; of a long one, what is seen of it in more detail once that is here. Where points still come in, the whole. */
+  #columns(key, axis, window) {
+    const whole = this.#store.get(key);
+    if (!whole?.buckets || !window) return whole;
+    const seen = whole.steps.filter((step, index) => {
+      const x = axis.x(step, whole.times[index]);
+      return x >= window[0] && x <= window[1];
+    });
+    if (!seen.length || (this.#options.alive() && seen.at(-1) === whole.steps.at(-1))) return whole;
+    return this.#store.detail(key, seen[0], seen.at(-1)) ?? whole;
+  }
+
+  #range(traces, window) {
+    const { view } = this.#options;
+    const values = traces.flatMap(({ x, y }) => (window ? y.filter((_, index) => x[index] >= window[0] && x[index] <= window[1]) : y));
+    return yRange(values, { most: view.range === "most", log: view.logy, fixed: this.#spec.range, whole: !window });
+  }
+
+  #listen() {
+    const { view, onPick, onPoint } = this.#options;
+    this.#plot.on("plotly_click", ({ points }) => onPick(points.find((point) => point.customdata)?.customdata[1]));
+    this.#plot.on("plotly_clickannotation", ({ annotation }) => annotation.name && location.assign(annotation.name));
+    this.#plot.on("plotly_hover", ({ xvals }) => onPoint(xvals[0]));
+    this.#plot.on("plotly_unhover", () => onPoint(null));
+    this.#plot.on("plotly_doubleclick", () => view.zoom(null));
+    this.#plot.on("plotly_relayout", (change) => "xaxis.range[0]" in change && view.zoom(windowOf(this.#plot, view)));
+  }
+
+  #file() {
+    const { title, unit, id } = this.#spec;
+    return { plot: this.#plot, title, unit, name: `${this.#options.name}-${id}`, csv: this.#options.csv(this.keys) };
+  }
+}

@@ -1,0 +1,47 @@
+/* One moment on all charts: where one is pointed at, a line on each, and their legends say the values there. */
+
+import { el } from "../dom.js";
+import { number } from "../format.js";
+import { place } from "./axis.js";
+
+/* Draws or moves the line of a chart; false where x is out of its sight. */
+export function crosshairAt(plot, x) {
+  const axis = plot._fullLayout?.xaxis, line = plot.querySelector(".crosshair") ?? plot.appendChild(el("div", { class: "crosshair", "aria-hidden": "true" }));
+  const left = axis ? axis.d2p(x) : NaN;
+  line.hidden = !(left >= 0 && left <= axis._length);
+  if (line.hidden) return;
+  const { t, h } = plot._fullLayout._size;
+  line.style.left = `${axis._offset + left}px`;
+  line.style.top = `${t}px`;
+  line.style.height = `${h}px`;
+}
+
+export function crosshairGone(plot) {
+  plot.querySelector(".crosshair")?.remove();
+}
+
+/* Values of the lines that count nearest to x, by key, as text; and the step there. */
+export function valuesAt(plot, x) {
+  const found = { step: null, values: new Map() };
+  for (const trace of plot.data ?? []) {
+    if (!trace.meta || !trace.x.length) continue;
+    const index = nearest(trace.x, x), [value, step] = trace.customdata[index];
+    found.values.set(trace.meta, value);
+    found.step = step;
+  }
+  return found;
+}
+
+function nearest(xs, x) {
+  const after = place(xs, x);
+  if (after === xs.length) return after - 1;
+  return after && x - xs[after - 1] < xs[after] - x ? after - 1 : after;
+}
+
+/* Last values again. */
+export function lastValues(element, store) {
+  for (const item of element.querySelectorAll("[data-last]")) {
+    const values = store.get(item.dataset.last)?.values ?? [];
+    item.textContent = values.length ? number(values.at(-1)) : "";
+  }
+}

@@ -1,0 +1,39 @@
+/* How much of the y axis is seen. */
+
+const LEAST = 20;
+
+/* Bounds that leave outliers out: the middle 90 % and half their spread on either side, within what there is.
+   Fewer than LEAST values have none. */
+export function withoutOutliers(values) {
+  const sorted = values.filter(Number.isFinite).sort((one, other) => one - other);
+  if (!sorted.length) return null;
+  const least = sorted[0], greatest = sorted.at(-1);
+  if (sorted.length < LEAST) return [least, greatest];
+  const low = sorted[Math.floor(0.05 * (sorted.length - 1))], high = sorted[Math.ceil(0.95 * (sorted.length - 1))];
+  const spread = (high - low) / 2;
+  return [Math.max(least, low - spread), Math.min(greatest, high + spread)];
+}
+
+/* {range, outside}: Plotly's range for these values, and how many of them do not show. `fixed`: bounds that the metric has. */
+export function yRange(values, { most, log, fixed, whole }) {
+  const shown = values.filter((value) => Number.isFinite(value) && (!log || value > 0));
+  const lost = values.filter(Number.isFinite).length - shown.length;
+  if (!shown.length) return { range: null, outside: lost };
+  const bounds = most ? withoutOutliers(shown) : fixed && whole && !log ? widened(fixed, shown) : ends(shown);
+  const outside = lost + shown.filter((value) => value < bounds[0] || value > bounds[1]).length;
+  return { range: log ? padded(bounds.map(Math.log10), 0.1) : padded(bounds, Math.abs(bounds[0]) * 0.1 || 1), outside };
+}
+
+function ends(values) {
+  return values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+}
+
+function widened([low, high], values) {
+  const [least, greatest] = ends(values);
+  return [Math.min(low, least), Math.max(high, greatest)];
+}
+
+function padded([low, high], alone) {
+  const room = high > low ? (high - low) * 0.06 : alone;
+  return [low - room, high + room];
+}

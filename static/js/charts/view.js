@@ -1,0 +1,99 @@
+/* How charts are drawn: the address's ?x= smooth= under= range= logx= logy= from= to=, and the controls that set it. */
+
+import { addressGet, addressSet, keepView } from "../address.js";
+
+const DEFAULTS = { x: "step", smooth: "0.7", under: "raw", range: "all", logx: "", logy: "", from: "", to: "" };
+const CHOICES = { under: ["raw", "band", "none"], range: ["all", "most"], logx: ["", "1"], logy: ["", "1"] };
+const KEPT = "smoothing";
+
+export class View extends EventTarget {
+  #axes;
+
+  /* axes: {tokens: "progress/tokens", …}, those that the run has besides step and time. */
+  constructor(axes) {
+    super();
+    this.#axes = axes;
+    const kept = localStorage.getItem(KEPT);
+    if (kept !== null && !addressGet("smooth", "")) this.set({ smooth: kept });
+    for (const control of document.querySelectorAll("[data-view]")) this.#bind(control);
+    document.querySelector("[data-view-reset]")?.addEventListener("click", () => this.set({ ...DEFAULTS }));
+    document.querySelector("[data-zoom-out]")?.addEventListener("click", () => this.zoom(null));
+    this.#show();
+    keepView();
+  }
+
+  /* step, time, or an axis that the run has. */
+  get x() {
+    const named = addressGet("x", DEFAULTS.x);
+    return named === "time" || named in this.#axes ? named : "step";
+  }
+
+  /* The metric that says how far the run was at each step; null for step and time. */
+  get axisKey() {
+    return this.#axes[this.x] ?? null;
+  }
+
+  get smooth() {
+    const value = Number(addressGet("smooth", DEFAULTS.smooth));
+    return value >= 0 && value < 1 ? value : Number(DEFAULTS.smooth);
+  }
+
+  get under() {
+    return this.#choice("under");
+  }
+
+  get range() {
+    return this.#choice("range");
+  }
+
+  get logx() {
+    return this.#choice("logx") === "1" && this.x !== "time";
+  }
+
+  get logy() {
+    return this.#choice("logy") === "1";
+  }
+
+  /* [from, to] in units of the axis (milliseconds for time), or null where everything is seen. */
+  get window() {
+    const [from, to] = ["from", "to"].map((name) => addressGet(name, ""));
+    if (from === "" || to === "" || !(Number(from) < Number(to))) return null;
+    return [Number(from), Number(to)];
+  }
+
+  zoom(window) {
+    const spoken = (value) => String(Number(value.toPrecision(window[1] > 1e11 ? 15 : 6)));
+    this.set(window ? { from: spoken(window[0]), to: spoken(window[1]) } : { from: "", to: "" });
+  }
+
+  set(values) {
+    const anotherAxis = "x" in values && values.x !== this.x ? { from: "", to: "" } : {};
+    const said = { ...values, ...anotherAxis };
+    addressSet(Object.fromEntries(Object.entries(said).map(([name, value]) => [name, value === DEFAULTS[name] ? "" : value])));
+    this.#show();
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #choice(name) {
+    const said = addressGet(name, DEFAULTS[name]);
+    return CHOICES[name].includes(said) ? said : DEFAULTS[name];
+  }
+
+  #bind(control) {
+    const name = control.dataset.view;
+    control.addEventListener(control.type === "range" ? "input" : "change", () => {
+      if (name === "smooth") localStorage.setItem(KEPT, control.value);
+      this.set({ [name]: control.type === "checkbox" ? (control.checked ? "1" : "") : control.value });
+    });
+  }
+
+  #show() {
+    for (const control of document.querySelectorAll("[data-view]")) {
+      const value = this[control.dataset.view];
+      if (control.type === "checkbox") control.checked = value;
+      else control.value = String(value);
+      if (control.type === "range") control.nextElementSibling.textContent = value.toFixed(2);
+    }
+    for (const button of document.querySelectorAll("[data-zoom-out]")) button.hidden = !this.window;
+  }
+}

@@ -1,0 +1,58 @@
+"""A long series in a few hundred buckets: mean, least and greatest of each, so that smoothing and bands see every point.
+
+What is drawn of a long series are its extremes (webapp.metrics.downsampling): a moving average over those would depend on how
+many were drawn. The buckets are of all its points that count: finite, and not played again by a later attempt.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from webapp.metrics.arrays import Floats, Ints
+
+BUCKETS = 300
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Columns of equal length, by step. A bucket's step and time are those of its last point."""
+
+    steps: Ints
+    times: Floats
+    means: Floats
+    lows: Floats
+    highs: Floats
+    counts: Ints
+
+    def json(self) -> dict[str, list[Any]]:
+        """JSON types only."""
+        return {name: column.tolist() for name, column in vars(self).items()}
+
+
+def superseded(steps: Ints, attempts: Ints) -> NDArray[np.bool_]:
+    """Which points a later attempt has played again: those at or after its first step."""
+    starts = {attempt: steps[attempts == attempt].min() for attempt in np.unique(attempts)}
+    again = np.zeros(len(steps), bool)
+    for attempt, start in starts.items():
+        again |= (attempts < attempt) & (steps >= start)
+    return again
+
+
+def buckets_of(steps: Ints, values: Floats, times: Floats, attempts: Ints, wanted: int = BUCKETS) -> Buckets:
+    """Columns sorted by (step, attempt), in `wanted` buckets of equally many points (to one)."""
+    kept = np.flatnonzero(np.isfinite(values) & ~superseded(steps, attempts))
+    steps, values, times = steps[kept], values[kept], times[kept]
+    if not len(kept):
+        return Buckets(steps, times, values, values, values, steps)
+    edges = np.unique(np.arange(min(wanted, len(kept)) + 1) * len(kept) // min(wanted, len(kept)))
+    firsts, counts = edges[:-1], np.diff(edges)
+    return Buckets(
+        steps=steps[edges[1:] - 1],
+        times=times[edges[1:] - 1],
+        means=np.add.reduceat(values, firsts) / counts,
+        lows=np.minimum.reduceat(values, firsts),
+        highs=np.maximum.reduceat(values, firsts),
+        counts=counts,
+    )

@@ -1,0 +1,32 @@
+"""Series as CSV: every point as it was stored, one row each."""
+
+from collections.abc import Iterable, Iterator
+
+from webapp.metrics.models import Series
+from webapp.metrics.selectors import Points, points_read
+from webapp.runs.models import Run
+
+HEADER = "metric,attempt,step,time,value\n"
+AT_ONCE = 20_000
+"""Rows that are made before they are sent."""
+
+
+def series_csv(run: Run, keys: Iterable[str] = ()) -> Iterator[bytes]:
+    """Rows by metric, then step, then attempt; all metrics if none is named. `time` is in seconds since the epoch."""
+    wanted = Series.objects.filter(run=run).order_by("key").values_list("key", flat=True)
+    named = set(keys)
+    yield HEADER.encode()
+    for key in wanted:
+        if named and key not in named:
+            continue
+        points = points_read(run, key)
+        for first in range(0, len(points.steps), AT_ONCE):
+            yield _rows(key, points, slice(first, first + AT_ONCE))
+
+
+def _rows(key: str, points: Points, part: slice) -> bytes:
+    columns = (points.attempts[part], points.steps[part], points.times[part], points.values[part])
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return "".join(
+        f"{key},{attempt},{step},{time!r},{value!r}\n" for attempt, step, time, value in rows
+    ).encode()
