@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -30,6 +31,17 @@ def number(name: str, default: int) -> int:
     if not value.isdigit():
         raise ImproperlyConfigured(f"{name}={value!r} is no whole number")
     return int(value)
+
+
+def networks(name: str) -> list[str]:
+    """Networks such as 10.0.0.0/8 with commas between them, or any. Raises ImproperlyConfigured on anything else."""
+    found = [word.strip() for word in text(name).split(",") if word.strip()]
+    for word in found:
+        try:
+            word == "any" or ip_network(word)
+        except ValueError as error:
+            raise ImproperlyConfigured(f"{name}: {error}; use networks such as 10.0.0.0/8, or any") from error
+    return found
 
 
 def home() -> Path:

@@ -47,6 +47,7 @@ INSTALLED_APPS = [
     "webapp.compare",
     "webapp.shares",
     "webapp.quotas",
+    "webapp.webhooks",
     "webapp.cluster",
     "webapp.ingest",
     "webapp.live",
@@ -109,6 +110,7 @@ CELERY_BEAT_SCHEDULE = {
     "reconcile": {"task": "runs.reconcile", "schedule": 5.0, "options": {"expires": 5.0}},
     "compact": {"task": "metrics.compact", "schedule": 60.0, "options": {"expires": 60.0}},
     "health": {"task": "health.watch", "schedule": 5.0, "options": {"expires": 5.0}},
+    "webhooks": {"task": "webhooks.due", "schedule": 10.0, "options": {"expires": 10.0}},
     "quotas": {"task": "quotas.measure", "schedule": 30.0, "options": {"expires": 30.0}},
     "jobs": {"task": "jobs.follow", "schedule": 2.0, "options": {"expires": 2.0}},
     "thin": {"task": "transcripts.thin", "schedule": 120.0, "options": {"expires": 120.0}},
@@ -156,6 +158,9 @@ CONTENT_SECURITY_POLICY = {
 }
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
+
+TROUPE_WEBHOOK_NETWORKS = env.networks("TROUPE_WEBHOOK_NETWORKS")
+"""Networks beside the public ones that webhooks may go to; see webapp/webhooks/addresses.py."""
 
 USE_TZ = True
 TIME_ZONE = "UTC"

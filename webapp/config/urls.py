@@ -20,6 +20,7 @@ urlpatterns = [
     path("", include("webapp.compare.urls")),
     path("", include("webapp.shares.urls")),
     path("", include("webapp.quotas.urls")),
+    path("", include("webapp.webhooks.urls")),
     path("cluster/", include("webapp.cluster.urls")),
     path("api/", include("webapp.api.urls")),
 ]

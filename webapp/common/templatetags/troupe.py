@@ -1,5 +1,6 @@
 """What templates need: formats, small curves, times that tick, the user's projects."""
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -46,6 +47,12 @@ def spelled(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(spelled(item) for item in value)
     return formats.NONE if value is None else str(value)
+
+
+@register.filter
+def pretty(value: Any) -> str:
+    """JSON to be read."""
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 @register.filter

@@ -20,6 +20,7 @@ from workers.cli.topics import (
     timeline,
     transcripts,
     views,
+    webhooks,
 )
 
 TOPICS: tuple[typer.Typer, ...] = (
@@ -39,5 +40,6 @@ TOPICS: tuple[typer.Typer, ...] = (
     projects.app,
     shares.app,
     quotas.app,
+    webhooks.app,
     imports.app,
 )

@@ -1,0 +1,297 @@
+"""Webhooks: what is sent when, signed, tried again, to a real receiver; where they may not go."""
+
+import hashlib
+import hmac
+import json
+from datetime import timedelta
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.test import Client
+from django.utils import timezone
+
+from training_core.errors import ConfigError
+from webapp.accounts.models import AuditEntry, Membership, User
+from webapp.accounts.tokens import token_create
+from webapp.health.models import Finding
+from webapp.ingest.services import batch_store
+from webapp.runs.models import Attempt, Run
+from webapp.runs.services import run_stop
+from webapp.webhooks import services, tasks
+from webapp.webhooks.addresses import AddressRefused, address_checked, allowed, host_of
+from webapp.webhooks.models import Delivery, Webhook
+from webapp.webhooks.services import delivery_again, delivery_now, webhook_make, webhook_ping, webhook_switch
+
+from .conftest import Receiver
+
+
+def make(user: User, run: Run, url: str, *events: str) -> tuple[Webhook, str]:
+    return webhook_make(user, run.project, "mine", url, events)
+
+
+def say(run: Run, *events: dict[str, Any]) -> None:
+    base = {"run": run.pk, "attempt": 1, "producer": "p", "time": 1.0}
+    first = run.event_count + 1
+    lines = [json.dumps(base | {"seq": first + place} | each) for place, each in enumerate(events)]
+    batch_store(run.pk, "\n".join(lines).encode(), "")
+    run.refresh_from_db()
+
+
+def test_a_run_tells_its_story(run: Run, user: User, receiver: Receiver) -> None:
+    make(user, run, receiver.url)
+    Attempt.objects.create(run=run, number=1, submission_id="s", state="live")
+    status = {"type": "status", "message": "", "facts": {}}
+    say(run, status | {"state": "running", "iteration": 0})
+    say(run, {"type": "heartbeat", "iteration": 1})
+    say(
+        run,
+        {"type": "checkpoint", "iteration": 1, "path": "checkpoints/iteration-1", "bytes": 5, "metrics": {}},
+    )
+    Finding.objects.create(
+        run=run, rule="nan", key="loss", severity="bad", title="NaN", first_step=1, last_step=1
+    )
+    say(run, status | {"state": "finished", "iteration": 2})
+    Run.objects.create(project=run.project, owner=user, name="b", config=run.config, iterations=1)
+    for each in Delivery.objects.order_by("pk"):
+        assert delivery_now(each.pk)
+    told = [json.loads(body) for _, body in receiver.got]
+    assert [each["event"] for each in told] == [
+        "run.started", "checkpoint.written", "finding.opened", "run.finished", "run.launched",
+    ]  # fmt: skip
+    assert told[0]["run"]["id"] == run.pk and told[0]["run"]["state"] == "running"
+    assert told[1]["checkpoint"]["path"] == "checkpoints/iteration-1"
+    assert told[2]["finding"] == {
+        "rule": "nan", "key": "loss", "severity": "bad", "title": "NaN", "first_step": 1,
+    }  # fmt: skip
+    assert told[3]["run"]["iteration"] == 2 and told[3]["run"]["page"].endswith(f"/runs/{run.pk}/")
+
+
+def test_it_is_signed_as_the_page_says(run: Run, user: User, receiver: Receiver) -> None:
+    hook, secret = make(user, run, receiver.url)
+    delivery = webhook_ping(user, hook)
+    assert delivery_now(delivery.pk)
+    headers, body = receiver.got[0]
+    expected = hmac.digest(
+        secret.encode(), headers["x-troupe-timestamp"].encode() + b"." + body, hashlib.sha256
+    )
+    assert headers["x-troupe-signature"] == f"sha256={expected.hex()}"
+    assert headers["x-troupe-delivery"] == str(delivery.key) == json.loads(body)["id"]
+    assert headers["x-troupe-event"] == "ping" and headers["content-type"] == "application/json"
+    stored = json.dumps(list(Webhook.objects.values()), default=str)
+    assert secret not in stored and "of-the-address" not in stored
+
+
+def test_only_what_was_asked_for_and_committed(
+    run: Run, user: User, receiver: Receiver, sent: list[int]
+) -> None:
+    hook, _ = make(user, run, receiver.url, "run.stopped")
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        run_stop(user, run)
+        raise ZeroDivisionError
+    assert not Delivery.objects.exists()
+    run.refresh_from_db()
+    webhook_switch(user, hook, on=False)
+    run_stop(user, run)
+    assert not Delivery.objects.exists(), "it is off"
+    webhook_switch(user, hook, on=True)
+    other = Run.objects.create(project=run.project, owner=user, name="b", config=run.config, iterations=1)
+    run_stop(user, other)
+    run_stop_again = Run.objects.get(pk=other.pk)
+    run_stop_again.save()
+    assert [each.event for each in Delivery.objects.all()] == ["run.stopped"]
+
+
+def test_what_fails_is_tried_again_and_given_up(run: Run, user: User, receiver: Receiver) -> None:
+    hook, _ = make(user, run, receiver.url)
+    delivery = webhook_ping(user, hook)
+    receiver.answers = [500, 302, 404, 500, 500, 500, 500]
+    pauses = []
+    for _ in range(7):
+        before = timezone.now()
+        assert not delivery_now(delivery.pk)
+        delivery.refresh_from_db()
+        pauses.append(round((delivery.next_at - before).total_seconds()) if delivery.next_at else None)
+        Delivery.objects.filter(next_at__isnull=False).update(next_at=timezone.now())
+    assert pauses == [10, 60, 300, 1800, 7200, 21600, None]
+    assert delivery.state == "given up" and len(receiver.got) == 7, "and the redirect was not followed"
+    assert [each["code"] for each in delivery.tries] == [500, 302, 404, 500, 500, 500, 500]
+    assert not delivery_now(delivery.pk)
+
+    delivery_again(user, delivery)
+    assert delivery_now(delivery.pk)
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.tries[-1]["code"], len(receiver.got)) == ("delivered", 204, 8)
+    assert len({headers["x-troupe-delivery"] for headers, _ in receiver.got}) == 1
+
+
+def test_a_receiver_that_is_away(run: Run, user: User) -> None:
+    hook, _ = make(user, run, "http://127.0.0.1:1/")
+    delivery = webhook_ping(user, hook)
+    assert not delivery_now(delivery.pk)
+    delivery.refresh_from_db()
+    assert delivery.last["code"] is None and "no answer: ConnectError" in str(delivery.last["said"])
+    assert delivery.state == "waiting"
+
+
+def test_two_tasks_make_one_try(
+    run: Run, user: User, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook, _ = make(user, run, receiver.url)
+    delivery = webhook_ping(user, hook)
+    inner = []
+
+    def once_more(each: Delivery) -> dict[str, Any]:
+        inner.append(delivery_now(each.pk))
+        return {"time": 0.0, "code": 200, "said": "", "seconds": 0.0}
+
+    monkeypatch.setattr(services, "delivery_try", once_more)
+    assert delivery_now(delivery.pk)
+    assert inner == [False]
+
+
+def test_what_is_due_is_sent_and_what_is_old_forgotten(
+    run: Run, user: User, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks.deliver, "delay", tasks.deliver)
+    hook, _ = make(user, run, receiver.url)
+    due, later, old = (webhook_ping(user, hook) for _ in range(3))
+    Delivery.objects.filter(pk=later.pk).update(next_at=timezone.now() + timedelta(hours=1))
+    Delivery.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=31))
+    assert tasks.due() == 1
+    assert set(Delivery.objects.values_list("pk", "state")) == {(due.pk, "delivered"), (later.pk, "waiting")}
+    assert len(receiver.got) == 1
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "100.64.0.1",
+        "::1", "fe80::1", "fc00::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "::",
+    ],
+)  # fmt: skip
+def test_inner_addresses_are_refused_unless_they_are_named(settings: Any, address: str) -> None:
+    settings.TROUPE_WEBHOOK_NETWORKS = []
+    assert not allowed(ip_address(address))
+    assert allowed(ip_address("93.184.216.34")) and allowed(ip_address("2606:2800:220:1::1"))
+    settings.TROUPE_WEBHOOK_NETWORKS = ["any"]
+    assert allowed(ip_address(address))
+
+
+def test_the_connection_itself_is_checked(run: Run, user: User, receiver: Receiver, settings: Any) -> None:
+    """A name is looked up when it is used: what it was before does not matter."""
+    hook, _ = make(user, run, receiver.url.replace("127.0.0.1", "localhost"))
+    settings.TROUPE_WEBHOOK_NETWORKS = ["10.0.0.0/8"]
+    delivery = webhook_ping(user, hook)
+    assert not delivery_now(delivery.pk)
+    delivery.refresh_from_db()
+    assert "TROUPE_WEBHOOK_NETWORKS" in str(delivery.last["said"]) and not receiver.got
+    settings.TROUPE_WEBHOOK_NETWORKS = ["127.0.0.0/8"]
+    assert address_checked("127.0.0.1", 80) == "127.0.0.1"
+    with pytest.raises(AddressRefused, match="not known"):
+        address_checked("no-such-host.invalid", 80)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ftp://a/",
+        "file:///etc/passwd",
+        "http://",
+        "a",
+        "http://u:p@a/",
+        "http://a/ b",
+        "http://a:99999/",
+        "http://ä/",
+    ],
+)
+def test_what_is_no_address_is_said(run: Run, user: User, address: str) -> None:
+    with pytest.raises(ConfigError, match="address"):
+        make(user, run, address)
+    assert host_of("https://Host.example:8443/path?x=1") == "https://host.example:8443"
+
+
+def test_who_may_and_what_is_noted(run: Run, user: User, stranger: User, receiver: Receiver) -> None:
+    hook, _ = make(user, run, receiver.url)
+    Membership.objects.create(project=run.project, user=stranger, level="editor")
+    for act in (
+        lambda: make(stranger, run, receiver.url),
+        lambda: webhook_ping(stranger, hook),
+        lambda: webhook_switch(stranger, hook, on=False),
+        lambda: services.webhook_remove(stranger, hook),
+    ):
+        with pytest.raises(PermissionDenied):
+            act()
+    with pytest.raises(ConfigError, match="already"):
+        make(user, run, receiver.url)
+    with pytest.raises(ConfigError, match="run.finished"):
+        webhook_make(user, run.project, "b", receiver.url, ["run.exploded"])
+    services.webhook_remove(user, hook)
+    said = AuditEntry.objects.filter(act__startswith="webhook")
+    assert [entry.act for entry in said] == ["webhook.remove", "webhook.make"]
+    assert "of-the-address" not in json.dumps([entry.details for entry in said])
+
+
+def test_pages(client: Client, run: Run, user: User, stranger: User, receiver: Receiver) -> None:
+    client.force_login(user)
+    page = "/account/projects/lab/webhooks/"
+    made = client.post(
+        page, {"name": "<b>ci", "address": receiver.url, "events": ["run.failed"]}
+    ).content.decode()
+    assert "&lt;b&gt;ci" in made and "new-secret" in made
+    assert "of-the-address" not in client.get(page).content.decode()
+    assert client.post(page, {"name": "x", "address": "ftp://a"}).status_code == 400
+    hook = Webhook.objects.get()
+    detail = f"{page}{hook.pk}/"
+    client.post(f"{detail}ping/")
+    receiver.answers = [500]
+    assert not delivery_now(Delivery.objects.get().pk)
+    text = client.get(detail).content.decode()
+    assert "ping" in text and ">500<" in text and "did not take it" in text
+    Delivery.objects.update(state="given up")
+    client.post(f"{detail}deliveries/{Delivery.objects.get().pk}/again/")
+    assert Delivery.objects.get().state == "waiting"
+    client.post(f"{detail}off/")
+    assert not Webhook.objects.get().enabled
+    assert client.post(f"{detail}explode/").status_code == 404
+    other = Client()
+    other.force_login(stranger)
+    assert other.get(detail).status_code == 404
+    Membership.objects.create(project=run.project, user=stranger, level="editor")
+    assert other.get(page).status_code == 403
+    assert "Webhooks" not in other.get("/account/projects/lab/members/").content.decode()
+    client.post(f"{detail}remove/")
+    assert not Webhook.objects.exists()
+
+
+def test_api(client: Client, run: Run, user: User, stranger: User, receiver: Receiver) -> None:
+    def headers(person: User) -> dict[str, str]:
+        return {"authorization": f"Bearer {token_create(person, 'a', ['launch'])[1]}"}
+
+    send: dict[str, Any] = {"content_type": "application/json", "headers": headers(user)}
+    path = "/api/v1/projects/lab/webhooks/"
+    made = client.post(path, {"name": "ci", "address": receiver.url}, **send).json()
+    assert len(made["secret"]) > 30 and "run.failed" in made["events"]
+    assert client.post(path, {"name": "ci", "address": receiver.url}, **send).status_code == 400
+    assert (
+        client.post(path, {"name": "d", "address": receiver.url, "events": ["no"]}, **send).status_code == 400
+    )
+    rows = client.get(path, headers=headers(user)).json()["results"]
+    assert [row["host"] for row in rows] == [receiver.url.partition("/hook")[0]]
+    assert "secret" not in rows[0] and "of-the-address" not in json.dumps(rows)
+    ping = client.post(f"{path}{made['id']}/ping/", **send).json()
+    assert delivery_now(ping["id"])
+    log = client.get(f"{path}{made['id']}/deliveries/", headers=headers(user)).json()["results"]
+    assert [(row["event"], row["state"], row["tries"][0]["code"]) for row in log] == [
+        ("ping", "delivered", 204)
+    ]
+    again = client.post(f"{path}{made['id']}/deliveries/{ping['id']}/again/", **send).json()
+    assert (again["state"], again["key"]) == ("waiting", ping["key"])
+    assert client.get(path, headers=headers(stranger)).status_code == 404
+    Membership.objects.create(project=run.project, user=stranger, level="editor")
+    assert client.get(path, headers=headers(stranger)).status_code == 403
+    assert client.post(f"{path}{made['id']}/off/", **send).json()["enabled"] is False
+    client.post(f"{path}{made['id']}/remove/", **send)
+    assert client.get(path, headers=headers(user)).json()["results"] == []

@@ -1,0 +1,70 @@
+"""One try to deliver one event.
+
+A receiver checks `X-Troupe-Signature`: "sha256=" and the hex HMAC-SHA256, under the webhook's secret, of
+`X-Troupe-Timestamp`, a full stop, and the body as it came; and that the timestamp is not old.
+"""
+
+import hashlib
+import hmac
+import json
+import time
+from typing import Any
+
+import httpcore
+from django.core.exceptions import ImproperlyConfigured
+
+from training_core.errors import TroupeError
+from webapp.common.sealing import unseal
+from webapp.webhooks.addresses import CheckedNetwork
+from webapp.webhooks.models import Delivery
+
+ADDRESS, SECRET = "webhook address", "webhook secret"
+"""What sealed texts are for."""
+TIMEOUT = 10.0
+"""Seconds for each of connecting, sending and the answer's head."""
+
+
+def signature(secret: str, timestamp: str, body: bytes) -> str:
+    """What goes with the body."""
+    return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def delivery_try(delivery: Delivery) -> dict[str, Any]:
+    """{"time", "code", "said", "seconds"}; code is None where no answer came, and `said` tells why. Never raises."""
+    started, code, said = time.time(), None, ""
+    try:
+        code = _post(delivery, str(int(started)))
+        said = "" if 200 <= code < 300 else "the receiver did not take it"
+    except (TroupeError, ImproperlyConfigured) as error:
+        said = str(error)
+    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
+        said = f"no answer: {type(error).__name__}"
+    return {"time": started, "code": code, "said": said[:300], "seconds": round(time.time() - started, 3)}
+
+
+def _post(delivery: Delivery, timestamp: str) -> int:
+    """The answer's status; its body is not read."""
+    hook = delivery.webhook
+    body = json.dumps(delivery.payload, ensure_ascii=False).encode()
+    headers: dict[bytes | str, bytes | str] = {
+        "Host": hook.host.partition("://")[2],
+        "Content-Type": "application/json",
+        "Content-Length": str(len(body)),
+        "User-Agent": "Troupe",
+        "X-Troupe-Event": delivery.event,
+        "X-Troupe-Delivery": str(delivery.key),
+        "X-Troupe-Timestamp": timestamp,
+        "X-Troupe-Signature": signature(unseal(hook.sealed_secret, SECRET), timestamp, body),
+    }
+    limits = dict.fromkeys(("connect", "read", "write", "pool"), TIMEOUT)
+    with (
+        httpcore.ConnectionPool(network_backend=CheckedNetwork()) as pool,
+        pool.stream(
+            "POST",
+            unseal(hook.sealed_address, ADDRESS),
+            headers=headers,
+            content=body,
+            extensions={"timeout": limits},
+        ) as answer,
+    ):
+        return int(answer.status)

@@ -1,0 +1,170 @@
+"""Making and ending webhooks; events on their way."""
+
+import logging
+from collections.abc import Iterable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from celery import current_app
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.utils import timezone
+from kombu.exceptions import OperationalError
+
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import Project, User
+from webapp.accounts.permissions import Person, is_owner
+from webapp.accounts.secrets import new_secret
+from webapp.common.sealing import seal
+from webapp.runs.models import Run
+from webapp.webhooks.addresses import AddressRefused, host_of
+from webapp.webhooks.events import EVENTS, PING, run_facts
+from webapp.webhooks.models import Delivery, Webhook
+from webapp.webhooks.sending import ADDRESS, SECRET, delivery_try
+
+log = logging.getLogger(__name__)
+PAUSES = (10, 60, 300, 1800, 7200, 21600)
+"""Seconds between a try that failed and the next: seven tries within nine hours."""
+LEASE = timedelta(seconds=60)
+"""For so long a try belongs to the task that began it."""
+KEPT = timedelta(days=30)
+MOST = 20
+"""Webhooks of a project."""
+
+
+@transaction.atomic
+def webhook_make(
+    user: Person, project: Project, name: str, address: str, events: Iterable[str] = ()
+) -> tuple[Webhook, str]:
+    """A webhook and the secret that its events are signed with, which is shown once. No events named: all.
+
+    Raises PermissionDenied, ConfigError.
+    """
+    _check_owner(user, project)
+    name, address, wanted = name.strip(), address.strip(), sorted(set(events) or EVENTS)
+    if not name or len(name) > 80 or "\0" in name:
+        raise ConfigError({"name": "give 1 to 80 characters"})
+    if unknown := set(wanted) - set(EVENTS):
+        raise ConfigError({"events": f"{', '.join(unknown)[:100]}: use {', '.join(EVENTS)}"})
+    if project.webhooks.filter(name=name).exists():
+        raise ConfigError({"name": f"there is a webhook {name} already"})
+    if project.webhooks.count() >= MOST:
+        raise ConfigError({"name": f"a project has at most {MOST} webhooks"})
+    try:
+        host = host_of(address)
+    except AddressRefused as error:
+        raise ConfigError({"address": str(error)}) from error
+    secret = new_secret()
+    hook = Webhook.objects.create(
+        project=project,
+        name=name,
+        host=host,
+        sealed_address=seal(address, ADDRESS),
+        sealed_secret=seal(secret, SECRET),
+        events=wanted,
+        created_by=user if isinstance(user, User) else None,
+    )
+    audit_note(user, project, "webhook.make", name, host=host, events=wanted)
+    return hook, secret
+
+
+@transaction.atomic
+def webhook_remove(user: Person, hook: Webhook) -> None:
+    """Nothing more is sent there, and its deliveries are forgotten. Raises PermissionDenied."""
+    _check_owner(user, hook.project)
+    audit_note(user, hook.project, "webhook.remove", hook.name, host=hook.host)
+    hook.delete()
+
+
+@transaction.atomic
+def webhook_switch(user: Person, hook: Webhook, on: bool) -> Webhook:
+    """Send, or send nothing for now; what happens meanwhile is not sent later. Raises PermissionDenied."""
+    _check_owner(user, hook.project)
+    if hook.enabled != on:
+        hook.enabled = on
+        hook.save(update_fields=["enabled"])
+        audit_note(user, hook.project, "webhook.on" if on else "webhook.off", hook.name)
+    return hook
+
+
+@transaction.atomic
+def webhook_ping(user: Person, hook: Webhook) -> Delivery:
+    """Send an event that says nothing, to try the address. Raises PermissionDenied."""
+    _check_owner(user, hook.project)
+    audit_note(user, hook.project, "webhook.ping", hook.name)
+    return _write(hook, PING, {})
+
+
+@transaction.atomic
+def delivery_again(user: Person, delivery: Delivery) -> Delivery:
+    """Send it once more, under its old key. Raises PermissionDenied."""
+    _check_owner(user, delivery.webhook.project)
+    audit_note(
+        user, delivery.webhook.project, "webhook.redeliver", delivery.webhook.name, event=delivery.event
+    )
+    delivery.state, delivery.next_at, delivery.left = Delivery.State.WAITING, timezone.now(), 1
+    delivery.save(update_fields=["state", "next_at", "left"])
+    transaction.on_commit(partial(_deliver_soon, delivery.pk))
+    return delivery
+
+
+def event_send(event: str, run: Run, **facts: Any) -> int:
+    """Have an event of a run sent to whoever asked for it, once this transaction is committed; how many did."""
+    hooks = Webhook.objects.filter(project=run.project_id, enabled=True, events__contains=[event])
+    sent = [_write(hook, event, {"run": run_facts(run)} | facts) for hook in hooks.select_related("project")]
+    return len(sent)
+
+
+def delivery_now(pk: int) -> bool:
+    """Try a delivery that is due; whether it was taken. Two tasks at once make one try."""
+    now = timezone.now()
+    mine = Delivery.objects.filter(pk=pk, state=Delivery.State.WAITING, next_at__lte=now)
+    if not mine.update(next_at=now + LEASE):
+        return False
+    delivery = Delivery.objects.select_related("webhook").get(pk=pk)
+    told = delivery_try(delivery)
+    delivery.tries = [*delivery.tries, told]
+    delivery.left -= 1
+    if told["code"] is not None and 200 <= told["code"] < 300:
+        delivery.state, delivery.next_at = Delivery.State.DELIVERED, None
+    elif delivery.left <= 0:
+        delivery.state, delivery.next_at = Delivery.State.GIVEN_UP, None
+    else:
+        pause = PAUSES[min(len(PAUSES) - delivery.left, len(PAUSES) - 1)]
+        delivery.next_at = timezone.now() + timedelta(seconds=pause)
+    delivery.save(update_fields=["tries", "left", "state", "next_at"])
+    return delivery.state == Delivery.State.DELIVERED
+
+
+def deliveries_forget() -> int:
+    """Old ones are not kept; how many went."""
+    return Delivery.objects.filter(created_at__lt=timezone.now() - KEPT).delete()[0]
+
+
+def _write(hook: Webhook, event: str, facts: dict[str, Any]) -> Delivery:
+    delivery = Delivery(webhook=hook, event=event, next_at=timezone.now(), left=len(PAUSES) + 1)
+    delivery.payload = {
+        "id": str(delivery.key),
+        "event": event,
+        "time": timezone.now().isoformat(),
+        "project": hook.project.slug,
+        **facts,
+    }
+    delivery.save()
+    transaction.on_commit(partial(_deliver_soon, delivery.pk))
+    return delivery
+
+
+def _deliver_soon(pk: int) -> None:
+    """Without a broker, the next look at what is due does it."""
+    try:
+        current_app.send_task("webhooks.deliver", args=[pk])
+    except (OperationalError, OSError) as error:
+        log.warning("delivery %s waits: the broker does not answer: %s", pk, error)
+
+
+def _check_owner(user: Person, project: Project) -> None:
+    if not is_owner(user, project):
+        raise PermissionDenied("only owners of the project may change its webhooks")

@@ -1,0 +1,26 @@
+"""Celery tasks of webhooks: one per try, so that a slow receiver holds up no other."""
+
+from celery import shared_task
+from django.utils import timezone
+
+from webapp.webhooks.models import Delivery
+from webapp.webhooks.services import deliveries_forget, delivery_now
+
+AT_ONCE = 100
+
+
+@shared_task(name="webhooks.deliver", ignore_result=True, soft_time_limit=45, time_limit=50)
+def deliver(delivery_id: int) -> None:
+    """One try, if it is due."""
+    delivery_now(delivery_id)
+
+
+@shared_task(name="webhooks.due", ignore_result=True, soft_time_limit=25, time_limit=30)
+def due() -> int:
+    """Have those sent whose time has come; how many. Forget old ones."""
+    deliveries_forget()
+    waiting = Delivery.objects.filter(state=Delivery.State.WAITING, next_at__lte=timezone.now())
+    found = list(waiting.order_by("next_at").values_list("pk", flat=True)[:AT_ONCE])
+    for pk in found:
+        deliver.delay(pk)
+    return len(found)
