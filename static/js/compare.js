@@ -1,6 +1,7 @@
 /* Pages of comparisons: their form, and what is drawn on them. */
 
 import { groupCharts } from "./compare/group-chart.js";
+import { parallel } from "./compare/parallel.js";
 import { completing } from "./filter.js";
 
 for (const input of document.querySelectorAll("[data-filter]")) completing(input);
@@ -11,3 +12,4 @@ for (const input of document.querySelectorAll("[data-submits]")) {
 }
 
 groupCharts(document);
+parallel();

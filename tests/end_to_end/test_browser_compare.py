@@ -77,6 +77,39 @@ def test_fields_that_differ(page: Page, runs: list[Run]) -> None:
     expect(page).to_have_url(re.compile("x=time.*all=1|all=1.*x=time"))
 
 
+def test_brushes_keep_runs_in_the_address(page: Page, runs: list[Run]) -> None:
+    page.goto(address(runs, "parallel/"))
+    grip = page.locator("[data-axis='eval/success'] .grip")
+    box = grip.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, steps=4)
+    page.mouse.up()
+    expect(page.get_by_role("heading", name="3 of 4 runs")).to_be_visible()
+    expect(page).to_have_url(re.compile("brush=.*eval%2Fsuccess"))
+    page.reload()
+    expect(page.get_by_role("heading", name="3 of 4 runs")).to_be_visible()
+    sizes = page.get_by_role("group", name="rollout.group_size")
+    sizes.get_by_label("to").fill("4")
+    sizes.get_by_label("to").press("Tab")
+    expect(page.get_by_role("heading", name="2 of 4 runs")).to_be_visible()
+    page.get_by_role("link", name="Compare only 2").click()
+    expect(page.locator(".page-head .badge")).to_have_text("2 runs")
+    assert "brush" not in page.url
+
+
+def test_the_same_tasks_side_by_side(page: Page, runs: list[Run]) -> None:
+    page.goto(address(runs, "probes/"))
+    expect(page.locator(".side-by-side").first.locator("article")).to_have_count(4)
+    expect(page.locator(".side-by-side ins").first).to_be_visible()
+    page.get_by_label("Evaluation").fill("common")
+    page.get_by_label("Evaluation").press("Enter")
+    expect(page.get_by_text("the last evaluation that all have reached")).to_be_visible()
+    page.get_by_role("link", name="transcript").first.click()
+    expect(page).to_have_url(re.compile(r"/episodes/\d+/"))
+
+
 def test_what_cannot_be_compared_is_said(page: Page, runs: list[Run]) -> None:
     page.set_default_timeout(30_000)
     page.goto("/compare/")
@@ -93,6 +126,8 @@ def test_fits_and_is_accessible(page: Page, runs: list[Run]) -> None:
     pages = (
         ("begin", "/compare/"),
         ("config", address(runs, "config/", all="1")),
+        ("parallel", address(runs, "parallel/", brush='{"rollout.group_size":[4,6]}')),
+        ("probes", address(runs, "probes/", at="common")),
         ("curves", address(runs, key="eval/success,train/return", smooth="0.6")),
     )
     for (name, where), width in product(pages, (1440, 390)):

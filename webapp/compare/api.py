@@ -6,12 +6,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from webapp.api.queries import number
 from webapp.api.schema import JSON, parameter
 from webapp.compare.configs import configs_differ
 from webapp.compare.curves import curves_read
 from webapp.compare.forms import Choice, ChoiceForm, choice_demand
 from webapp.compare.groups import runs_chosen
+from webapp.compare.probes import plays_read
 from webapp.compare.selectors import runs_compare
+from webapp.compare.table import table_read
 from webapp.runs.models import Run
 from webapp.runs.selectors import runs_visible
 
@@ -65,3 +68,32 @@ class CompareConfigs(APIView):
         """{"groups", "same": count, "fields": [{"path", "same", "cells": [{"values", "absent"}]}]}, a cell per group."""
         runs, choice = asked(request)
         return Response(configs_differ(runs, choice.by, choice.all))
+
+
+class CompareTable(APIView):
+    """Runs by fields and metrics."""
+
+    @extend_schema(
+        parameters=[FIELDS[name] for name in ("runs", "filter", "key", "by", "axes", "brush")],
+        responses={200: JSON, 400: JSON},
+    )
+    def get(self, request: Request) -> Response:
+        """{"axes", "rows": [{"run", "name", "values", "places", "kept"}], "kept": ids of runs that the brushes let pass}."""
+        runs, choice = asked(request)
+        return Response(table_read(runs, choice))
+
+
+class CompareProbes(APIView):
+    """The same tasks as several runs played them."""
+
+    @extend_schema(
+        parameters=[
+            *(FIELDS[name] for name in ("runs", "filter", "kind", "task", "at")),
+            parameter("page", int, "from 0; a page has four tasks"),
+        ],
+        responses={200: JSON, 400: JSON},
+    )
+    def get(self, request: Request) -> Response:
+        """Per task a play of each run: what was said at every turn, and in what it differs from the first run's."""
+        runs, choice = asked(request)
+        return Response(plays_read(runs, choice, min(number(request, "page", 0), 10_000)))

@@ -16,10 +16,17 @@ from webapp.metrics.models import Series
 from webapp.runs.models import Run
 from webapp.runs.selectors import runs_list, runs_visible
 
-TABS = (("curves", "Curves and figures", "compare:page"), ("config", "Config", "compare:config"))
+TABS = (
+    ("curves", "Curves and figures", "compare:page"),
+    ("config", "Config", "compare:config"),
+    ("parallel", "Parallel coordinates", "compare:parallel"),
+    ("probes", "Same tasks", "compare:probes"),
+)
 CONTROLS = {
     "curves": {"runs", "filter", "key", "by", "x", "band", "smooth", "log", "at"},
     "config": {"runs", "filter", "by", "all"},
+    "parallel": {"runs", "filter", "by", "axes", "key", "brush"},
+    "probes": {"runs", "filter", "kind", "at", "task"},
 }
 """What the form of each page asks; it carries the rest along."""
 CHIPS = 40

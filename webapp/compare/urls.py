@@ -8,4 +8,6 @@ app_name = "compare"
 urlpatterns = [
     path("compare/", views.compare_page, name="page"),
     path("compare/config/", views.config_page, name="config"),
+    path("compare/parallel/", views.parallel_page, name="parallel"),
+    path("compare/probes/", views.probes_page, name="probes"),
 ]

@@ -9,9 +9,16 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from training_core.errors import ConfigError
+from webapp.common.tones import role_tones
 from webapp.compare.configs import configs_differ, sections_of
+from webapp.compare.figures import figures_of
+from webapp.compare.forms import KINDS
 from webapp.compare.pages import Compared, compared, page_context, told
+from webapp.compare.parallel import parallel_drawn
+from webapp.compare.probes import plays_read
 from webapp.compare.selectors import runs_compare
+from webapp.compare.table import table_read
+from webapp.transcripts.forms import Strips
 
 
 @login_required
@@ -39,6 +46,44 @@ def config_page(request: HttpRequest) -> HttpResponse:
     return render(request, "compare/config.html", context)
 
 
+@login_required
+@require_GET
+def parallel_page(request: HttpRequest) -> HttpResponse:
+    """A line per run over fields and metrics; brushes in the address keep some of them."""
+    found = compared(request)
+    context = page_context(request.user, found, "parallel")
+    if found.runs:
+        try:
+            table = table_read(found.runs, found.choice)
+            kept = found.choice.query(runs=",".join(table["kept"]), filter="", brush="")
+            context |= {"table": table, "drawn": parallel_drawn(table), "only_kept": kept}
+        except ConfigError as error:
+            context |= {"wrong": told(error)}
+    return render(request, "compare/parallel.html", context)
+
+
+@login_required
+@require_GET
+def probes_page(request: HttpRequest) -> HttpResponse:
+    """The same tasks as each run played them."""
+    found, page = compared(request), Strips({"page": request.GET.get("page", "")}).values()[1]
+    context = page_context(request.user, found, "probes")
+    if found.runs:
+        try:
+            plays = plays_read(found.runs, found.choice, page)
+            for task in plays["tasks"]:
+                task["columns"] = list(zip(found.runs, task["plays"], strict=True))
+            context |= {
+                "plays": plays,
+                "tones": {name: tone for run in found.runs for name, tone in role_tones(run.config).items()},
+                "kinds": KINDS,
+                "number": page,
+            }
+        except ConfigError as error:
+            context |= {"wrong": told(error)}
+    return render(request, "compare/probes.html", context)
+
+
 def _panel(found: Compared, key: str) -> dict[str, Any]:
     """A metric's chart and its figures, or why there are none."""
     panel: dict[str, Any] = {
@@ -47,33 +92,6 @@ def _panel(found: Compared, key: str) -> dict[str, Any]:
         "log": found.choice.log,
     }
     try:
-        return panel | {"figures": _figures(runs_compare(found.runs, found.choice, key))}
+        return panel | {"figures": figures_of(runs_compare(found.runs, found.choice, key))}
     except ConfigError as error:
         return panel | {"wrong": told(error)}
-
-
-def _figures(said: dict[str, Any]) -> dict[str, Any]:
-    """The matrix of improvement beside the groups: row better than column; None on the diagonal."""
-    pairs = {(pair["better"], pair["than"]): pair for pair in said["pairs"]}
-    groups = said["groups"]
-    rows = []
-    for one in groups:
-        cells = [_cell(one["group"], other["group"], pairs) for other in groups]
-        rows.append({"group": one, "cells": cells})
-    return said | {"matrix": rows if pairs else [], "uneven": _uneven(said)}
-
-
-def _cell(one: str, other: str, pairs: dict[tuple[str, str], Any]) -> dict[str, Any] | None:
-    if pair := pairs.get((one, other)):
-        return {"probability": pair["probability"], "interval": pair["interval"]}
-    if pair := pairs.get((other, one)):
-        bounds = pair["interval"]
-        turned = [1 - bounds[1], 1 - bounds[0]] if bounds else None
-        return {"probability": 1 - pair["probability"], "interval": turned}
-    return None
-
-
-def _uneven(said: dict[str, Any]) -> bool:
-    """Whether the values stand at different steps."""
-    steps = {step for group in said["groups"] for step in (group["first_step"], group["last_step"])}
-    return len(steps) > 1

@@ -57,9 +57,13 @@ KINDS: dict[str, Kind] = {
         views={
             "compare:page": "",
             "compare:config": "",
+            "compare:parallel": "",
+            "compare:probes": "",
             "api:compare": "",
             "api:compare-curves": "",
             "api:compare-config": "",
+            "api:compare-table": "",
+            "api:compare-probes": "",
             "api:run-series": "",
         },
         runs=compared_runs,

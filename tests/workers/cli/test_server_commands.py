@@ -221,6 +221,8 @@ def test_compare_prints_groups(connected: str, troupe: Troupe, run: Run) -> None
     assert troupe("compare").status == 1
     assert "fields are the same everywhere" in troupe("compare-config", run.pk).out
     assert "at_grpo" in troupe("compare-config", run.pk, "--all").out
+    assert "run,name,eval/success" in troupe("compare-table", run.pk).out
+    assert "No evaluation" in troupe("compare-probes", run.pk).out
     series_told(run, "train/return", [(1, 0.5), (2, 1.5)])
     header, *rows = troupe("compare-curves", run.pk, "--key", "train/return").out.splitlines()
     assert header == "group,step,mean,low,high,n" and [row.split(",")[1:] for row in rows] == [

@@ -94,6 +94,53 @@ def compare_config(
     _line(f"{found['same']} fields are the same everywhere")
 
 
+@app.command("compare-table")
+def compare_table(
+    runs: Runs = None,
+    filter_text: Filter = "",
+    key: Key = "eval/success",
+    axes: Annotated[str, typer.Option(help="Comma-separated config fields and metrics.")] = "",
+    brush: Annotated[str, typer.Option(help='Keep runs: {"name": [least, greatest]} as JSON.')] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Print runs by the fields in which they differ and by metrics, as CSV: those that the brushes keep."""
+    found = _read("table/", runs, filter_text, key=key, by="run", axes=axes, brush=brush)
+    if as_json:
+        return _print_json(found)
+    table = csv.writer(sys.stdout)
+    table.writerow(["run", "name", *(visible(axis["name"]) for axis in found["axes"])])
+    for row in found["rows"]:
+        if row["kept"]:
+            cells = [visible(value) if isinstance(value, str) else value for value in row["values"]]
+            table.writerow([row["run"], visible(row["name"]), *cells])
+
+
+@app.command("compare-probes")
+def compare_probes(
+    runs: Runs = None,
+    filter_text: Filter = "",
+    kind: Annotated[str, typer.Option(help="eval (greedy) or eval_sampled.")] = "eval",
+    task: Annotated[str, typer.Option(help="Only this task.")] = "",
+    at: Annotated[
+        str, typer.Option(help="last, common (the last evaluation of all), or an iteration.")
+    ] = "last",
+    page: Annotated[int, typer.Option(help="From 0; a page has four tasks.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Show how each run played the same tasks."""
+    found = _read("probes/", runs, filter_text, kind=kind, task=task, at=at, page=page)
+    if as_json:
+        return _print_json(found)
+    for each in found["tasks"]:
+        _line(f"{each['task']}  {each['title']}")
+        for play in filter(None, each["plays"]):
+            said = " | ".join(f"{turn['role']}: {turn['text']}" for turn in play["turns"])
+            other = "" if play["same_prompt"] else "  (another prompt)"
+            _line(f"  {play['run']}  iteration {play['iteration']}  {play['outcome']}{other}  {said}")
+    if not found["tasks"]:
+        _line("No evaluation has been kept of these runs.")
+
+
 def _cell(cell: dict[str, Any]) -> str:
     said = [value if isinstance(value, str) else json.dumps(value) for value in cell["values"]]
     return ", ".join([*said, *(["absent"] if cell["absent"] else [])])

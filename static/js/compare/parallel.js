@@ -1,0 +1,87 @@
+/* Brushes over parallel coordinates: dragged along an axis or written as ranges, they stand in the address; the server
+   says what they keep. */
+
+import { addressSet } from "../address.js";
+import { svg } from "../dom.js";
+import { readAgain } from "../run/regions.js";
+
+const LEAST = 4;
+
+export function parallel() {
+  document.addEventListener("pointerdown", (event) => {
+    const grip = event.target.closest?.("[data-parallel] .grip");
+    if (grip) drag(grip, event);
+  });
+  document.addEventListener("change", ({ target }) => {
+    const range = target.closest("[data-range]");
+    if (range) brush(range.dataset.range, written(range));
+  });
+}
+
+function axes() {
+  return JSON.parse(document.getElementById("parallel-axes").textContent);
+}
+
+function drag(grip, start) {
+  const picture = grip.closest("svg"), group = grip.closest(".axis");
+  const { top, bottom } = Object.fromEntries(["top", "bottom"].map((name) => [name, Number(picture.dataset[name])]));
+  const height = (event) => {
+    const box = picture.getBoundingClientRect();
+    return Math.min(bottom, Math.max(top, (event.clientY - box.top) * picture.viewBox.baseVal.height / box.height));
+  };
+  const from = height(start), x = Number(grip.getAttribute("x")) + 6 /* the middle is the axis */;
+  let to = from;
+  group.querySelector(".brush")?.remove();
+  const shape = svg("rect", { class: "brush", x, width: 16, y: from, height: 0 });
+  group.insertBefore(shape, grip);
+  grip.setPointerCapture(start.pointerId);
+  const move = (event) => {
+    to = height(event);
+    shape.setAttribute("y", Math.min(from, to));
+    shape.setAttribute("height", Math.abs(to - from));
+  };
+  const place = (y) => (bottom - y) / (bottom - top);
+  grip.addEventListener("pointermove", move);
+  grip.addEventListener("pointerup", () => {
+    const axis = axes().find((each) => each.name === group.dataset.axis);
+    brush(axis.name, Math.abs(to - from) < LEAST ? null : between(axis, place(Math.max(from, to)), place(Math.min(from, to))));
+  }, { once: true });
+}
+
+/* What an axis has between two places. */
+function between(axis, low, high) {
+  if (axis.kind === "category") {
+    const step = axis.categories.length > 1 ? 1 / (axis.categories.length - 1) : 0;
+    return axis.categories.filter((_, index) => (step ? index * step : 0.5) >= low && (step ? index * step : 0.5) <= high);
+  }
+  const value = (place) => (axis.log ? axis.low * (axis.high / axis.low) ** place : axis.low + place * (axis.high - axis.low));
+  return [rounded(value(low), -1), rounded(value(high), 1)];
+}
+
+/* To four digits, away from what is kept. */
+function rounded(value, side) {
+  if (!value) return 0;
+  const unit = 10 ** (Math.floor(Math.log10(Math.abs(value))) - 3);
+  return Number(((side < 0 ? Math.floor(value / unit + 1e-9) : Math.ceil(value / unit - 1e-9)) * unit).toPrecision(6));
+}
+
+function written(range) {
+  const axis = axes().find((each) => each.name === range.dataset.range);
+  if (axis.kind === "category") {
+    const kept = [...range.querySelectorAll("input:checked")].map((box) => box.value);
+    return kept.length === axis.categories.length ? null : kept;
+  }
+  const [least, most] = [...range.querySelectorAll("input")].map((input) => input.value);
+  return least === "" && most === "" ? null : [least === "" ? axis.low : Number(least), most === "" ? axis.high : Number(most)];
+}
+
+/* Everything stays in the address; what it means is read again. */
+async function brush(name, kept) {
+  const said = Object.fromEntries(axes().filter((axis) => axis.brush).map((axis) => [axis.name, axis.brush]));
+  if (kept) said[name] = kept;
+  else delete said[name];
+  addressSet("brush", Object.keys(said).length ? JSON.stringify(said) : "");
+  for (const input of document.querySelectorAll("[data-compare] input[name=brush]")) input.value = new URLSearchParams(location.search).get("brush") ?? "";
+  document.activeElement?.blur();
+  await readAgain();
+}

@@ -1,0 +1,31 @@
+"""Figures as tables show them."""
+
+from typing import Any
+
+
+def figures_of(said: dict[str, Any]) -> dict[str, Any]:
+    """What `runs_compare` says, with "matrix" (row better than column; None on the diagonal) and "uneven": whether the
+    values stand at different steps.
+    """
+    pairs = {(pair["better"], pair["than"]): pair for pair in said["pairs"]}
+    groups = said["groups"]
+    rows = [
+        {"group": one, "cells": [_cell(one["group"], other["group"], pairs) for other in groups]}
+        for one in groups
+    ]
+    return said | {"matrix": rows if pairs else [], "uneven": _uneven(said)}
+
+
+def _cell(one: str, other: str, pairs: dict[tuple[str, str], Any]) -> dict[str, Any] | None:
+    if pair := pairs.get((one, other)):
+        return {"probability": pair["probability"], "interval": pair["interval"]}
+    if pair := pairs.get((other, one)):
+        bounds = pair["interval"]
+        turned = [1 - bounds[1], 1 - bounds[0]] if bounds else None
+        return {"probability": 1 - pair["probability"], "interval": turned}
+    return None
+
+
+def _uneven(said: dict[str, Any]) -> bool:
+    steps = {step for group in said["groups"] for step in (group["first_step"], group["last_step"])}
+    return len(steps) > 1

@@ -1,0 +1,84 @@
+"""Parallel coordinates as a picture: an upright axis per field or metric, a line per run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from webapp.common.formats import number
+from webapp.compare.table import Axis
+
+WIDE, HIGH, TOP, BOTTOM, SIDE = 1100, 360, 44, 16, 70
+NARROWEST = 130
+"""Units between two axes."""
+
+
+def parallel_drawn(table: Mapping[str, Any]) -> dict[str, Any]:
+    """{"width", "height", "top", "bottom", "axes": [{"x", "axis", "ticks": [(y, text)], "brush": (y, height)}], "lines"}.
+
+    A line is the points of an SVG polyline for each stretch of axes on which the run has values.
+    """
+    axes = table["axes"]
+    width = max(WIDE, NARROWEST * len(axes))
+    xs = [SIDE + place * (width - 2 * SIDE) / max(1, len(axes) - 1) for place in range(len(axes))]
+    return {
+        "width": width,
+        "height": HIGH,
+        "top": TOP,
+        "bottom": HIGH - BOTTOM,
+        "span": HIGH - BOTTOM - TOP,
+        "axes": [_axis_drawn(axis, x) for axis, x in zip(axes, xs, strict=True)],
+        "lines": [
+            {"row": row, "stretches": _stretches(xs, row["places"])}
+            for row in sorted(table["rows"], key=lambda row: bool(row["kept"]))
+        ],
+    }
+
+
+def height_of(place: float) -> float:
+    """A place from 0 to 1 as a y of the picture."""
+    return round(HIGH - BOTTOM - place * (HIGH - BOTTOM - TOP), 1)
+
+
+def _axis_drawn(facts: Mapping[str, Any], x: float) -> dict[str, Any]:
+    axis = Axis(**{name: value for name, value in facts.items() if name != "brush"})
+    values: Sequence[Any] = axis.categories if axis.kind == "category" else _ticks(axis)
+    ticks = [
+        (height_of(axis.place(value) or 0.0), value if axis.kind == "category" else number(value))
+        for value in values
+    ]
+    brush = _brush(axis, facts["brush"])
+    x = round(x, 1)
+    return {"x": x, "brush_x": x - 8, "grip_x": x - 14, "axis": facts, "ticks": ticks, "brush": brush}
+
+
+def _ticks(axis: Axis) -> list[float]:
+    """Bounds and three values between them."""
+    if axis.low == axis.high:
+        return [axis.low]
+    shares = (0, 0.25, 0.5, 0.75, 1)
+    if axis.log:
+        return [float(axis.low * (axis.high / axis.low) ** share) for share in shares]
+    return [axis.low + share * (axis.high - axis.low) for share in shares]
+
+
+def _brush(axis: Axis, brush: Sequence[Any] | None) -> tuple[float, float] | None:
+    """Top and height of what is kept."""
+    if not brush or axis.low == axis.high:
+        return None
+    if axis.kind == "category":
+        places = [axis.place(each) or 0.0 for each in brush if each in axis.categories]
+        if not places:
+            return None
+        low, high = max(0.0, min(places) - 0.03), min(1.0, max(places) + 0.03)
+    else:
+        low, high = (axis.place(min(max(each, axis.low), axis.high)) or 0.0 for each in brush)
+    return height_of(high), round(height_of(low) - height_of(high), 1)
+
+
+def _stretches(xs: Sequence[float], places: Sequence[float | None]) -> list[str]:
+    found: list[list[str]] = [[]]
+    for x, place in zip(xs, places, strict=True):
+        if place is None:
+            found.append([])
+        else:
+            found[-1].append(f"{x:.1f},{height_of(place)}")
+    return [" ".join(points) for points in found if points]

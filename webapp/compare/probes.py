@@ -1,0 +1,125 @@
+"""The same task as several runs played it, side by side."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db.models import Count, IntegerField, Max
+from django.db.models.functions import Cast
+
+from training_core.errors import ConfigError
+from webapp.compare.forms import Choice
+from webapp.metrics.arrays import spell
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode
+from webapp.transcripts.probes import parts_differ, said_lines
+from webapp.transcripts.selectors import documents_read
+
+TASKS = 4
+"""Tasks of one page."""
+MOST_RUNS = 8
+TURNS = 60
+
+
+def plays_read(runs: Sequence[Run], choice: Choice, page: int = 0) -> dict[str, Any]:
+    """{"more", "iteration", "tasks": [{"task", "title", "plays": [...]}]}: for each task a play per run, in their order.
+
+    `choice.at` says which: the last one, the last at or before an iteration, or before the last that all runs have
+    evaluated at ("common"). A play is null where a run has none; else it has facts, "same_prompt" (whether its first
+    turn saw what the first run's did) and "turns": [{"role", "text", "parts": what differs from the first run's}].
+    Raises ConfigError for more than MOST_RUNS runs.
+    """
+    if len(runs) > MOST_RUNS:
+        raise ConfigError(
+            {"runs": f"{len(runs)} runs; at most {MOST_RUNS} are shown side by side: name fewer"}
+        )
+    played = Episode.objects.filter(run__in=[run.pk for run in runs], kind=choice.kind).defer("words")
+    limit = _limit(played, runs, choice.at)
+    if limit is not None:
+        played = played.filter(iteration__lte=limit)
+    if choice.task:
+        played = played.filter(task=choice.task)
+    tasks = list(
+        played.values("task")
+        .annotate(
+            runs=Count("run", distinct=True), probe=Max(Cast("probe", IntegerField())), title=Max("title")
+        )
+        .order_by("-probe", "-runs", "task")[page * TASKS : (page + 1) * TASKS + 1]
+    )
+    names = [each["task"] for each in tasks[:TASKS]]
+    latest = (
+        played.filter(task__in=names).order_by("run", "task", "-iteration", "-pk").distinct("run", "task")
+    )
+    episodes = {(episode.task, episode.run_id): episode for episode in latest}
+    documents = _documents(runs, list(episodes.values()))
+    return {
+        "more": len(tasks) > TASKS,
+        "iteration": limit,
+        "tasks": [
+            {
+                "task": each["task"],
+                "title": each["title"],
+                "plays": _plays(each["task"], runs, episodes, documents),
+            }
+            for each in tasks[:TASKS]
+        ],
+    }
+
+
+def _limit(played: Any, runs: Sequence[Run], at: str) -> int | None:
+    if at == "last":
+        return None
+    if at != "common":
+        return int(at)
+    lasts = dict(played.order_by().values_list("run").annotate(last=Max("iteration")))
+    return min((lasts[run.pk] for run in runs if run.pk in lasts), default=None)
+
+
+def _documents(runs: Sequence[Run], episodes: Sequence[Episode]) -> dict[int, dict[str, Any]]:
+    """Read run by run: names of episodes are those of their run."""
+    documents: dict[int, dict[str, Any]] = {}
+    for run in runs:
+        documents |= documents_read([episode for episode in episodes if episode.run_id == run.pk])
+    return documents
+
+
+def _plays(
+    task: str,
+    runs: Sequence[Run],
+    episodes: Mapping[tuple[str, str], Episode],
+    documents: Mapping[int, dict[str, Any]],
+) -> list[dict[str, Any] | None]:
+    found = [episodes.get((task, run.pk)) for run in runs]
+    first = next((documents[episode.pk] for episode in found if episode and documents[episode.pk]), {})
+    return [episode and _play(episode, documents[episode.pk], first) for episode in found]
+
+
+def _play(episode: Episode, document: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
+    said, before = said_lines(document), said_lines(first)
+    return {
+        "run": episode.run_id,
+        "id": episode.pk,
+        "iteration": episode.iteration,
+        "outcome": episode.outcome,
+        "success": episode.success,
+        "failed": episode.failed,
+        "return": spell(episode.episode_return),
+        "kept": bool(document),
+        "same_prompt": not document or document is first or _prompt(document) == _prompt(first),
+        "left_out": max(0, len(said) - TURNS),
+        "turns": [
+            {
+                "role": role,
+                "text": text,
+                "parts": parts_differ(before[place][1] if place < len(before) else "", text)
+                if document is not first
+                else [{"op": "equal", "text": text}],
+            }
+            for place, (role, text) in enumerate(said[:TURNS])
+        ],
+    }
+
+
+def _prompt(document: Mapping[str, Any]) -> Any:
+    """What the first turn saw."""
+    turns = document.get("turns", [])
+    return turns[0]["messages"] if turns else None

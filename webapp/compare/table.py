@@ -1,0 +1,144 @@
+"""Runs by fields of their configs and by metrics: the table behind parallel coordinates, and what brushes keep of it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import isfinite, log10
+from typing import Any
+
+from training_core.errors import ConfigError
+from webapp.compare.configs import flat_config
+from webapp.compare.forms import Choice, names_of
+from webapp.compare.groups import ASIDE_PATHS, differing, groups_make
+from webapp.metrics.models import Series
+from webapp.runs.models import Run
+
+MOST_AXES = 16
+USUAL_FIELDS = 7
+"""Differing fields that stand on the page unless others are asked for."""
+DECADES = 100.0
+"""An axis of positive numbers whose greatest is so many times the least is logarithmic unless asked otherwise."""
+Brushes = Mapping[str, Sequence[Any]]
+
+
+@dataclass
+class Axis:
+    """A config field (its path has dots) or a metric (slashes); places run from 0 at the bottom to 1 at the top."""
+
+    name: str
+    kind: str
+    """number, or category."""
+    log: bool = False
+    low: float = 0.0
+    high: float = 1.0
+    categories: list[str] = field(default_factory=list)
+
+    def place(self, value: Any) -> float | None:
+        """Where a value stands; None where there is none."""
+        if value is None:
+            return None
+        if self.kind == "category":
+            index = self.categories.index(spelled(value))
+            return index / (len(self.categories) - 1) if len(self.categories) > 1 else 0.5
+        if self.high == self.low:
+            return 0.5
+        low, high, here = (log10(each) if self.log else each for each in (self.low, self.high, float(value)))
+        return (here - low) / (high - low)
+
+    def keeps(self, value: Any, brush: Sequence[Any]) -> bool:
+        """Whether a brush, [least, greatest] or the categories that stay, lets a value pass."""
+        if value is None:
+            return False
+        if self.kind == "category":
+            return spelled(value) in [str(each) for each in brush]
+        least, most = brush
+        return bool(least <= value <= most)
+
+
+def table_read(runs: Sequence[Run], choice: Choice) -> dict[str, Any]:
+    """{"axes": [...], "rows": [{"run", "name", "group", "tone", "values", "places", "kept"}], "kept": ids}.
+
+    Values are in the order of the axes, null where a run has none (or one that is not finite). Raises ConfigError for
+    brushes that are not understood, too many axes, too many groups.
+    """
+    wanted = _wanted(runs, choice)
+    columns = {name: _column(runs, name) for name, _ in wanted}
+    axes = [_axis(name, scale, list(columns[name].values())) for name, scale in wanted]
+    brushes = brushes_read(choice.brush, axes)
+    rows = []
+    for group in groups_make(runs, choice.by):
+        for run in group.runs:
+            values = [columns[axis.name].get(run.pk) for axis in axes]
+            kept = all(
+                axis.keeps(value, brushes[axis.name])
+                for axis, value in zip(axes, values, strict=True)
+                if axis.name in brushes
+            )
+            rows.append({
+                "run": run.pk, "name": run.name, "group": group.label, "tone": group.tone, "values": values,
+                "places": [axis.place(value) for axis, value in zip(axes, values, strict=True)], "kept": kept,
+            })  # fmt: skip
+    return {
+        "axes": [asdict(axis) | {"brush": brushes.get(axis.name)} for axis in axes],
+        "rows": rows,
+        "kept": [row["run"] for row in rows if row["kept"]],
+    }
+
+
+def _wanted(runs: Sequence[Run], choice: Choice) -> list[tuple[str, str]]:
+    """(name, scale) of each axis. Said so: `name`, `name:log` or `name:linear`."""
+    said = [name.partition(":") for name in names_of(choice.axes)]
+    if len(said) > MOST_AXES:
+        raise ConfigError({"axes": f"{len(said)} axes; at most {MOST_AXES} are drawn"})
+    if wrong := [scale for _, _, scale in said if scale not in ("", "log", "linear")]:
+        raise ConfigError({"axes": f"{wrong[0]!r} is no scale: write name:log or name:linear"})
+    if said:
+        return [(name, scale) for name, _, scale in said]
+    paths = differing([flat_config(run) for run in runs])
+    fields = [path for path in paths if path not in ASIDE_PATHS and not path.startswith("packages.")]
+    return [(name, "") for name in [*fields[:USUAL_FIELDS], *choice.keys]]
+
+
+def _column(runs: Sequence[Run], name: str) -> dict[str, Any]:
+    """Run -> value, of those that have one."""
+    if "/" in name:
+        found = Series.objects.filter(run__in=[run.pk for run in runs], key=name)
+        return {run: value for run, value in found.values_list("run_id", "last_value") if isfinite(value)}
+    flat = {run.pk: flat_config(run).get(name) for run in runs}
+    return {run: value for run, value in flat.items() if value is not None}
+
+
+def _axis(name: str, scale: str, values: Sequence[Any]) -> Axis:
+    if not values or not all(_is_number(value) for value in values):
+        return Axis(name, "category", categories=sorted({spelled(value) for value in values}))
+    low, high = float(min(values)), float(max(values))
+    log = low > 0 and (scale == "log" or (scale != "linear" and high / low >= DECADES))
+    return Axis(name, "number", log, low, high)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def spelled(value: Any) -> str:
+    """A category as it is read."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def brushes_read(text: str, axes: Sequence[Axis]) -> Brushes:
+    """{"name": [least, greatest]} for numbers, {"name": [those that stay]} for categories; of axes that are not there
+    nothing. Raises ConfigError.
+    """
+    try:
+        said = json.loads(text) if text else {}
+        found = {axis.name: said[axis.name] for axis in axes if axis.name in said}
+        for axis in axes:
+            if axis.name in found and axis.kind == "number":
+                least, most = found[axis.name]
+                found[axis.name] = [float(least), float(most)]
+            elif axis.name in found:
+                found[axis.name] = [str(each) for each in found[axis.name]]
+    except (ValueError, TypeError, RecursionError) as error:
+        message = 'write {"name": [least, greatest]}, or {"name": ["one", "other"]} for a category'
+        raise ConfigError({"brush": message}) from error
+    return found
