@@ -38,11 +38,16 @@ def height_of(place: float) -> float:
     return round(HIGH - BOTTOM - place * (HIGH - BOTTOM - TOP), 1)
 
 
+def tick_text(value: float) -> str:
+    """A number beside an axis; whole ones without decimals."""
+    return number(int(value) if value == int(value) else value)
+
+
 def _axis_drawn(facts: Mapping[str, Any], x: float) -> dict[str, Any]:
     axis = Axis(**{name: value for name, value in facts.items() if name != "brush"})
     values: Sequence[Any] = axis.categories if axis.kind == "category" else _ticks(axis)
     ticks = [
-        (height_of(axis.place(value) or 0.0), value if axis.kind == "category" else number(value))
+        (height_of(axis.place(value) or 0.0), value if axis.kind == "category" else tick_text(value))
         for value in values
     ]
     brush = _brush(axis, facts["brush"])

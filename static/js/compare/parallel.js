@@ -40,12 +40,17 @@ function drag(grip, start) {
     shape.setAttribute("y", Math.min(from, to));
     shape.setAttribute("height", Math.abs(to - from));
   };
-  const place = (y) => (bottom - y) / (bottom - top);
+  const place = (y) => snapped((bottom - y) / (bottom - top));
   grip.addEventListener("pointermove", move);
   grip.addEventListener("pointerup", () => {
     const axis = axes().find((each) => each.name === group.dataset.axis);
     brush(axis.name, Math.abs(to - from) < LEAST ? null : between(axis, place(Math.max(from, to)), place(Math.min(from, to))));
   }, { once: true });
+}
+
+/* Near an end of the axis the end is meant. */
+function snapped(place) {
+  return place < 0.02 ? 0 : place > 0.98 ? 1 : place;
 }
 
 /* What an axis has between two places. */
