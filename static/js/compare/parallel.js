@@ -3,7 +3,6 @@
 
 import { addressSet } from "../address.js";
 import { svg } from "../dom.js";
-import { readAgain } from "../run/regions.js";
 
 const LEAST = 4;
 
@@ -87,6 +86,18 @@ async function brush(name, kept) {
   else delete said[name];
   addressSet("brush", Object.keys(said).length ? JSON.stringify(said) : "");
   for (const input of document.querySelectorAll("[data-compare] input[name=brush]")) input.value = new URLSearchParams(location.search).get("brush") ?? "";
-  document.activeElement?.blur();
-  await readAgain();
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+  if (answer.ok) put(new DOMParser().parseFromString(await answer.text(), "text/html"));
+}
+
+/* The server's picture in the place of the old one; whoever was writing a range goes on where they were. */
+function put(fresh) {
+  const region = "[data-region='parallel']", old = document.querySelector(region), inputs = (of) => [...of.querySelectorAll("[data-range] input")];
+  const focused = inputs(old).indexOf(document.activeElement);
+  const twin = document.adoptNode(fresh.querySelector(region));
+  old.replaceWith(twin);
+  if (focused >= 0) {
+    twin.querySelector(".ranges").open = true;
+    inputs(twin)[focused].focus();
+  }
 }
