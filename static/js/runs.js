@@ -6,6 +6,7 @@ import { completing } from "./filter.js";
 import { showFindings } from "./findings.js";
 import { count, duration, number, signed } from "./format.js";
 import { RunsFeed } from "./live.js";
+import { rowNote } from "./row-note.js";
 import { readAgain } from "./run/regions.js";
 
 const ENDED = ["finished", "stopped", "failed", "paused"];
@@ -75,6 +76,18 @@ const views = document.getElementById("views");
 document.addEventListener("click", ({ target }) => {
   if (target.closest("[data-views-open]")) views.showModal();
   if (target.closest("[data-views-close]")) views.close();
+});
+
+const noteOn = rowNote(document.getElementById("row-note"));
+document.addEventListener("click", ({ target }) => target.closest("[data-note]") && noteOn(target.closest("tr")));
+
+/* Letters for the row that has the focus; j and k move it (app.js). */
+const ROW_KEYS = { x: (row) => row.querySelector(".pick input").click(), n: noteOn };
+document.addEventListener("keydown", (event) => {
+  const row = document.activeElement.closest?.("tr[data-run]"), act = ROW_KEYS[event.key];
+  if (!row || !act || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  event.preventDefault();
+  act(row);
 });
 
 const picks = () => [...document.querySelectorAll(".pick input[name=runs]")];

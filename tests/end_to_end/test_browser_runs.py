@@ -8,6 +8,7 @@ from tests.end_to_end.looks import shoot, violations
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
 from webapp.metrics.models import Series
+from webapp.runs.models import RunNote
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -113,6 +114,40 @@ def test_a_view_is_kept_opened_and_removed(page: Page, ada: User) -> None:
     expect(page.get_by_role("navigation", name="Saved views")).to_have_count(0)
 
 
+def test_rows_are_walked_chosen_and_noted_with_the_keyboard(page: Page, ada: User) -> None:
+    for name in ("one", "two", "three"):
+        run_make(ada, name)
+    page.goto("/runs/?sort=name")
+    expect(page.locator("tr[data-run]")).to_have_count(3)
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    expect(page.get_by_role("link", name="three")).to_be_focused()
+    page.keyboard.press("x")
+    expect(page.get_by_label("Choose three")).to_be_checked()
+    expect(page.locator("[data-chosen]")).to_have_text("1 run chosen")
+    page.keyboard.press("k")
+    expect(page.get_by_role("link", name="one")).to_be_focused()
+    page.keyboard.press("n")
+    dialog = page.get_by_role("dialog", name="Note on one")
+    dialog.get_by_label("Note").fill("<i>raised</i> the entropy bonus")
+    assert violations(page) == []
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.locator(".row-note")).to_have_text("¶ <i>raised</i> the entropy bonus")
+    page.locator("tr", has_text="raised").hover()
+    page.get_by_role("button", name="Note on one").click()
+    dialog.get_by_role("button", name="Change it").click()
+    expect(dialog.get_by_label("Note")).to_have_value("<i>raised</i> the entropy bonus")
+    dialog.get_by_label("Note").fill("lowered it")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.locator(".row-note")).to_have_text("¶ lowered it")
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
+    assert violations(page) == []
+
+
 def many(ada: User) -> None:
     """A table with something in every place."""
     for place, state in enumerate(("running", "finished", "failed", "queued", "paused")):
@@ -125,6 +160,10 @@ def many(ada: User) -> None:
         run.state, run.tags, run.priority = state, ["baseline", "tiny"][: place % 3], place % 2
         run.reason = "EngineFailure: the model does not fit into 24 GiB" if state == "failed" else ""
         run.save()
+        if place == 1:
+            RunNote.objects.create(
+                run=run, author=ada, text="the entropy bonus keeps it from collapsing; try 0.005 next"
+            )
 
 
 @pytest.mark.parametrize("width", [1440, 390])

@@ -15,6 +15,9 @@ urlpatterns = [
     path("runs/<str:run_id>/marks/", marks_api.RunMarks.as_view(), name="run-marks"),
     path("runs/<str:run_id>/notes/", marks_api.RunNotes.as_view(), name="run-notes"),
     path(
+        "runs/<str:run_id>/notes/<int:pk>/change/", marks_api.RunNoteChange.as_view(), name="run-note-change"
+    ),
+    path(
         "runs/<str:run_id>/notes/<int:pk>/remove/", marks_api.RunNoteRemove.as_view(), name="run-note-remove"
     ),
 ]

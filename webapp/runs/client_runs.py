@@ -21,7 +21,7 @@ from webapp.accounts.permissions import Person, can_edit
 from webapp.live.services import hint
 from webapp.runs.attempts import attempt_end
 from webapp.runs.families import family_of
-from webapp.runs.models import ACTIVE_STATES, ALPHABET, Attempt, Run, RunSource, RunState
+from webapp.runs.models import ACTIVE_STATES, ALPHABET, Attempt, Run, RunNote, RunSource, RunState
 from webapp.runs.services import check_storable
 from webapp.runs.states import TransitionRefused
 
@@ -43,7 +43,7 @@ class ClientRun(BaseModel):
     name: str = Field("", max_length=120)
     group: str = Field("", max_length=60, description="Becomes a tag, `group:NAME`.")
     tags: list[str] = Field([], max_length=20)
-    notes: str = Field("", max_length=20000)
+    notes: str = Field("", max_length=4000)
     config: dict[str, Any] = Field({}, description="Anything; shown and searchable under `client`.")
     team: dict[str, str] = Field({}, max_length=64, description="Role to policy.")
     algorithm: str = Field("external", max_length=60)
@@ -95,7 +95,6 @@ def _made(user: Person, project: Project, wanted: ClientRun) -> Run:
         owner=cast(User, user),
         name=wanted.name or wanted.id,
         tags=sorted({tag[:60] for tag in tags}),
-        notes=wanted.notes,
         source=RunSource.CLIENT,
         config=config,
         family=family_of(config),
@@ -103,6 +102,8 @@ def _made(user: Person, project: Project, wanted: ClientRun) -> Run:
         iterations=wanted.steps,
         started_at=now,
     )
+    if wanted.notes.strip():
+        RunNote.objects.create(run=run, author=run.owner, text=wanted.notes)
     audit_note(user, project, "run.begin", run.pk, name=run.name)
     _tell(run)
     return run

@@ -11,6 +11,7 @@ from webapp.metrics.headline import HEADLINE
 from webapp.metrics.measures import MEASURES, metric_read
 from webapp.metrics.models import Series
 from webapp.runs.models import Run
+from webapp.runs.notes import run_notes_latest
 
 STANDARD = ("progress", "left", "train/return", "eval/success", "eval_sampled/success", "created")
 """Beside name and state, which are always there."""
@@ -26,6 +27,7 @@ FACTS: dict[str, tuple[str, str, str]] = {
     "project": ("text", "project", "project"),
     "preset": ("text", "preset", "preset"),
     "priority": ("config", "priority", "-priority"),
+    "note": ("text", "latest note", ""),
 }
 """Kind, heading and order of each column that is a fact of the run."""
 _HEADINGS = {"train/return": "return", "eval/success": "success, greedy", "eval_sampled/success": "sampled"}
@@ -96,6 +98,10 @@ def rows_cells(
 ) -> list[list[Cell]]:
     """The cells of each run, in the order of the columns. summaries: `run_summary` of each."""
     series = _series_of(runs, columns)
+    if any(column.word == "note" for column in columns):
+        notes = run_notes_latest(runs)
+        texts = {run.pk: notes[run.pk].text if run.pk in notes else "" for run in runs}
+        summaries = [{**summary, "note": texts[summary["id"]]} for summary in summaries]
     return [
         [_cell(run, summary, column, series) for column in columns]
         for run, summary in zip(runs, summaries, strict=True)

@@ -20,7 +20,7 @@ from training_core.errors import ConfigError
 from webapp.metrics.measures import MEASURES, metric_read
 from webapp.metrics.models import Series
 from webapp.runs.config_tests import ConfigTest, config_fits, config_joined, config_not, config_test
-from webapp.runs.models import Run, RunState
+from webapp.runs.models import Run, RunNote, RunState
 
 GRAMMAR = r"""
 ?start: either
@@ -48,7 +48,6 @@ _COLUMNS: dict[str, str] = {
     "preset": "preset",
     "owner": "owner__username",
     "project": "project__slug",
-    "notes": "notes",
     "source": "source",
     "family": "family",
     "sweep": "sweep__name",
@@ -63,6 +62,7 @@ FIELDS: dict[str, str] = {
     **dict.fromkeys(_MOMENTS, "moment: 2026-01-31, or -7d, -12h for what is newer than that"),
     **dict.fromkeys(_FLAGS, "true or false"),
     "tag": "text",
+    "note": "text; any of its notes",
 }
 """Facts of a run, and what they are compared with."""
 _LOOKUPS = {"=": "", "<": "__lt", "<=": "__lte", ">": "__gt", ">=": "__gte", "~": "__icontains"}
@@ -214,7 +214,7 @@ def _of_run(field: Token, operator: str, value: Any) -> Q:
     for columns, compare in _KINDS:
         if name in columns:
             return compare(field, columns[name], operator, value)
-    return _tag(field, operator, value)
+    return _tag(field, operator, value) if name == "tag" else _note(field, operator, value)
 
 
 def _text(field: Token, column: str, operator: str, value: Any) -> Q:
@@ -261,6 +261,13 @@ def _tag(field: Token, operator: str, value: Any) -> Q:
     if operator != "=":
         raise FilterError("compare a tag with =, !=, ~ or in", field.column or 1)
     return Q(tags__contains=[str(value)])
+
+
+def _note(field: Token, operator: str, value: Any) -> Q:
+    if operator not in ("=", "~"):
+        raise FilterError("compare a note with =, !=, ~ or in", field.column or 1)
+    lookup = {f"text{_LOOKUPS[operator]}": str(value)}
+    return Q(Exists(RunNote.objects.filter(run=OuterRef("pk"), **lookup)))
 
 
 _KINDS: tuple[tuple[dict[str, str], Callable[[Token, str, str, Any], Q]], ...] = (

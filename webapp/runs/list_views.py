@@ -22,6 +22,7 @@ from webapp.runs.filters import FilterError
 from webapp.runs.forms import RunFilters
 from webapp.runs.managing import runs_do
 from webapp.runs.models import Run, RunState, SavedView
+from webapp.runs.notes import run_notes_latest
 from webapp.runs.pages import tags_of
 from webapp.runs.saved_views import EVERYTHING, WORDS, view_address, view_default, view_get, views_visible
 from webapp.runs.selectors import run_summary, runs_by_id, runs_list
@@ -72,6 +73,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
         "views": views_shown(request),
         "everything": EVERYTHING,
         "projects_editable": projects_editable(request.user),
+        "writable": {project.slug for project in projects_editable(request.user)},
         "standard": ",".join(STANDARD),
         "rows": families_rows(found, list(page), columns) if grouped else _rows(list(page), columns),
         "grouped": grouped,
@@ -125,10 +127,13 @@ def _page(found: QuerySet[Run], number: str | None, filters: dict[str, object]) 
 
 
 def _rows(runs: list[Run], columns: list[Column]) -> list[dict[str, Any]]:
-    """Summaries, with their cells."""
-    summaries = [run_summary(run) for run in runs]
+    """Summaries, with their cells and latest notes."""
+    summaries, notes = [run_summary(run) for run in runs], run_notes_latest(runs)
     cells = rows_cells(runs, summaries, columns)
-    return [summary | {"cells": row} for summary, row in zip(summaries, cells, strict=True)]
+    return [
+        summary | {"cells": row, "latest_note": notes.get(summary["id"])}
+        for summary, row in zip(summaries, cells, strict=True)
+    ]
 
 
 @login_required

@@ -9,7 +9,14 @@ from rest_framework.views import APIView
 from webapp.api.schema import JSON
 from webapp.runs.marks import marks_list
 from webapp.runs.models import RunNote
-from webapp.runs.notes import run_note_add, run_note_document, run_note_get, run_note_remove, run_notes_list
+from webapp.runs.notes import (
+    run_note_add,
+    run_note_change,
+    run_note_document,
+    run_note_get,
+    run_note_remove,
+    run_notes_list,
+)
 from webapp.runs.selectors import run_get
 
 
@@ -48,6 +55,17 @@ class RunNotes(APIView):
         """Write one, at a step or about the whole run; editors of the project."""
         made = run_note_add(request.user, run_get(request.user, run_id), request.data)
         return Response(run_note_document(made), status=201)
+
+
+class RunNoteChange(APIView):
+    """Other words for a note."""
+
+    @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
+    def post(self, request: Request, run_id: str, pk: int) -> Response:
+        """{"text"}: the note as it is now; its author and owners of the project."""
+        note = run_note_get(run_get(request.user, run_id), pk)
+        text = request.data.get("text") if isinstance(request.data, dict) else None
+        return Response(run_note_document(run_note_change(request.user, note, text)))
 
 
 class RunNoteRemove(APIView):

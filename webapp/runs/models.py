@@ -49,8 +49,6 @@ class Run(models.Model):
     name = models.CharField(max_length=120)
     preset = models.CharField(max_length=80, blank=True)
     tags = models.JSONField(default=list)
-    notes = models.TextField(blank=True)
-    """Free Markdown of its people."""
     source = models.CharField(max_length=8, choices=RunSource.choices, default=RunSource.TROUPE)
     priority = models.IntegerField(default=0)
     """Higher ones are admitted first."""

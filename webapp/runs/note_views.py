@@ -8,7 +8,7 @@ from django.views.decorators.http import require_POST
 
 from training_core.errors import ConfigError
 from webapp.common.redirects import back
-from webapp.runs.notes import run_note_add, run_note_get, run_note_remove
+from webapp.runs.notes import run_note_add, run_note_change, run_note_get, run_note_remove
 from webapp.runs.selectors import run_get
 
 
@@ -19,6 +19,18 @@ def run_note_act(request: HttpRequest, run_id: str) -> HttpResponse:
     run = run_get(request.user, run_id)
     try:
         run_note_add(request.user, run, request.POST)
+    except ConfigError as error:
+        messages.error(request, str(error))
+    return back(request, reverse("runs:detail", args=[run.pk]))
+
+
+@login_required
+@require_POST
+def run_note_change_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
+    """Change a note's words; back to where the form was."""
+    run = run_get(request.user, run_id)
+    try:
+        run_note_change(request.user, run_note_get(run, pk), request.POST.get("text"))
     except ConfigError as error:
         messages.error(request, str(error))
     return back(request, reverse("runs:detail", args=[run.pk]))

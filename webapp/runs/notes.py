@@ -1,6 +1,6 @@
 """What people write at a moment of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -29,11 +29,23 @@ def run_note_add(user: Person, run: Run, data: Any) -> RunNote:
 
 
 @transaction.atomic
+def run_note_change(user: Person, note: RunNote, text: Any) -> RunNote:
+    """Other words: its author may, and owners of the project. Raises PermissionDenied, ConfigError (text)."""
+    _may_change(user, note)
+    form = RunNoteForm({"text": text})
+    if not form.is_valid():
+        raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
+    was, note.text = note.text, form.cleaned_data["text"]
+    note.save(update_fields=["text"])
+    audit_note(user, note.run.project, "run.note_change", note.run_id, note=note.pk, was=was, text=note.text)
+    return note
+
+
+@transaction.atomic
 def run_note_remove(user: Person, note: RunNote) -> None:
     """Take it away: its author may, and owners of the project. Raises PermissionDenied."""
+    _may_change(user, note)
     project = note.run.project
-    if not (is_owner(user, project) or (note.author_id == user.pk and can_edit(user, project))):
-        raise PermissionDenied("only its author and owners of the project may remove a note")
     audit_note(user, project, "run.note_remove", note.run_id, note=note.pk, step=note.step, text=note.text)
     note.delete()
 
@@ -44,6 +56,18 @@ def run_note_get(run: Run, pk: int) -> RunNote:
     if found is None:
         raise Http404(f"the run {run.pk} has no note {pk}")
     return found
+
+
+def _may_change(user: Person, note: RunNote) -> None:
+    project = note.run.project
+    if not (is_owner(user, project) or (note.author_id == user.pk and can_edit(user, project))):
+        raise PermissionDenied("only its author and owners of the project may change or remove a note")
+
+
+def run_notes_latest(runs: Iterable[Run]) -> dict[str, RunNote]:
+    """The latest note of each run that has one, by the run's id."""
+    latest = RunNote.objects.filter(run__in=list(runs)).select_related("author").order_by("run", "-pk")
+    return {note.run_id: note for note in latest.distinct("run")}
 
 
 def run_notes_list(run: Run) -> list[RunNote]:

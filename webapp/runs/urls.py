@@ -20,6 +20,7 @@ urlpatterns = [
     path("<str:run_id>/logs/", views.logs_page, name="logs"),
     path("<str:run_id>/config/", views.config_page, name="config"),
     path("<str:run_id>/notes/", note_views.run_note_act, name="note"),
+    path("<str:run_id>/notes/<int:pk>/change/", note_views.run_note_change_act, name="note-change"),
     path("<str:run_id>/notes/<int:pk>/remove/", note_views.run_note_remove_act, name="note-remove"),
     path("<str:run_id>/act/<slug:act>/", views.run_act, name="act"),
 ]

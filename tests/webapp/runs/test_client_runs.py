@@ -39,7 +39,14 @@ def connected(
 
 def test_a_program_shows_up_in_the_same_pages(connected: User, client: Client) -> None:
     run = troupe.init(
-        "lab", "my trl run", config={"lr": 1e-5}, team={"solver": "p"}, group="g", tags=["x"], steps=3
+        "lab",
+        "my trl run",
+        config={"lr": 1e-5},
+        team={"solver": "p"},
+        group="g",
+        tags=["x"],
+        steps=3,
+        notes="why I did it",
     )
     for step in range(3):
         troupe.log({"train/return": step / 2, "lr": 1e-5})
@@ -51,6 +58,9 @@ def test_a_program_shows_up_in_the_same_pages(connected: User, client: Client) -
     row = Run.objects.get(pk=run.id)
     assert (row.state, row.source, row.iteration, row.iterations) == ("finished", "client", 3, 3)
     assert row.tags == ["group:g", "x"] and row.config["client"] == {"lr": 1e-5}
+    assert [(note.text, note.author, note.step) for note in row.run_notes.all()] == [
+        ("why I did it", connected, None)
+    ]
     client.force_login(connected)
     server = find_server()
     series = server.call(f"/api/v1/runs/{run.id}/series/", keys="train/return")

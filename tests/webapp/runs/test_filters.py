@@ -14,7 +14,7 @@ from webapp.accounts.models import Project, User
 from webapp.metrics.models import Series
 from webapp.runs.completion import filter_complete
 from webapp.runs.filters import FilterError, runs_filter
-from webapp.runs.models import Run
+from webapp.runs.models import Run, RunNote
 
 pytestmark = pytest.mark.django_db
 
@@ -50,6 +50,9 @@ def four(make: Callable[..., Run]) -> None:
     make("one", 0.9, grpo, tags=["base", "x y"], iteration=3)
     make("two", 0.5, duo, tags=["base"], state="failed", priority=2)
     make("three", None, duo, state="finished", iteration=10, archived=True)
+    two = Run.objects.get(name="two")
+    for text in ("look here", "look there"):
+        RunNote.objects.create(run=two, text=text)
     old = make("four it's", 0.81, {}, preset="plan_path_duo")
     Run.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=30))
 
@@ -104,7 +107,9 @@ def names(text: str) -> set[str]:
         ("one or two", {"one", "two"}),
         ("owner = ada and project = lab and name ~ T", {"two", "three", "four"}),
         ("android.missing = 3", set()),
-        ("algorithm.no = x or notes = ''", {"one", "two", "three", "four"}),
+        ("algorithm.no = x or note != ''", {"one", "two", "three", "four"}),
+        ("note ~ LOOK", {"two"}),
+        ("not note ~ look", {"one", "three", "four"}),
     ],
 )
 def test_what_is_found(four: None, text: str, expected: set[str]) -> None:

@@ -132,3 +132,38 @@ def test_the_page_says_what_is_wrong_with_a_note_and_goes_back_to_itself(ada: Cl
     )
     away = ada.post(f"/runs/{run.pk}/notes/", {"text": "x", "next": "https://example.org/"})
     assert away.headers["Location"] == f"/runs/{run.pk}/"
+
+
+def test_a_note_is_changed_by_its_author_and_by_owners(
+    ada: Client, viewer: Client, run: Run, user: User, project: Project
+) -> None:
+    note = RunNote.objects.create(run=run, author=None, step=3, text="first words")
+    path = f"/api/v1/runs/{run.pk}/notes/{note.pk}/change/"
+    answer = ada.post(path, {"text": " better words "}, content_type="application/json")
+    assert (
+        answer.status_code == 200 and answer.json()["text"] == "better words" and answer.json()["step"] == 3
+    )
+    for body in ({}, {"text": ""}, {"text": "x" * 4001}, {"text": None}, []):
+        assert ada.post(path, body, content_type="application/json").status_code == 400
+    assert viewer.post(path, {"text": "mine"}, content_type="application/json").status_code == 403
+    page = ada.post(f"/runs/{run.pk}/notes/{note.pk}/change/", {"text": "by the page", "next": "/runs/?q=x"})
+    assert page.url == "/runs/?q=x"  # type: ignore[attr-defined]
+    note.refresh_from_db()
+    assert note.text == "by the page"
+    entry = AuditEntry.objects.filter(act="run.note_change").order_by("pk").first()
+    assert entry and entry.details == {"note": note.pk, "was": "first words", "text": "better words"}
+
+
+def test_the_table_shows_the_latest_note_and_filters_find_any(
+    ada: Client, viewer: Client, run: Run, user: User
+) -> None:
+    for text in ("entropy is low", "<b>raised</b> it"):
+        RunNote.objects.create(run=run, author=user, text=text)
+    page = ada.get("/runs/?filter=note+~+ENTROPY").content.decode()
+    assert "&lt;b&gt;raised&lt;/b&gt; it" in page and "entropy is low" not in page
+    assert f'data-note="{run.pk}"' in page
+    seen = viewer.get("/runs/").content.decode()
+    assert "raised" in seen and "data-note=" not in seen
+    assert "No run fits" in ada.get('/runs/?filter=note+%3D+"entropy"').content.decode()
+    (row,) = ada.get("/api/v1/runs/?columns=note").json()["results"]
+    assert row["columns"] == {"note": "<b>raised</b> it"}

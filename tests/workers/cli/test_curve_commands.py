@@ -20,6 +20,8 @@ def test_notes_are_written_listed_and_removed(troupe: Troupe, run: Run, connecte
     whole = json.loads(troupe("run-note", run.pk, "all of it", "--json").out)
     assert whole["step"] is None
     assert troupe("run-notes", run.pk).out.splitlines()[0] == f"{whole['id']}  run  ada  all of it"
+    changed = troupe("run-note-change", run.pk, str(whole["id"]), "most of it")
+    assert changed.out.strip() == f"{whole['id']}  run  ada  most of it"
     assert "removed" in troupe("run-note-remove", run.pk, str(whole["id"])).out
     assert [each["id"] for each in json.loads(troupe("run-notes", run.pk, "--json").out)] == [note.pk]
     refused = troupe("run-note", run.pk, " ")

@@ -110,6 +110,20 @@ def run_notes(run_id: RunId, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def run_note_change(
+    run_id: RunId,
+    number: Annotated[
+        int, typer.Argument(metavar="NOTE", help="Number of the note, as `troupe run-notes` shows it.", min=1)
+    ],
+    text: Annotated[str, typer.Argument(help="What it says from now on.")],
+    as_json: AsJson = False,
+) -> None:
+    """Change the words of a note on a run."""
+    changed = find_server().call(run_path(run_id, f"notes/{number}/change/"), {"text": text})
+    _print_json(changed) if as_json else _show_note(changed)
+
+
+@app.command()
 def run_note_remove(
     run_id: RunId,
     number: Annotated[
