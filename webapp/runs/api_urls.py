@@ -13,6 +13,7 @@ urlpatterns = [
     path("columns/complete/", list_api.ColumnCompletion.as_view(), name="columns-complete"),
     path("filter/complete/", list_api.FilterCompletion.as_view(), name="filter-complete"),
     path("runs/<str:run_id>/marks/", marks_api.RunMarks.as_view(), name="run-marks"),
+    path("runs/<str:run_id>/cost/", marks_api.RunCost.as_view(), name="run-cost"),
     path("runs/<str:run_id>/notes/", marks_api.RunNotes.as_view(), name="run-notes"),
     path(
         "runs/<str:run_id>/notes/<int:pk>/change/", marks_api.RunNoteChange.as_view(), name="run-note-change"

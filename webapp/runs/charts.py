@@ -1,4 +1,4 @@
-"""Which charts a run has: the few of its overview, and all of them by section."""
+"""What a chart is, and all metrics of a run as charts by section. The few of its overview: webapp.runs.layouts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -100,40 +100,6 @@ def axes_of(keys: Iterable[str]) -> dict[str, tuple[str, str]]:
     return {name: axis for name, axis in AXES.items() if axis[1] in there}
 
 
-def overview_panels(config: Mapping[str, Any]) -> list[Panel]:
-    """The six curves that tell most of the story."""
-    roles, policies = role_tones(config), policy_tones(config)
-    return [
-        Panel(
-            "success",
-            "Success",
-            UNITS["success"],
-            [Line("eval/success", "greedy", GREEDY), Line("eval_sampled/success", "sampled", SAMPLED)],
-            (0.0, 1.0),
-        ),
-        Panel(
-            "return",
-            "Return",
-            UNITS["return"],
-            [Line("train/return", "training", NEUTRAL), Line("eval/return", "greedy", GREEDY)],
-        ),
-        Panel("reward", "Reward by role", UNITS["reward"], _lines("train/{}/reward", roles)),
-        Panel("entropy", "Entropy by policy", UNITS["entropy"], _lines("policy/{}/entropy", policies)),
-        Panel("kl", "KL to base by policy", "nats per token", _lines("policy/{}/kl", policies)),
-        Panel(
-            "groups",
-            "Groups that teach nothing",
-            "share",
-            _lines("groups/{}/zero_variance", roles),
-            (0.0, 1.0),
-        ),
-    ]
-
-
-def _lines(pattern: str, tones: Mapping[str, int]) -> list[Line]:
-    return [Line(pattern.format(name), name, tone) for name, tone in tones.items()]
-
-
 def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[Section]:
     """Every metric of a run; those of different roles, policies or hosts that belong together share a chart."""
     tones: dict[str, Tone] = {**policy_tones(config), **role_tones(config)}
@@ -155,12 +121,6 @@ def _name_apart(panels: list[Panel]) -> None:
         taken[panel.id] = taken.get(panel.id, 0) + 1
         if taken[panel.id] > 1:
             panel.id = f"{panel.id}--{taken[panel.id]}"
-
-
-def panel_get(chart: str, keys: Iterable[str], config: Mapping[str, Any]) -> Panel | None:
-    """The panel with this id: one of all metrics, or of the overview."""
-    panels = [panel for section in all_sections(keys, config) for panel in section.panels]
-    return next((panel for panel in [*panels, *overview_panels(config)] if panel.id == chart), None)
 
 
 def _section(name: str, panels: list[Panel], people: list[str]) -> Section:

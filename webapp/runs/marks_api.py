@@ -1,4 +1,4 @@
-"""The API of notes on runs, and of what is marked on curves."""
+"""The API of notes on runs, of what is marked on curves, and of what a run costs."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -18,6 +18,7 @@ from webapp.runs.notes import (
     run_notes_list,
 )
 from webapp.runs.selectors import run_get
+from webapp.runs.spending import spending_read
 
 
 class RunNoteSerializer(serializers.Serializer[RunNote]):
@@ -39,6 +40,15 @@ class RunMarks(APIView):
         """
         run = run_get(request.user, run_id)
         return Response({"cursor": run.event_count, "results": [mark.json() for mark in marks_list(run)]})
+
+
+class RunCost(APIView):
+    """What a run has cost so far, and what it will."""
+
+    @extend_schema(responses=JSON)
+    def get(self, request: Request, run_id: str) -> Response:
+        """Seconds waited and run, devices held and their hours, tokens sampled (and played again), the estimate at its end."""
+        return Response(spending_read(run_get(request.user, run_id)).json())
 
 
 class RunNotes(APIView):

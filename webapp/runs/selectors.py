@@ -132,8 +132,13 @@ def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:
 
 
 def first_iteration(run: Run, attempt: Attempt) -> int:
-    """Where the attempt began: its checkpoint's folder ends in the iteration."""
-    number = (attempt.resumed_from or run.parent_checkpoint).rpartition("-")[2]
+    """Where the attempt began."""
+    return iteration_of(attempt.resumed_from or run.parent_checkpoint)
+
+
+def iteration_of(checkpoint: str) -> int:
+    """A checkpoint's folder ends in its iteration; 0 for none."""
+    number = checkpoint.rpartition("-")[2]
     return int(number) if number.isdigit() else 0
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from webapp.common.tones import policy_tones
+from webapp.common.tones import policy_tones, role_tones
 
 Columns = Mapping[str, Any]
 
@@ -34,26 +34,41 @@ class Tile:
 
 
 def overview_tiles(config: Mapping[str, Any], series: Mapping[str, Columns]) -> list[Tile]:
-    """Success, return, entropy, KL, speed: last values, with the change since the base model or the start."""
-    policies = policy_tones(config)
+    """Last values, with the change since the base model or the start where more is better."""
+    policies, roles = policy_tones(config), role_tones(config)
     return [
         Tile("Success, greedy", "", [_figure(series, "eval/success", since="base")]),
         Tile("Success, sampled", "", [_figure(series, "eval_sampled/success", since="base")]),
         Tile("Return per episode", "", [_figure(series, "train/return", since="start")]),
-        Tile("Entropy", "nats per token", _by_policy(series, "policy/{}/entropy", policies)),
-        Tile("KL to base", "nats per token", _by_policy(series, "policy/{}/kl", policies)),
+        Tile("Reward by role", "", _each(series, "train/{}/reward", roles)),
+        Tile("Entropy", "nats per token", _each(series, "policy/{}/entropy", policies)),
+        Tile("KL to base", "nats per token", _each(series, "policy/{}/kl", policies)),
+        Tile("Tokens per second", "", [_plain(series, "rollout/tokens_per_second", "rollout")]),
+        Tile("Staleness", "", [_plain(series, "rollout/staleness", "versions")]),
         Tile(
-            "Tokens per second",
-            "",
-            [Figure("rollout/tokens_per_second", _last(series, "rollout/tokens_per_second"), "rollout")],
+            "Errors",
+            "of the last iteration",
+            [
+                _plain(series, "rollout/failed", "episodes failed"),
+                _plain(series, "rollout/truncated", "answers cut off"),
+            ],
         ),
     ]
 
 
-def _by_policy(series: Mapping[str, Columns], pattern: str, policies: Mapping[str, int]) -> list[Figure]:
-    """One figure per policy; of many, the first three."""
-    keys = {name: pattern.format(name) for name in policies}
-    return [Figure(key, _last(series, key), name, policies[name]) for name, key in list(keys.items())[:3]]
+def tile_keys(config: Mapping[str, Any]) -> list[str]:
+    """The metrics that they show."""
+    return [figure.key for tile in overview_tiles(config, {}) for figure in tile.figures]
+
+
+def _each(series: Mapping[str, Columns], pattern: str, tones: Mapping[str, int]) -> list[Figure]:
+    """One figure per role or policy; of many, the first three."""
+    keys = {name: pattern.format(name) for name in tones}
+    return [Figure(key, _last(series, key), name, tones[name]) for name, key in list(keys.items())[:3]]
+
+
+def _plain(series: Mapping[str, Columns], key: str, under: str) -> Figure:
+    return Figure(key, _last(series, key), under)
 
 
 def _figure(series: Mapping[str, Columns], key: str, since: str) -> Figure:

@@ -17,8 +17,9 @@ from webapp.health.selectors import findings_list
 from webapp.metrics.selectors import keys as metric_keys
 from webapp.metrics.selectors import series_read
 from webapp.runs.base_models import base_models, before_training
-from webapp.runs.charts import all_sections, overview_panels, panel_get
+from webapp.runs.charts import all_sections
 from webapp.runs.forms import LEVELS, LogFilters
+from webapp.runs.layouts import overview_panels, panel_get
 from webapp.runs.managing import run_do
 from webapp.runs.marks import marks_shown
 from webapp.runs.pages import (
@@ -31,7 +32,8 @@ from webapp.runs.pages import (
     tools_context,
 )
 from webapp.runs.selectors import run_get
-from webapp.runs.tiles import overview_tiles
+from webapp.runs.spending import spending_read
+from webapp.runs.tiles import overview_tiles, tile_keys
 
 PER_PAGE = 50
 LATEST = 12
@@ -43,20 +45,18 @@ LATEST = 12
 def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """Figures, curves, latest transcripts, base model, checkpoints."""
     run = run_get(request.user, run_id)
-    panels = overview_panels(run.config)
-    keys = [line.key for panel in panels for line in panel.lines]
-    series = series_read(run, [*keys, "rollout/tokens_per_second"], until=run.event_count)
-    series = {
-        key: series.get(key, {"steps": [], "values": [], "times": [], "attempts": []})
-        for key in [*keys, "rollout/tokens_per_second"]
-    }
-    kept, marks = checkpoint_context(run), marks_shown(request.user, run)
     every = [facts.key for facts in metric_keys(run)]
+    panels = overview_panels(run.config, every)
+    keys = dict.fromkeys([*(line.key for panel in panels for line in panel.lines), *tile_keys(run.config)])
+    found = series_read(run, keys, until=run.event_count)
+    series = {key: found.get(key, {"steps": [], "values": [], "times": [], "attempts": []}) for key in keys}
+    kept, marks = checkpoint_context(run), marks_shown(request.user, run)
     data = curves_data(every, panels, marks) | {"series": series, "whole": False}
     context = run_context(request.user, run, "overview", **data) | kept | tools_context(every)
     context |= {
         "panels": panels,
         "tiles": overview_tiles(run.config, series),
+        "spent": spending_read(run),
         "base_models": base_models(run.config, run.facts),
         "before": before_training(series),
         "findings": [] if isinstance(request.user, Visitor) else findings_list(run, "open")[:3],

@@ -1,15 +1,17 @@
-"""troupe curves, export-curves, events, run-note, run-notes and run-note-remove against a real server."""
+"""troupe curves, export-curves, cost, events, run-note, run-notes and run-note-remove against a real server."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.webapp.metrics.test_series import event, store
 from tests.workers.cli.conftest import Troupe
-from webapp.runs.models import Run, RunNote
+from webapp.runs.models import Attempt, Run, RunNote
 
 pytestmark = pytest.mark.django_db(transaction=True)
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_notes_are_written_listed_and_removed(troupe: Troupe, run: Run, connected: str) -> None:
@@ -51,3 +53,16 @@ def test_curves_are_listed_and_exported(troupe: Troupe, run: Run, connected: str
     file = tmp_path / "points.csv"
     assert "3 points in" in troupe("export-curves", run.pk, "--output", str(file)).out
     assert file.read_text().splitlines() == rows
+
+
+def test_cost_says_what_was_spent(troupe: Troupe, run: Run, connected: str) -> None:
+    store(run, event(1, {"progress/tokens": 4321.0}))
+    run.save()
+    Attempt.objects.create(
+        run=run, number=1, submission_id="s", started_at=MOMENT, ended_at=MOMENT + timedelta(hours=1)
+    )
+    found = json.loads(troupe("cost", run.pk, "--json").out)
+    assert (found["seconds"], found["tokens"]) == (3600.0, 4321)
+    said = troupe("cost", run.pk).out.splitlines()
+    assert said[0].startswith("ran 3600 s in 1 attempts, waited ") and said[-1] == "4321 training tokens"
+    assert said[1] == f"{found['cpus']:.3f} CPU core hours ({found['cpus']:g} held)"

@@ -83,6 +83,26 @@ def events(
 
 
 @app.command()
+def cost(run_id: RunId, as_json: AsJson = False) -> None:
+    """Say what a run has cost: time, device hours, tokens; and what it will."""
+    found = find_server().call(run_path(run_id, "cost/"))
+    if as_json:
+        return _print_json(found)
+    _line(
+        f"ran {found['seconds']:.0f} s in {len(found['attempts'])} attempts, waited {found['waited']:.0f} s"
+    )
+    for name, word in (("gpu", "GPU hours"), ("cpu", "CPU core hours")):
+        if found[f"{name}s"]:
+            expected = found[f"expected_{name}_hours"]
+            more = "" if expected is None else f", {expected:.3f} at its end"
+            _line(f"{found[f'{name}_hours']:.3f} {word} ({found[f'{name}s']:g} held){more}")
+    again = f", {found['tokens_again']} of them played again" if found["tokens_again"] else ""
+    _line(f"{found['tokens']} training tokens{again}")
+    if found["eta_seconds"] is not None:
+        _line(f"{found['eta_seconds']:.0f} s left")
+
+
+@app.command()
 def run_note(
     run_id: RunId,
     text: Annotated[str, typer.Argument(help="What to say of it.")],

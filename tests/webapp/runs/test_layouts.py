@@ -1,0 +1,71 @@
+"""Which charts an overview begins with."""
+
+from typing import Any
+
+import pytest
+
+from training_core.config.algorithms import ALGORITHM_CONFIGS
+from training_core.config.files import load_config
+from webapp.runs.charts import all_sections
+from webapp.runs.layouts import CHARTS, DEFAULT, LAYOUTS, overview_panels, panel_get
+from webapp.runs.tiles import overview_tiles, tile_keys
+
+
+@pytest.fixture
+def config() -> dict[str, Any]:
+    return load_config("plan_path_duo").model_dump(mode="json")
+
+
+def of(config: dict[str, Any], algorithm: str) -> dict[str, Any]:
+    return {**config, "algorithm": {**config["algorithm"], "type": algorithm}}
+
+
+@pytest.mark.parametrize("algorithm", [*ALGORITHM_CONFIGS, *LAYOUTS, "of tomorrow"])
+def test_every_algorithm_has_a_layout_of_charts_that_exist(config: dict[str, Any], algorithm: str) -> None:
+    names = LAYOUTS.get(algorithm, DEFAULT)
+    assert set(names) <= set(CHARTS) and len(set(names)) == len(names)
+    panels = overview_panels(of(config, algorithm))
+    assert [panel.id for panel in panels] == list(names[:6]), "nothing is reported yet"
+
+
+def test_roles_and_policies_have_a_line_each(config: dict[str, Any]) -> None:
+    panels = {panel.id: panel for panel in overview_panels(config)}
+    assert [line.key for line in panels["reward"].lines] == ["train/planner/reward", "train/executor/reward"]
+    assert [line.label for line in panels["entropy"].lines] == ["planner", "executor"]
+    assert panels["success"].range == (0.0, 1.0) and panels["groups"].unit == "share"
+
+
+def test_charts_of_what_is_not_reported_are_left_out(config: dict[str, Any]) -> None:
+    keys = ["train/return", "eval/success", "policy/planner/grad_norm", "policy/planner/value_loss"]
+    assert [panel.id for panel in overview_panels(config, keys)] == ["success", "return", "gradient"]
+    assert [panel.id for panel in overview_panels(of(config, "ppo"), keys)] == [
+        "success",
+        "return",
+        "value",
+        "gradient",
+    ]
+
+
+def test_a_chart_is_found_by_its_id_and_ids_differ(config: dict[str, Any]) -> None:
+    keys = ["policy/planner/a.b", "policy/planner/ab", "eval/success"]
+    ids = [panel.id for section in all_sections(keys, config) for panel in section.panels]
+    assert sorted(ids) == ["eval-success", "policy-ab", "policy-ab--2"]
+    found = panel_get("policy-ab--2", keys, config)
+    assert found and [line.key for line in found.lines] == ["policy/planner/ab"]
+    assert panel_get("kl", keys, config) and panel_get("nothing", keys, config) is None
+
+
+def test_tiles_show_last_values_and_what_they_moved(config: dict[str, Any]) -> None:
+    series = {
+        "eval/success": {"values": [0.25, "NaN", 0.75]},
+        "train/planner/reward": {"values": [1.0, 2.0]},
+        "rollout/failed": {"values": [3.0]},
+    }
+    tiles = {tile.label: tile.figures for tile in overview_tiles(config, series)}
+    assert (tiles["Success, greedy"][0].value, tiles["Success, greedy"][0].change) == (0.75, 0.5)
+    assert [(each.under, each.value) for each in tiles["Reward by role"]] == [
+        ("planner", 2.0),
+        ("executor", None),
+    ]
+    assert [each.value for each in tiles["Errors"]] == [3.0, None]
+    assert {"rollout/staleness", "policy/executor/kl"} <= set(tile_keys(config))

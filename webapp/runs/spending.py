@@ -1,0 +1,132 @@
+"""What a run has cost so far, and what it will: time, device hours, tokens."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from django.utils import timezone
+
+from training_core.config.files import parse_config
+from training_core.errors import ConfigError
+from webapp.metrics.selectors import Points, points_read
+from webapp.runs.models import Attempt, Run, RunSource
+from webapp.runs.selectors import eta_seconds, iteration_of
+from workers.launch.demand import Demand, demand
+
+TOKENS = "progress/tokens"
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Seconds, device hours and sampled training tokens. Devices are None where they are not ours to know."""
+
+    waited: float
+    """Seconds from its launch to its first start, or until now."""
+    seconds: float
+    """Of all attempts, from start to end."""
+    gpus: float | None
+    cpus: float | None
+    """Devices that it holds while it runs."""
+    gpu_hours: float | None
+    cpu_hours: float | None
+    tokens: int
+    tokens_again: int
+    """Of these, tokens of iterations that a later attempt played again."""
+    eta_seconds: float | None
+    """Left at the pace of the current attempt; None when nothing is under way."""
+    expected_gpu_hours: float | None
+    expected_cpu_hours: float | None
+    """At its end; None without an estimate."""
+    attempts: list[dict[str, Any]]
+    """number, seconds, tokens of each."""
+
+    def json(self) -> dict[str, Any]:
+        """JSON types only."""
+        return asdict(self)
+
+
+def spending_read(run: Run) -> Spent:
+    """Count it up."""
+    attempts = list(Attempt.objects.filter(run=run).order_by("number"))
+    held, before = _held(run), _before(run)
+    tokens = tokens_by_attempt(points_read(run, TOKENS), before)
+    seconds = {attempt.number: _seconds(attempt) for attempt in attempts}
+    total = sum(seconds.values())
+    left = eta_seconds(run, attempts[-1] if attempts else None)
+    sampled = sum(tokens.values())
+    return Spent(
+        waited=_waited(run),
+        seconds=total,
+        gpus=held and held.gpus,
+        cpus=held and held.cpus,
+        gpu_hours=_hours(held and held.gpus, total),
+        cpu_hours=_hours(held and held.cpus, total),
+        tokens=sampled,
+        tokens_again=max(0, sampled - (_counted(run) - before)) if sampled else 0,
+        eta_seconds=left,
+        expected_gpu_hours=None if left is None else _hours(held and held.gpus, total + left),
+        expected_cpu_hours=None if left is None else _hours(held and held.cpus, total + left),
+        attempts=[
+            {"number": number, "seconds": spent, "tokens": tokens.get(number, 0)}
+            for number, spent in seconds.items()
+        ],
+    )
+
+
+def tokens_by_attempt(points: Points, before: int = 0) -> dict[int, int]:
+    """What each attempt added: its last count less the one that it went on from, which its checkpoint remembers.
+
+    before: what the first attempt went on from.
+    """
+    return {
+        int(attempt): int(points.values[points.attempts == attempt].max() - _base(points, attempt, before))
+        for attempt in np.unique(points.attempts)
+    }
+
+
+def _base(points: Points, attempt: int, before: int) -> float:
+    """The count of the attempts before, at the last step before this one's first."""
+    first = points.steps[points.attempts == attempt].min()
+    found = np.flatnonzero((points.attempts < attempt) & (points.steps < first))
+    return float(points.values[found[-1]]) if len(found) else before
+
+
+def _before(run: Run) -> int:
+    """What a fork's count begins with: that of the run it comes from, at the checkpoint; 0 where that run is gone."""
+    if run.parent is None:
+        return 0
+    points = points_read(run.parent, TOKENS)
+    found = np.flatnonzero(points.steps <= iteration_of(run.parent_checkpoint))
+    return int(points.values[found[-1]]) if len(found) else 0
+
+
+def _counted(run: Run) -> int:
+    """What the run itself says: tokens on the way to where it is now."""
+    series = run.series.filter(key=TOKENS).first()
+    return int(series.last_value) if series else 0
+
+
+def _held(run: Run) -> Demand | None:
+    if run.source == RunSource.CLIENT:
+        return None
+    try:
+        return demand(parse_config(run.config))
+    except ConfigError:
+        return None  # a config of another version: what it asked for is not known any more
+
+
+def _hours(devices: float | None, seconds: float) -> float | None:
+    return None if devices is None else devices * seconds / HOUR
+
+
+def _waited(run: Run) -> float:
+    end: datetime = run.started_at or run.ended_at or timezone.now()
+    return max(0.0, (end - run.created_at).total_seconds())
+
+
+def _seconds(attempt: Attempt) -> float:
+    """From start to end; of one under way, until it was last heard."""
+    end = attempt.ended_at or attempt.heartbeat_at
+    return max(0.0, (end - attempt.started_at).total_seconds()) if attempt.started_at and end else 0.0
