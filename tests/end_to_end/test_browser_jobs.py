@@ -1,14 +1,17 @@
 """Short jobs in a browser: asked for at a checkpoint, followed while they play, spoken with."""
 
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from tests.end_to_end.conftest import run_make
+from tests.end_to_end.seed import Story
 from webapp.accounts.models import User
 from webapp.checkpoints.models import Checkpoint
 from webapp.jobs.models import Job
@@ -30,9 +33,38 @@ def launcher(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def check_accessible(page: Page) -> None:
-    """No serious violation."""
+    """No serious violation, and nothing wider than the window."""
     found = Axe().run(page).response["violations"]
     assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def shoot(page: Page, name: str) -> None:
+    """Pictures to look at, where TROUPE_SHOTS names a folder."""
+    if not (folder := os.environ.get("TROUPE_SHOTS")):
+        return
+    for width in (1440, 390):
+        for scheme in ("light", "dark"):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            page.screenshot(path=Path(folder) / f"{name}-{scheme}-{width}.png", full_page=True)
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def grid(row: int, column: int) -> dict[str, Any]:
+    """A board with the agent in this cell."""
+    cells = [[1, 1, "wall"], [2, 2, "goal"], [row, column, "agent"]]
+    return {"kind": "grid", "rows": 3, "columns": 3, "cells": cells}
+
+
+def agent(page: Page) -> Locator:
+    """The drawing of the board; its name says where the agent is."""
+    return page.locator("[data-board-drawing] svg")
+
+
+def move(role: str, text: str, board: dict[str, Any]) -> dict[str, Any]:
+    """One move of a conversation."""
+    return {"role": role, "saw": f"goal below {HOSTILE}", "text": text, "info": "moved", "board": board}
 
 
 def test_a_conversation_from_the_checkpoint_to_the_end(page: Page, ada: User) -> None:
@@ -48,21 +80,42 @@ def test_a_conversation_from_the_checkpoint_to_the_end(page: Page, ada: User) ->
     job = Job.objects.get()
     jobs_submit()
     expect(page.get_by_text("running")).to_be_visible()
-    asked = {"turn": 0, "role": "planner", "prompt": HOSTILE, "saw": HOSTILE, "board": None}
-    job_folder(job).write("moment", {"moves": [], "asked": asked, "title": "5x5"})
+    asked = {"turn": 0, "role": "planner", "prompt": HOSTILE, "saw": HOSTILE, "board": grid(0, 0)}
+    job_folder(job).write("moment", {"moves": [], "asked": asked, "title": "3x3", "board": grid(0, 0)})
     field = page.get_by_label("What planner says")
     expect(field).to_be_focused()
+    expect(agent(page)).to_have_attribute("aria-label", re.compile("agent at row 1, column 1.*now"))
     check_accessible(page)
     field.fill("north east")
     page.get_by_role("button", name="Say it").click()
     expect(page.get_by_text("the others are thinking")).to_be_visible()
     assert job_folder(job).said(0) == "north east"
+    moves = [move("planner", "north east", grid(0, 0)), move("executor", "right", grid(0, 1))]
+    asked |= {"turn": 1}
+    job_folder(job).write("moment", {"moves": moves, "asked": asked, "title": "3x3", "board": grid(0, 2)})
+    expect(page.get_by_text("it is your turn")).to_be_visible()
+    expect(agent(page)).to_have_attribute("aria-label", re.compile("agent at row 1, column 3.*now"))
+    expect(page.locator(".board .trail")).to_have_count(1)
+    page.get_by_role("link", name="executor #2").click()
+    expect(agent(page)).to_have_attribute(
+        "aria-label", re.compile("agent at row 1, column 2.*before #2 of 2")
+    )
+    shoot(page, "talk")
+    check_accessible(page)
+    field.fill("down")
+    page.get_by_role("button", name="Say it").click()
+    job_folder(job).keep([Story(run.pk).episode(20, 0, "eval", True, "task")])
     job_folder(job).write(
         "result", {"success": 1.0, "return": 2.0, "episodes": 1, "rewards": {"planner": 2.0}}
     )
     jobs_follow()
     expect(page.get_by_text("finished")).to_be_visible()
     expect(page.get_by_role("heading", name="Result")).to_be_visible()
+    expect(page.get_by_role("button", name="Next task")).to_be_visible()
+    expect(agent(page)).to_have_attribute("aria-label", re.compile("at the end"))
+    page.get_by_label("Turn shown on the board").fill("0")
+    expect(agent(page)).to_have_attribute("aria-label", re.compile("before #1 of"))
+    shoot(page, "talk-ended")
     check_accessible(page)
     page.goto("/jobs/")
     check_accessible(page)

@@ -24,8 +24,8 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
     tones = role_tones(job.config)
     episodes = job_episodes(job)
     place = int(episode) if episode.isascii() and episode.isdigit() and len(episode) < 6 else 0
-    shown = episodes[place] if place < len(episodes) else None
     now = moment(job) if job.live and job.kind == Job.Kind.TALK else None
+    shown = episodes[place] if place < len(episodes) and not now else None
     return {
         "place": "jobs",
         "job": job,
@@ -52,6 +52,7 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
         ],
         "asked": _asked(now, tones),
         "now": now,
+        "boards": _boards(now, shown),
     }
 
 
@@ -66,6 +67,17 @@ def job_title(job: Job) -> str:
         Job.Kind.EVALUATE: f"Evaluation of {who}",
         Job.Kind.TALK: f"Conversation with {who}",
     }.get(Job.Kind(job.kind), who)
+
+
+def _boards(now: Mapping[str, Any] | None, episode: Mapping[str, Any] | None) -> list[Any]:
+    """The board before each move, then as it stands; nothing where the environment draws none."""
+    if now:
+        boards = [*(move.get("board") for move in now["moves"]), now.get("board")]
+    elif episode:
+        boards = [*(turn.get("board") for turn in episode["turns"]), episode.get("final_board")]
+    else:
+        return []
+    return boards if any(boards) else []
 
 
 def _asked(now: Mapping[str, Any] | None, tones: Mapping[str, int]) -> dict[str, Any] | None:

@@ -114,7 +114,13 @@ def talk(context: JobContext) -> dict[str, Any]:
 
     def tell(turn: int | None) -> None:
         asked = None if turn is None else _asked(config, watched, turn)
-        context.folder.write("moment", {"moves": watched.moves, "asked": asked, "title": watched.view.title})
+        now = {
+            "moves": watched.moves,
+            "asked": asked,
+            "title": watched.view.title,
+            "board": watched.view.board,
+        }
+        context.folder.write("moment", now)
 
     watched = Watched(EnvironmentHost(config.environment, config.run.seed), lambda: tell(None))
     ready = {policy: port.start(None) for policy, port in ports.items()}

@@ -119,7 +119,10 @@ def test_a_person_takes_a_role(tmp_path: Path, little_model: Path, trained: Path
     said = [turn for turn in episode["turns"] if turn["role"] == roles[0]]
     assert status == 0 and heard and {each["role"] for each in heard} == {roles[0]}
     assert {turn["candidates"][0]["text"] for turn in said} == {"<b>nothing of use</b>"}
-    assert len((job.read("moment") or {})["moves"]) == len(episode["turns"])
+    moment = job.read("moment") or {}
+    assert [move["board"] for move in moment["moves"]] == [turn["board"] for turn in episode["turns"]]
+    assert moment["board"] == episode["final_board"] and moment["board"]["kind"] == "grid"
+    assert heard[0]["board"] == next(turn["board"] for turn in said)
 
 
 def test_a_conversation_ends_when_nobody_speaks(

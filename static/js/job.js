@@ -1,0 +1,39 @@
+/* The board of what a short job plays or has played, beside its turns. The page's part is put anew while the job lives, so all of it is read
+   from the document each time. */
+
+import { drawn, legend } from "./boards/registry.js";
+import { data, el } from "./dom.js";
+
+function show(place) {
+  const root = document.querySelector("[data-board]");
+  const boards = data("job-boards");
+  if (!root || !boards) return;
+  const last = boards.length - 1, here = Math.max(0, Math.min(last, place));
+  const note = here < last ? `before #${here + 1} of ${last}` : root.dataset.board;
+  const scrub = root.querySelector("[data-board-scrub]");
+  scrub.max = last;
+  scrub.value = here;
+  scrub.setAttribute("aria-valuetext", note);
+  root.querySelector("[data-board-note]").textContent = note;
+  const past = boards.slice(0, here + 1), board = past.at(-1);
+  root.querySelector("[data-board-drawing]").replaceChildren((board && drawn(board, past, note)) ?? el("p", { class: "quiet" }, "no drawing for this moment"));
+  const marks = new Map(boards.filter(Boolean).flatMap(legend));
+  root.querySelector("[data-board-legend]").replaceChildren(...marks.values());
+  document.querySelectorAll("#job .turn").forEach((turn, index) => turn.classList.toggle("here", index === here && here < last));
+}
+
+function fromAddress() {
+  const turn = Number(location.hash.match(/^#turn-(\d+)$/)?.[1] ?? 0);
+  show(turn ? turn - 1 : Infinity);
+}
+
+/* The conversation has gone on: the board as it stands. */
+function newest() {
+  if (location.hash) history.replaceState(null, "", location.pathname + location.search);
+  show(Infinity);
+}
+
+document.addEventListener("input", ({ target }) => target.matches("[data-board-scrub]") && show(Number(target.value)));
+document.addEventListener("htmx:afterSettle", newest);
+addEventListener("hashchange", fromAddress);
+fromAddress();
