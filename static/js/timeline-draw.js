@@ -6,9 +6,20 @@ const TOP = 38, BAR = 20, LOAD = 16, GAP = 8, THIN = 7, STRIP = 40;
 export const CARPET = 24;
 const FAINT_WIDTH = 30;
 
+/* Many lanes become one a device: workers that share one lie in one row, in the order of time. */
+export function carpeted(lanes) {
+  if (lanes.length <= CARPET) return lanes;
+  const rows = new Map();
+  for (const lane of lanes) {
+    const key = lane.device ?? lane.label, row = rows.get(key);
+    if (!row) rows.set(key, lane);
+    else rows.set(key, { ...row, label: `${row.label}, ${lane.label}`, spans: [...row.spans, ...lane.spans].sort((a, b) => a.start - b.start) });
+  }
+  return [...rows.values()];
+}
+
 /* Where everything lies, in CSS pixels. Beyond CARPET lanes each is one thin row. */
-export function layout(lanes, width) {
-  const carpet = lanes.length > CARPET;
+export function layout(lanes, width, carpet) {
   const gutter = width < 700 ? 84 : 168;
   let y = TOP;
   const rows = lanes.map((lane) => {

@@ -2,7 +2,7 @@
 
 import { atMost, data, el } from "./dom.js";
 import { readAgain } from "./run/regions.js";
-import { draw, laneAt, layout, palette } from "./timeline-draw.js";
+import { CARPET, carpeted, draw, laneAt, layout, palette } from "./timeline-draw.js";
 import { View, elapsed, stretch } from "./timeline-view.js";
 
 const SETTLED = 400;
@@ -22,7 +22,7 @@ function Timeline(root, page) {
   const paint = () => requestAnimationFrame(() => shown && place && draw(context, place, view, shown, colours, pointer));
 
   function measure() {
-    place = layout(shown.lanes, root.clientWidth);
+    place = layout(shown.lanes, root.clientWidth, shown.carpet);
     const scale = window.devicePixelRatio || 1;
     canvas.width = Math.round(place.width * scale);
     canvas.height = Math.round(place.height * scale);
@@ -45,6 +45,8 @@ function Timeline(root, page) {
       const answer = await fetch(`${page.url}?${query}`, { signal: asked.signal, headers: { Accept: "application/json" } });
       if (!answer.ok) throw new Error(`the server said ${answer.status}`);
       shown = await answer.json();
+      shown.carpet = shown.lanes.length > CARPET;
+      shown.lanes = carpeted(shown.lanes);
     } catch (error) {
       if (error.name !== "AbortError") said.textContent = `Not read: ${error.message}. Zoom or pan to try again.`;
       return;
@@ -123,7 +125,7 @@ function Timeline(root, page) {
     const slack = (view.length / (place.width - place.gutter)) * 2;
     const span = lane.spans.findLast((each) => each.start <= at && each.end >= at) ?? lane.spans.findLast((each) => each.start - slack <= at && each.end + slack >= at);
     const load = lane.utilisation?.findLast(([time]) => time <= at);
-    const busy = load ? [`${lane.device || "device"} ${Math.round(load[1])}%`] : [];
+    const busy = load ? [`${lane.device} ${Math.round(load[1])}%`] : [];
     if (!span) return ["waits", lane.label, when, ...busy];
     return [`${span.phase} ${stretch(span.end - span.start)}`, lane.label, `iteration ${span.iteration}`, when, ...busy];
   }

@@ -127,6 +127,44 @@ def test_many_lanes_are_a_carpet_and_paper_has_the_plain_form(page: Page, ada: U
     expect(canvas).to_be_hidden()
 
 
+def in_use(run: Run, seq: int, worker: str, device: str) -> None:
+    """The worker's device is half busy while it rolls out, wholly while it updates."""
+    samples = [[1e9 + second, 50.0 if second % 10 < 6 else 100.0] for second in range(100)]
+    event = {
+        "run": run.pk, "attempt": 1, "producer": "devices", "seq": seq, "time": 1.1e9, "type": "utilisation",
+        "worker": worker, "device": device, "samples": samples,
+    }  # fmt: skip
+    tell(run, json.dumps(event).encode())
+
+
+def test_the_load_of_a_device_lies_under_its_lane(page: Page, ada: User) -> None:
+    run = run_with_spans(ada, 3)
+    for number in range(3):
+        in_use(run, number + 1, f"worker-{number}", f"node-1 GPU {number}, NVIDIA H100")
+    page.goto(f"/runs/{run.pk}/timeline/?from=1000000000&to=1000000010")
+    canvas = page.get_by_role("application", name="Timeline")
+    expect(canvas).to_be_visible()
+    box = canvas.bounding_box()
+    assert box and box["height"] > 3 * (20 + 16), "each lane has a band for its device"
+    for share, said in ((0.3, "50%"), (0.85, "100%")):
+        page.mouse.move(box["x"] + 168 + share * (box["width"] - 168), box["y"] + 48)
+        expect(page.locator("[data-tip]")).to_contain_text(f"node-1 GPU 0, NVIDIA H100 {said}")
+    expect(page.get_by_role("region", name="Shares of time")).to_contain_text("node-1 GPU 2, NVIDIA H100")
+
+
+def test_a_carpet_has_one_row_a_device(page: Page, ada: User) -> None:
+    run = run_with_spans(ada, 32)
+    for number in range(32):
+        in_use(run, number + 1, f"worker-{number}", f"node-1 GPU {number % 8}, NVIDIA H100")
+    page.goto(f"/runs/{run.pk}/timeline/?first=0&last=9")
+    canvas = page.get_by_role("application", name="Timeline")
+    expect(page.locator("[data-timeline].carpet")).to_be_visible()
+    box = canvas.bounding_box()
+    assert box and box["height"] == pytest.approx(38 + 8 * 7 + 8 + 40 + 4, abs=1)
+    page.mouse.move(box["x"] + 168 + 0.3 * (box["width"] - 168), box["y"] + 38 + 7 * 3.5)
+    expect(page.locator("[data-tip]")).to_contain_text("worker-3 planner, worker-11 planner")
+
+
 def batch_of(run: Run, count: int) -> list[Episode]:
     """Iteration 5: episodes that play two turns of planner and executor, each third of them truncated; every second kept."""
     episodes: list[dict[str, Any]] = []

@@ -1,7 +1,9 @@
 """Store a batch of events: each once, in order, all of it or nothing."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from django.db import DataError, transaction
 
@@ -23,11 +25,13 @@ from workers.launch.events import (
     CheckpointEvent,
     EpisodeAnnotationEvent,
     EpisodeEvent,
+    Event,
     HeartbeatEvent,
     LogEvent,
     MetricsEvent,
     PhaseEvent,
     StatusEvent,
+    UtilisationEvent,
 )
 
 
@@ -41,6 +45,18 @@ class IngestAnswer:
     """stop, pause, exit or nothing."""
     held: str = ""
     """Why nothing of it was stored now; it is to be sent again."""
+
+
+KEPT: dict[type[Event], Callable[[Run, int, list[Any]], None]] = {
+    EpisodeEvent: transcripts.episodes_store,
+    EpisodeAnnotationEvent: transcripts.annotations_store,
+    BatchEvent: timeline.batches_store,
+    CheckpointEvent: checkpoints.checkpoints_store,
+    PhaseEvent: runs.phases_store,
+    UtilisationEvent: timeline.utilisation_store,
+    LogEvent: runs.log_lines_store,
+}
+"""Who keeps which events, in this order."""
 
 
 def batch_store(run_id: str, body: bytes, encoding: str) -> IngestAnswer:
@@ -111,18 +127,9 @@ def _store(run: Run, attempt: Attempt, events: list[AnyEvent]) -> None:
     cursor = run.event_count
     if points := [event for event in events if isinstance(event, MetricsEvent)]:
         metrics.points_store(run, attempt.number, cursor, points)
-    if episodes := [event for event in events if isinstance(event, EpisodeEvent)]:
-        transcripts.episodes_store(run, cursor, episodes)
-    if annotations := [event for event in events if isinstance(event, EpisodeAnnotationEvent)]:
-        transcripts.annotations_store(run, cursor, annotations)
-    if batches := [event for event in events if isinstance(event, BatchEvent)]:
-        timeline.batches_store(run, cursor, batches)
-    if written := [event for event in events if isinstance(event, CheckpointEvent)]:
-        checkpoints.checkpoints_store(run, cursor, written)
-    if phases := [event for event in events if isinstance(event, PhaseEvent)]:
-        runs.phases_store(run, cursor, phases)
-    if lines := [event for event in events if isinstance(event, LogEvent)]:
-        runs.log_lines_store(run, cursor, lines)
+    for kind, store in KEPT.items():
+        if some := [event for event in events if isinstance(event, kind)]:
+            store(run, cursor, some)
     for event in events:
         if isinstance(event, StatusEvent):
             runs.status_apply(run, attempt, event)

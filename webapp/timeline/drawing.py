@@ -14,7 +14,9 @@ MOST_ROWS = 12
 
 
 def lanes_draw(timeline: Timeline) -> list[dict[str, Any]]:
-    """One row per lane: {"worker", "policy", "bars", "shares", "waited", "compute"}; shares and waited in percent of the window."""
+    """One row per lane: {"worker", "policy", "bars", "shares", "waited", "device", "compute"}; shares and waited in percent of the
+    window.
+    """
     return [_row(lane, timeline) for lane in timeline.lanes]
 
 
@@ -62,6 +64,7 @@ def _row(lane: Lane, timeline: Timeline) -> dict[str, Any]:
         "bars": [_bar(span, timeline, whole) for span in lane.spans],
         "shares": shares,
         "waited": 100 * waited / whole,
+        "device": timeline.devices.get(lane.worker),
         "compute": [
             {"phase": phase, "said": each.said} for phase, each in timeline.compute[lane.label].items()
         ],

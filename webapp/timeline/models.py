@@ -1,4 +1,4 @@
-"""What updates learnt from."""
+"""What updates learnt from, and how busy devices were."""
 
 from django.db import models
 
@@ -22,3 +22,22 @@ class Batch(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["run", "iteration"])]
+
+
+class Utilisation(models.Model):
+    """Samples of how busy one worker's device was."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="utilisation")
+    attempt = models.IntegerField()
+    cursor = models.BigIntegerField()
+    """Run.event_count when it was stored."""
+    worker = models.CharField(max_length=80)
+    device = models.CharField(max_length=200)
+    start = models.FloatField()
+    end = models.FloatField()
+    """First and last moment, seconds since the epoch."""
+    data = models.BinaryField()
+    """zstd-compressed JSON: [[moment, percent], ...]."""
+
+    class Meta:
+        indexes = [models.Index(fields=["run", "start"])]

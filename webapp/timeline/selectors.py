@@ -8,6 +8,7 @@ from django.db.models import Max, Min, QuerySet
 from webapp.runs.models import Phase, Run
 from webapp.timeline.compute import Compute, compute_by_phase, compute_document
 from webapp.timeline.spans import Lane, Span, lanes_make, lanes_thin
+from webapp.timeline.utilisation import Device, utilisation_read
 from webapp.timeline.waits import IterationWait, Wait, waits_by_iteration, who_waits
 
 WINDOW = 10
@@ -33,6 +34,8 @@ class Timeline:
     iterations: list[IterationWait]
     compute: dict[str, dict[str, Compute]]
     """By lane's label and phase, where FLOPs are counted."""
+    devices: dict[str, Device]
+    """By worker, where it tells how busy its device is."""
     cut: bool
     """More than MOST_READ spans: the later ones are left out."""
     joined: bool
@@ -59,7 +62,7 @@ def timeline_read(run: Run, first: int | None = None, last: int | None = None) -
     first = last - WINDOW + 1 if first is None else first
     first = max(first, last - MOST_WINDOW + 1, bounds["low"])
     found = Phase.objects.filter(run=run, iteration__gte=first, iteration__lte=last)
-    return _timeline(found, bounds, (first, last), None)
+    return _timeline(run, found, bounds, (first, last), None)
 
 
 def timeline_between(run: Run, start: float, end: float) -> Timeline | None:
@@ -68,7 +71,7 @@ def timeline_between(run: Run, start: float, end: float) -> Timeline | None:
     if bounds is None:
         return None
     found = Phase.objects.filter(run=run, start__lte=end, end__gte=start)
-    return _timeline(found, bounds, None, (start, end))
+    return _timeline(run, found, bounds, None, (start, end))
 
 
 def _bounds(run: Run) -> dict[str, Any] | None:
@@ -79,6 +82,7 @@ def _bounds(run: Run) -> dict[str, Any] | None:
 
 
 def _timeline(
+    run: Run,
     found: QuerySet[Phase],
     bounds: dict[str, Any],
     iterations: tuple[int, int] | None,
@@ -98,6 +102,7 @@ def _timeline(
     lanes = lanes_make(shown)
     waits, by_iteration = who_waits(lanes, start, end), waits_by_iteration(lanes)
     compute = {lane.label: compute_by_phase(lane.spans) for lane in lanes}
+    devices = utilisation_read(run, start, end)
     joined = lanes_thin(lanes, MOST_SPANS, end - start)
     return Timeline(
         first=first,
@@ -108,6 +113,7 @@ def _timeline(
         waits=waits,
         iterations=by_iteration,
         compute=compute,
+        devices=devices,
         cut=len(rows) > MOST_READ,
         joined=joined,
         lowest=bounds["low"],
@@ -137,12 +143,15 @@ def timeline_document(timeline: Timeline | None) -> dict[str, Any]:
 
 
 def _lane(lane: Lane, timeline: Timeline) -> dict[str, Any]:
+    device = timeline.devices.get(lane.worker)
     return {
         "worker": lane.worker,
         "policy": lane.policy,
         "label": lane.label,
         "busy": lane.busy(),
         "waited": lane.waited(timeline.start, timeline.end),
+        "device": device.name if device else None,
+        "utilisation": device.samples if device else [],
         "compute": compute_document(timeline.compute[lane.label]),
         "spans": [span.document() for span in lane.spans],
     }

@@ -1,11 +1,11 @@
-"""Keeping what updates learnt from."""
+"""Keeping what updates learnt from, and how busy devices were."""
 
 import orjson
 import zstandard
 
 from webapp.runs.models import Run
-from webapp.timeline.models import Batch
-from workers.launch.events import BatchEvent
+from webapp.timeline.models import Batch, Utilisation
+from workers.launch.events import BatchEvent, UtilisationEvent
 
 
 def batches_store(run: Run, cursor: int, events: list[BatchEvent]) -> None:
@@ -21,6 +21,23 @@ def batches_store(run: Run, cursor: int, events: list[BatchEvent]) -> None:
             data=zstandard.compress(
                 orjson.dumps([each.model_dump(mode="json", exclude_defaults=True) for each in event.episodes])
             ),
+        )
+        for event in events
+    )
+
+
+def utilisation_store(run: Run, cursor: int, events: list[UtilisationEvent]) -> None:
+    """One row per event."""
+    Utilisation.objects.bulk_create(
+        Utilisation(
+            run=run,
+            attempt=event.attempt,
+            cursor=cursor,
+            worker=event.worker,
+            device=event.device,
+            start=min(moment for moment, _ in event.samples),
+            end=max(moment for moment, _ in event.samples),
+            data=zstandard.compress(orjson.dumps(event.samples)),
         )
         for event in events
     )

@@ -11,7 +11,8 @@ from training_core.llm.models.progress import Progress
 from training_core.types import Group, Prompt
 from workers.actors.machine import limit_threads, machine_load
 from workers.actors.spec import Generated, PolicyUpdate, Ready, WorkerSpec
-from workers.loops.records import Span
+from workers.actors.utilisation import UtilisationSampler
+from workers.loops.records import Span, System
 
 
 def told(done: float, text: str) -> None:
@@ -32,6 +33,7 @@ class PolicyWorker:
 
         self._spec = spec
         self._sides = sides
+        self._sampler: UtilisationSampler | None = None
         self._progress = progress
         self._rollout: Any = None
         self._update: Any = None
@@ -43,6 +45,9 @@ class PolicyWorker:
     def start(self, resume_from: Path | None) -> Ready:
         """See PolicyPort. A policy that no trained role uses has no optimiser, but may have weights of a checkpoint."""
         loaded = self._sides.load(self._spec, self._born, self._progress)
+        self._sampler = UtilisationSampler(
+            self._spec.name, self._spec.config.resources.threads, on_gpu=loaded.on_gpu
+        )
         self._rollout = self._sides.RolloutSide(self._spec, loaded)
         version = 0
         if self._spec.policy in self._spec.config.trained_policies:
@@ -73,6 +78,6 @@ class PolicyWorker:
         """See PolicyPort."""
         (self._update or self._rollout).save(folder)
 
-    def system(self) -> dict[str, dict[str, float]]:
+    def system(self) -> System:
         """See PolicyPort."""
-        return machine_load()
+        return System(machine_load(), [self._sampler.take()] if self._sampler else [])

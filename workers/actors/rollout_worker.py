@@ -9,7 +9,8 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Prompt
 from workers.actors.machine import limit_threads, machine_load
 from workers.actors.spec import Generated, Ready, WorkerSpec
-from workers.loops.records import Span
+from workers.actors.utilisation import UtilisationSampler
+from workers.loops.records import Span, System
 
 if TYPE_CHECKING:
     from workers.transfer.weights import PackedWeights
@@ -27,6 +28,7 @@ class RolloutWorker:
 
         self._spec = spec
         self._sides = sides
+        self._sampler: UtilisationSampler | None = None
         self._side: Any = None
 
     def ping(self) -> int:
@@ -39,6 +41,9 @@ class RolloutWorker:
         Raises ModelError, CheckpointError.
         """
         loaded = self._sides.load(self._spec, self._born)
+        self._sampler = UtilisationSampler(
+            self._spec.name, self._spec.config.resources.threads, on_gpu=loaded.on_gpu
+        )
         self._side = self._sides.RolloutSide(self._spec, loaded)
         version = self._side.recall(resume_from) if resume_from else 0
         return Ready(loaded.model_name, loaded.base, version, [loaded.span])
@@ -57,6 +62,6 @@ class RolloutWorker:
         span: Span = self._side.load_weights(packed, iteration)
         return span
 
-    def system(self) -> dict[str, dict[str, float]]:
-        """Load of this machine."""
-        return machine_load()
+    def system(self) -> System:
+        """Load of this machine, and of this worker's device since the last call."""
+        return System(machine_load(), [self._sampler.take()] if self._sampler else [])

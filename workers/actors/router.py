@@ -24,7 +24,7 @@ from training_core.types import Answer, Episode, Message, Prompt
 from workers.actors.spec import PolicyPort, Ready
 from workers.loops.batches import batch_documents
 from workers.loops.metrics import episode_facts
-from workers.loops.records import Collected, EpisodeKind, Span, Started, Updated
+from workers.loops.records import Collected, EpisodeKind, Span, Started, System, Updated
 from workers.loops.transcripts import annotation_document, choose_transcripts, episode_document
 
 Answered = TypeVar("Answered")
@@ -147,12 +147,12 @@ class Router:
         """See Crew. Frozen policies too: they may have weights of another run's checkpoint."""
         self._every(self._config.used_policies, lambda _, port: port.save(folder))
 
-    def system(self) -> dict[str, dict[str, float]]:
+    def system(self) -> System:
         """See Crew."""
-        load: dict[str, dict[str, float]] = {}
+        whole = System({})
         for part in self._every(self._config.used_policies, lambda _, port: port.system()).values():
-            load.update(part)
-        return load
+            whole.add(part)
+        return whole
 
     def _play(self, iteration: int, kind: EpisodeKind, tasks: range) -> list[Episode]:
         """Play tasks, no more at a time than the environment workers hold."""

@@ -44,6 +44,7 @@ class Loaded:
     span: Span
     peak: float | None
     """FLOP/s of the device at its peak, in the model's precision; None where it is not known."""
+    on_gpu: bool
 
 
 def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
@@ -63,6 +64,7 @@ def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
         {"name": spec.section.model, "source": str(source)} | read_facts(source),
         span,
         peak,
+        device == "cuda",
     )
 
 

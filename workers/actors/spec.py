@@ -8,7 +8,7 @@ from training_core.config.models import Policy
 from training_core.config.run import RunConfig
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Group, Prompt
-from workers.loops.records import Span
+from workers.loops.records import Span, System
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,6 @@ class PolicyPort(Protocol):
         """Write this policy's part of a checkpoint."""
         ...
 
-    def system(self) -> dict[str, dict[str, float]]:
-        """Load of the machines that these workers run on."""
+    def system(self) -> System:
+        """Load of the machines that these workers run on, and of their devices since the last call."""
         ...

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from training_core.types import Group
 from workers.actors.machine import limit_threads, machine_load
 from workers.actors.spec import PolicyUpdate, Ready, WorkerSpec
+from workers.actors.utilisation import UtilisationSampler
+from workers.loops.records import System
 
 if TYPE_CHECKING:
     from workers.transfer.weights import PackedWeights
@@ -25,6 +27,7 @@ class UpdateWorker:
 
         self._spec = spec
         self._sides = sides
+        self._sampler: UtilisationSampler | None = None
         self._side: Any = None
 
     def ping(self) -> int:
@@ -34,6 +37,9 @@ class UpdateWorker:
     def start(self, resume_from: Path | None) -> Ready:
         """Load model, optimiser and (if given) the checkpoint. Raises ModelError, CheckpointError."""
         loaded = self._sides.load(self._spec, self._born)
+        self._sampler = UtilisationSampler(
+            self._spec.name, self._spec.config.resources.threads, on_gpu=loaded.on_gpu
+        )
         self._side = self._sides.UpdateSide(self._spec, loaded)
         version = self._side.resume(resume_from) if resume_from else 0
         return Ready(loaded.model_name, loaded.base, version, [loaded.span])
@@ -52,6 +58,6 @@ class UpdateWorker:
         """Write this policy's part of a checkpoint."""
         self._side.save(folder)
 
-    def system(self) -> dict[str, dict[str, float]]:
-        """Load of this machine."""
-        return machine_load()
+    def system(self) -> System:
+        """Load of this machine, and of this worker's device since the last call."""
+        return System(machine_load(), [self._sampler.take()] if self._sampler else [])

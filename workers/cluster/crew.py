@@ -9,7 +9,17 @@ import ray
 from ray.exceptions import RayActorError
 
 from workers.cluster.session import Session, connect, open_session
-from workers.loops.records import Attempt, Collected, EpisodeKind, Span, Spots, Started, Updated, WorkerLost
+from workers.loops.records import (
+    Attempt,
+    Collected,
+    EpisodeKind,
+    Span,
+    Spots,
+    Started,
+    System,
+    Updated,
+    WorkerLost,
+)
 
 log = logging.getLogger(__name__)
 POLL = 0.5
@@ -60,10 +70,10 @@ class RayCrew:
         """See Crew."""
         self._ask("save", folder)
 
-    def system(self) -> dict[str, dict[str, float]]:
+    def system(self) -> System:
         """See Crew."""
-        load: dict[str, dict[str, float]] = self._ask("system")
-        return load
+        system: System = self._ask("system")
+        return system
 
     def close(self) -> None:
         """See Crew."""

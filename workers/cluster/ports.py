@@ -14,7 +14,7 @@ from training_core.types import Group, Prompt
 from workers.actors.spec import Generated, PolicyUpdate, Ready
 from workers.cluster.placement import Seat
 from workers.cluster.spawner import Handle, Spawner
-from workers.loops.records import Span, WorkerLost
+from workers.loops.records import Span, System, WorkerLost
 
 log = logging.getLogger(__name__)
 MAX_LIVES = 5
@@ -54,10 +54,10 @@ class ColocatedPort:
         """See PolicyPort."""
         ask(self._seat, self._worker.save.remote(folder))
 
-    def system(self) -> dict[str, dict[str, float]]:
+    def system(self) -> System:
         """See PolicyPort."""
-        load: dict[str, dict[str, float]] = ask(self._seat, self._worker.system.remote())
-        return load
+        system: System = ask(self._seat, self._worker.system.remote())
+        return system
 
 
 class ApartPort:
@@ -138,14 +138,14 @@ class ApartPort:
         seat, worker = self._updater or (self._seats[0], self._rollouts[0])
         ask(seat, worker.save.remote(folder))
 
-    def system(self) -> dict[str, dict[str, float]]:
+    def system(self) -> System:
         """See PolicyPort."""
-        load: dict[str, dict[str, float]] = {}
+        whole = System({})
         for part in ray.get([worker.system.remote() for worker in self._rollouts]):
-            load.update(part)
+            whole.add(part)
         if self._updater:
-            load.update(ask(self._updater[0], self._updater[1].system.remote()))
-        return load
+            whole.add(ask(self._updater[0], self._updater[1].system.remote()))
+        return whole
 
     def _trained(self) -> tuple[Seat, Handle]:
         if self._updater is None:

@@ -12,7 +12,7 @@ from workers.actors.policy_worker import PolicyWorker
 from workers.actors.router import Router
 from workers.actors.spec import PolicyPort, PolicyUpdate, Ready, WorkerSpec
 from workers.jobs.context import JobContext
-from workers.loops.records import Collected, EpisodeFacts, Span
+from workers.loops.records import Collected, EpisodeFacts, Span, System
 
 KEPT = 200
 """Episodes of one job that are kept whole."""
@@ -127,6 +127,6 @@ class Voiceless:
     def save(self, folder: Path) -> None:
         """See PolicyPort."""
 
-    def system(self) -> dict[str, dict[str, float]]:
+    def system(self) -> System:
         """See PolicyPort."""
-        return {}
+        return System({})

@@ -235,6 +235,18 @@ class PhaseEvent(Event):
     """FLOP/s of the worker's device at its peak; None where it is not known."""
 
 
+class UtilisationEvent(Event):
+    """How busy a worker's device was: (moment, percent) in order of time."""
+
+    type: Literal["utilisation"]
+    worker: str = Field(max_length=80)
+    device: str = Field(max_length=200)
+    """Host and device; the same for workers that share one."""
+    samples: list[tuple[Moment, Annotated[float, Field(ge=0, le=100)]]] = Field(
+        min_length=1, max_length=10_000
+    )
+
+
 class CheckpointEvent(Event):
     """A checkpoint was written, or (removed) deleted by retention."""
 
@@ -282,6 +294,7 @@ AnyEvent = Annotated[
     | EpisodeAnnotationEvent
     | BatchEvent
     | PhaseEvent
+    | UtilisationEvent
     | CheckpointEvent
     | LogEvent
     | StatusEvent

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from training_core.config.run import RunConfig
 from workers.loops import metrics
-from workers.loops.records import Collected, Phase, Span, Started, Updated
+from workers.loops.records import Collected, Phase, Span, Started, System, Updated
 from workers.reporting.reporter import Reporter
 
 PACKAGES = ("troupe", "torch", "transformers", "tokenizers", "safetensors", "numpy", "ray")
@@ -147,9 +147,12 @@ class Journal:
         """A base model is being made."""
         self._display.loading(done, text)
 
-    def system(self, iteration: int, hosts: Mapping[str, Mapping[str, float]]) -> None:
-        """Load of the machines."""
-        self._metrics(iteration, metrics.system_metrics(hosts))
+    def system(self, iteration: int, system: System) -> None:
+        """Load of the machines and of the workers' devices."""
+        self._metrics(iteration, metrics.system_metrics(system.hosts))
+        for load in system.loads:
+            if load.samples:
+                self._reporter.utilisation(asdict(load))
 
     def system_due(self) -> bool:
         """Whether it is time to look at the machines again."""

@@ -9,7 +9,7 @@ from training_core.types import Prompt
 from workers.actors.policy_worker import PolicyWorker
 from workers.actors.router import Router
 from workers.actors.spec import Generated, WorkerSpec
-from workers.loops.records import Attempt, Collected, EpisodeKind, Span, Spot, Spots, Started, Updated
+from workers.loops.records import Attempt, Collected, EpisodeKind, Span, Spot, Spots, Started, System, Updated
 
 
 class LocalPolicy(PolicyWorker):
@@ -68,7 +68,7 @@ class LocalCrew:
         """See Crew."""
         self._router.save(folder)
 
-    def system(self) -> dict[str, dict[str, float]]:
+    def system(self) -> System:
         """See Crew."""
         return self._router.system()
 

@@ -83,6 +83,31 @@ class Span:
 
 
 @dataclass(frozen=True)
+class Load:
+    """How busy a worker's device was."""
+
+    worker: str
+    device: str
+    """Host and device; the same for workers that share one."""
+    samples: list[tuple[float, float]]
+    """(seconds since the epoch, percent in use), in order of time."""
+
+
+@dataclass
+class System:
+    """What workers see of their machines and devices."""
+
+    hosts: dict[str, dict[str, float]]
+    """Load by machine: name to figures."""
+    loads: list[Load] = field(default_factory=list)
+
+    def add(self, other: "System") -> None:
+        """Take in what others see."""
+        self.hosts.update(other.hosts)
+        self.loads.extend(other.loads)
+
+
+@dataclass(frozen=True)
 class EpisodeFacts:
     """What the metrics need of one episode."""
 
@@ -170,8 +195,8 @@ class Crew(Protocol):
         """Write every trained policy's part of a checkpoint into `folder`. Raises CheckpointError."""
         ...
 
-    def system(self) -> dict[str, dict[str, float]]:
-        """Load of every machine that has a worker: name to figures."""
+    def system(self) -> System:
+        """Load of every machine that has a worker, and of the workers' devices since the last call."""
         ...
 
     def close(self) -> None:

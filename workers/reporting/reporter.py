@@ -111,6 +111,10 @@ class Reporter:
         """A span of one worker's time, with all that is known of it: the fields of PhaseEvent but for the envelope."""
         self._append({**fields, "type": "phase"})
 
+    def utilisation(self, fields: Mapping[str, Any]) -> None:
+        """How busy a worker's device was: the fields of UtilisationEvent but for the envelope."""
+        self._append({**fields, "type": "utilisation"})
+
     def checkpoint(
         self,
         iteration: int,

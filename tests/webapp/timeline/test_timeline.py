@@ -81,7 +81,7 @@ def test_page_and_api(run: Run, user: User, spans: None, client: Client) -> None
     said = api.get(f"/api/v1/runs/{run.pk}/timeline/", {"first": 20, "last": 20}).json()
     assert said["lanes"][1] == {
         "worker": "update-0", "policy": "planner", "label": "update-0 planner", "busy": {"update": 40.0}, "waited": 60.0,
-        "compute": {}, "spans": [{"phase": "update", "iteration": 20, "start": 2060.0, "end": 2100.0}],
+        "device": None, "utilisation": [], "compute": {}, "spans": [{"phase": "update", "iteration": 20, "start": 2060.0, "end": 2100.0}],
     }  # fmt: skip
     api.force_authenticate(User.objects.create_user("eve"))
     assert api.get(f"/api/v1/runs/{run.pk}/timeline/").status_code == 404

@@ -74,6 +74,7 @@ def test_metrics_that_scripts_rely_on_are_there(whole: Path) -> None:
     for name in ("eval/success", "eval/return", "eval_sampled/success"):
         assert {(name, step) for step in (0, 1, 2, 3, 4)} <= points, name
     assert any(name.startswith("system/") for name, _ in points)
+    assert {event["worker"] for event in events(whole, "utilisation")} <= {"planner", "executor"}
     assert not any(name.endswith("_mfu") for name, _ in points), "a CPU's peak is not known"
 
 

@@ -30,6 +30,7 @@ def timeline(
         "worker",
         "policy",
         "work",
+        "device in use",
         "model FLOPs",
         "waited",
         title=f"iterations {found['first']} to {found['last']}, {whole:.1f} s",
@@ -37,7 +38,16 @@ def timeline(
     for lane in found["lanes"]:
         work = ", ".join(f"{phase} {100 * spent / whole:.0f}%" for phase, spent in lane["busy"].items())
         compute = ", ".join(f"{phase} {computed(each)}" for phase, each in lane["compute"].items())
-        table.add_row(lane["worker"], lane["policy"], work, compute, f"{100 * lane['waited'] / whole:.0f}%")
+        seen = [percent for _, percent in lane["utilisation"]]
+        used = f"{sum(seen) / len(seen):.0f}% of {lane['device']}" if seen else ""
+        table.add_row(
+            lane["worker"],
+            lane["policy"],
+            work,
+            visible(used),
+            compute,
+            f"{100 * lane['waited'] / whole:.0f}%",
+        )
     console.print(table)
     for wait in found["waits"][:8]:
         awaited = wait["awaited"] or "nobody who reports"

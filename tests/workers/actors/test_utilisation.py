@@ -1,0 +1,73 @@
+"""The sampler on this machine's CPU, and on a GPU whose NVML is written down here."""
+
+import os
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from workers.actors import utilisation
+from workers.actors.utilisation import UtilisationSampler
+from workers.loops.records import Load
+
+
+def samples(sampler: UtilisationSampler, count: int) -> Load:
+    """The first so many."""
+    end = time.monotonic() + 30
+    while len(sampler._samples) < count:
+        assert time.monotonic() < end, "no samples"
+        sum(range(10_000))
+    return sampler.take()
+
+
+def test_a_busy_process_is_seen_on_its_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(utilisation, "INTERVAL", 0.05)
+    began = time.time()
+    load = samples(UtilisationSampler("planner", 1, on_gpu=False), 4)
+    assert load.worker == "planner" and load.device.endswith(f"CPU, process {os.getpid()}")
+    moments = [moment for moment, _ in load.samples]
+    assert moments == sorted(moments) and began <= moments[0] <= time.time()
+    assert all(0 <= percent <= 100 for _, percent in load.samples)
+    assert max(percent for _, percent in load.samples) > 0
+
+
+class Nvml:
+    """What is asked of NVML, for one GPU that is 37 % busy."""
+
+    NVMLError = RuntimeError
+
+    def nvmlInit(self) -> None:
+        pass
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: bytes) -> str:
+        assert uuid == b"GPU-12ab"
+        return "handle"
+
+    def nvmlDeviceGetIndex(self, handle: str) -> int:
+        return 3
+
+    def nvmlDeviceGetUtilizationRates(self, handle: str) -> SimpleNamespace:
+        assert handle == "handle"
+        return SimpleNamespace(gpu=37, memory=5)
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch with one GPU."""
+    facts = SimpleNamespace(uuid="12ab", name="NVIDIA H100 80GB HBM3")
+    found = SimpleNamespace(cuda=SimpleNamespace(get_device_properties=lambda index: facts))
+    monkeypatch.setitem(sys.modules, "torch", found)
+    monkeypatch.setattr(utilisation, "INTERVAL", 0.01)
+
+
+def test_a_gpu_is_asked_through_nvml(cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml())
+    load = samples(UtilisationSampler("planner", 1, on_gpu=True), 2)
+    assert load.device.endswith(" GPU 3, NVIDIA H100 80GB HBM3")
+    assert {percent for _, percent in load.samples} == {37.0}
+
+
+def test_a_gpu_without_nvml_has_no_samples(cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert UtilisationSampler("planner", 1, on_gpu=True).take() == Load("planner", "GPU, no NVML to ask", [])
