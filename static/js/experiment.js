@@ -25,14 +25,6 @@ function show(field, { errors, changed }) {
   if (path in changed) field.querySelector("[data-preset]").textContent = changed[path];
 }
 
-/* Another type of a part has other fields: the page is drawn again with it. */
-function reshape(select) {
-  const address = new URL(location.pathname, location.href);
-  address.searchParams.set("preset", form.elements.preset.value);
-  address.searchParams.set(select.name, select.value);
-  location.assign(address);
-}
-
 /* A link to a field that is folded away opens its section. */
 function reveal() {
   const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
@@ -41,8 +33,20 @@ function reveal() {
   target.focus();
 }
 
+/* While an act draws the fields again, nothing may be written into those that go; the cursor stays where it was. */
+let focused = "";
+document.body.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.detail.target?.id !== "fields") return;
+  focused = document.activeElement?.id ?? "";
+  event.detail.target.inert = true;
+});
+document.body.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.target?.id !== "fields") return;
+  event.detail.target.inert = false;
+  if (focused) document.getElementById(focused)?.focus();
+  focused = "";
+});
 document.body.addEventListener("htmx:afterSwap", (event) => event.target.id === "preview" && mark());
-form.addEventListener("change", (event) => event.target.matches("[data-reshape]") && reshape(event.target));
 form.addEventListener("submit", (event) => {
   if (!event.submitter?.matches("[data-launch]")) return;
   for (const button of form.querySelectorAll("[data-launch]")) {

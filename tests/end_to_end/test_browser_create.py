@@ -1,6 +1,7 @@
 """Setting up experiments in a real browser: sweeps."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from webapp.accounts.models import Project, User
 from webapp.experiments.models import Sweep
 from webapp.experiments.planning import plan_make
 from webapp.experiments.services import sweep_create
-from webapp.runs.models import RunState
+from webapp.runs.models import Run, RunState
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 RATES = "policies.*.learner.learning_rate"
@@ -126,6 +127,59 @@ def test_the_estimate_follows_the_form(page: Page, ada: User) -> None:
     expect(estimate).to_contain_text("30,720")
     shoot(page, "estimate")
     fits(page)
+
+
+def test_a_team_is_edited_by_keyboard(page: Page, ada: User) -> None:
+    page.goto("/experiments/new/")
+    team = page.get_by_role("region", name="Team")
+    picture = team.get_by_role("img")
+    expect(picture).to_have_attribute("aria-label", re.compile("planner, then executor"))
+    later = team.get_by_role("button", name="planner speaks later")
+    later.focus()
+    page.keyboard.press("Enter")
+    expect(picture).to_have_attribute("aria-label", re.compile("executor, then planner"))
+    expect(later).to_be_focused()
+    expect(team.get_by_role("textbox", name="turn order")).to_have_value("executor, planner")
+    expect(page).to_have_url(re.compile("team.turn_order"))
+    team.locator("[data-field='team.roles.executor.trained'] input[type=checkbox]").uncheck()
+    expect(picture).to_have_attribute("aria-label", re.compile("executor speaks through executor, frozen"))
+    team.locator("[data-field='team.roles.executor.policy'] select").select_option("planner")
+    expect(picture).to_have_attribute("aria-label", re.compile("executor speaks through planner, frozen"))
+    expect(page.locator("#preview")).to_contain_text("Ready to launch, with 3 changes")
+    shoot(page, "team")
+    fits(page)
+    page.reload()
+    expect(picture).to_have_attribute("aria-label", re.compile("executor, then planner.*planner, frozen"))
+
+
+def test_roles_and_policies_are_added_and_removed(page: Page, ada: User) -> None:
+    page.goto("/experiments/new/")
+    team = page.get_by_role("region", name="Team")
+    page.get_by_label("group size").fill("4")
+    team.get_by_label("New role").fill("Critic")
+    team.get_by_role("button", name="Add role").click()
+    expect(team.locator("#role-name-refused")).to_contain_text("is no name")
+    team.get_by_label("New role").fill("critic")
+    team.get_by_role("button", name="Add role").click()
+    expect(team.locator(".team-role")).to_have_count(3)
+    expect(team.locator("#role-name-error")).to_contain_text("is played by planner, executor")
+    expect(page.get_by_label("group size")).to_have_value("4")
+    team.get_by_label("New policy").fill("large")
+    team.get_by_role("button", name="Add policy").click()
+    team.locator("[data-field='team.roles.critic.policy'] select").select_option("large")
+    expect(team.get_by_role("img")).to_have_attribute("aria-label", re.compile("critic speaks through large"))
+    shoot(page, "team-three")
+    fits(page)
+    team.get_by_role("button", name="Remove the role critic").click()
+    expect(team.locator(".team-role")).to_have_count(2)
+    team.get_by_role("button", name="Remove the policy executor").click()
+    team.locator("[data-field='team.roles.executor.policy'] select").select_option("large")
+    expect(page.locator("#preview")).to_contain_text("Ready to launch")
+    page.get_by_role("button", name="Launch").click()
+    expect(page).to_have_url(re.compile("/runs/"))
+    run = Run.objects.get()
+    assert set(run.config["policies"]) == {"planner", "large"} and run.config["rollout"]["group_size"] == 4
+    assert run.config["team"]["roles"]["executor"]["policy"] == "large"
 
 
 def test_a_template_is_saved_started_from_and_deleted(page: Page, ada: User) -> None:

@@ -46,8 +46,15 @@ def read_toml(text: str) -> dict[str, Any]:
 
 def to_toml(config: RunConfig, *, only_set: bool = False) -> str:
     """The config as TOML; with `only_set`, without the fields that have their default."""
-    tree = config.model_dump(mode="json", exclude_defaults=only_set, exclude_none=True)
-    return tomlkit.dumps(_typed(config, tree))
+    tree = (
+        set_fields(config) if only_set else _typed(config, config.model_dump(mode="json", exclude_none=True))
+    )
+    return tomlkit.dumps(tree)
+
+
+def set_fields(config: RunConfig) -> dict[str, Any]:
+    """The config as a plain tree without the fields that have their default; each part says of what kind it is."""
+    return _typed(config, config.model_dump(mode="json", exclude_defaults=True, exclude_none=True))
 
 
 def parse_config(tree: Mapping[str, Any]) -> RunConfig:
@@ -66,9 +73,12 @@ def load_config(preset: str, overrides: Mapping[str, Any] | None = None) -> RunC
 
 
 def apply_overrides(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of `tree` with each dotted path set to its value. Raises ConfigError."""
+    """A copy of `tree` with each dotted path set to its value. Raises ConfigError.
+
+    A part whose `type` becomes another one starts afresh: its other fields were those of the old type.
+    """
     result = _copy(tree)
-    for path, value in overrides.items():
+    for path, value in sorted(overrides.items(), key=lambda item: not item[0].endswith(".type")):
         _set(result, path, value)
     return result
 
@@ -125,6 +135,8 @@ def _set(tree: dict[str, Any], path: str, value: Any) -> None:
         if not isinstance(below, dict):
             raise ConfigError({path: f"{name!r} is a value, not a section"})
         here = below
+    if leaf == "type" and here.get(leaf, value) != value:
+        here.clear()
     here[leaf] = value
 
 

@@ -1,6 +1,6 @@
 """Who plays: roles, the policies behind them and the order in which they speak."""
 
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -43,19 +43,27 @@ class Team(Section):
     turn_order: tuple[str, ...] = ()
     """Role names in the order in which they speak within a turn; empty means the order of `roles`."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _turn_order_is_said(cls, given: Any) -> Any:
+        """What is stored says the order: a database may keep the names of a table in another one."""
+        if isinstance(given, dict) and isinstance(given.get("roles"), dict) and not given.get("turn_order"):
+            return given | {"turn_order": tuple(given["roles"])}
+        return given
+
     @model_validator(mode="after")
     def _turn_order_names_roles(self) -> Self:
         unknown = [name for name in self.turn_order if name not in self.roles]
         if unknown:
             raise ValueError(
-                f"turn_order names {', '.join(unknown)}, which is no role; roles are {', '.join(self.roles)}"
+                f"turn_order: names {', '.join(unknown)}, which is no role; roles are {', '.join(self.roles)}"
             )
-        silent = [name for name in self.roles if self.turn_order and name not in self.turn_order]
+        silent = [name for name in self.roles if name not in self.turn_order]
         if silent:
-            raise ValueError(f"turn_order leaves out {', '.join(silent)}; add it, or remove that role")
+            raise ValueError(f"turn_order: leaves out {', '.join(silent)}; add it, or remove that role")
         return self
 
     @property
     def order(self) -> tuple[str, ...]:
         """Role names in speaking order."""
-        return self.turn_order or tuple(self.roles)
+        return self.turn_order

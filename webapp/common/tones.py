@@ -9,9 +9,10 @@ SHARED = 0
 
 
 def role_tones(config: Mapping[str, Any]) -> dict[str, int]:
-    """Role name -> tone, in the order of the config's roles."""
-    roles = config.get("team", {}).get("roles", {})
-    return {name: index % TONES + 1 for index, name in enumerate(roles)}
+    """Role name -> tone, in the order in which they speak."""
+    team = config.get("team", {})
+    names = dict.fromkeys([*team.get("turn_order", ()), *team.get("roles", {})])
+    return {name: index % TONES + 1 for index, name in enumerate(names)}
 
 
 def policy_tones(config: Mapping[str, Any]) -> dict[str, int]:

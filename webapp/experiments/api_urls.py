@@ -2,10 +2,12 @@
 
 from django.urls import path
 
-from webapp.experiments import estimate_api, sweep_api, template_api
+from webapp.experiments import estimate_api, sweep_api, team_api, template_api
 
 urlpatterns = [
     path("estimate/", estimate_api.Estimates.as_view(), name="estimate"),
+    path("team/", team_api.Teams.as_view(), name="team"),
+    path("team/picture/", team_api.TeamPictures.as_view(), name="team-picture"),
     path("templates/", template_api.Templates.as_view(), name="templates"),
     path("templates/<int:pk>/", template_api.TemplateDetail.as_view(), name="template"),
     path("templates/<int:pk>/launch/", template_api.TemplateLaunch.as_view(), name="template-launch"),

@@ -12,7 +12,7 @@ from training_core.config.sweeps import SEED
 
 def launch_command(preset: str, overrides: Mapping[str, Any]) -> str:
     """`troupe launch PRESET key=value …`."""
-    words = [f"{path}={_spelled(value)}" for path, value in overrides.items()]
+    words = [f"{path}={spelled(value)}" for path, value in overrides.items()]
     return " \\\n  ".join(["troupe launch " + shlex.quote(preset), *(shlex.quote(word) for word in words)])
 
 
@@ -31,16 +31,26 @@ def curl_command(url: str, preset: str, overrides: Mapping[str, Any], **more: An
     )
 
 
-def _spelled(value: Any) -> str:
-    """As TOML, which is how the command reads it; plain words stay plain."""
-    text = tomlkit.item(value).as_string()
+def spelled(value: Any) -> str:
+    """As TOML, which is how commands and addresses are read; plain words stay plain."""
+    text = _inline(value)
     return value if isinstance(value, str) and _reads_as_itself(value) else text
+
+
+def _inline(value: Any) -> str:
+    """A value in one line of TOML."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {_inline(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_inline(item) for item in value) + "]"
+    return str(tomlkit.item(value).as_string())
 
 
 def _reads_as_itself(value: str) -> bool:
     """Whether `key=value` is read as this very string, being no TOML."""
     return (
         value.replace("_", "").replace("-", "").isalnum()
+        and value.isascii()
         and value[0].isalpha()
         and value not in ("true", "false", "inf", "nan")
     )
@@ -50,9 +60,9 @@ def sweep_command(
     preset: str, overrides: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], method: str
 ) -> str:
     """`troupe sweep PRESET key=value … --grid field=value,value --seeds 0,1,2`."""
-    words = [f"{path}={_spelled(value)}" for path, value in overrides.items()]
+    words = [f"{path}={spelled(value)}" for path, value in overrides.items()]
     for path, values in axes.items():
-        text = ",".join(_spelled(value) for value in values)
+        text = ",".join(spelled(value) for value in values)
         words += ["--seeds", text] if path == SEED else [f"--{method}", f"{path}={text}"]
     return " \\\n  ".join(["troupe sweep " + shlex.quote(preset), *_paired(words)])
 

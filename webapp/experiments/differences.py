@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from training_core.config.files import load_config
+from training_core.config.files import load_config, set_fields
+from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 
 
@@ -42,3 +43,27 @@ def changes(preset: str, config: Mapping[str, Any]) -> list[Change]:
         for path, value in flatten(config).items()
         if before.get(path) != value
     ]
+
+
+def departures(base: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
+    """The dotted overrides that make `config` of a preset's resolved tree. What has other names than in the preset (a
+    role less) is given whole; what is of another type, by its type and what departs from the defaults of that.
+    """
+    return _departures(base, config.model_dump(mode="json"), set_fields(config))
+
+
+def _departures(base: Mapping[str, Any], tree: Mapping[str, Any], brief: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in tree.items():
+        before = base.get(name)
+        said = brief.get(name, value) if isinstance(brief, Mapping) else value
+        if not (isinstance(value, Mapping) and isinstance(before, Mapping)):
+            found |= {} if value == before else {name: said}
+        elif before.get("type") != value.get("type"):
+            found |= flatten(said, f"{name}.")
+        elif set(before) <= set(value):
+            below = _departures(before, value, said)
+            found |= {f"{name}.{path}": each for path, each in below.items()}
+        else:
+            found[name] = said
+    return found

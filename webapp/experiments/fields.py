@@ -25,8 +25,10 @@ class Field:
     """bool, int, float, choice, list, text or long."""
     value: Any
     preset: Any
-    """What the preset says, defaults included."""
+    """What the preset says, defaults included; the default where the preset has no such part."""
     choices: tuple[str, ...] = ()
+    reshapes: bool = False
+    """Whether another choice gives its section other fields."""
     minimum: float | None = None
     maximum: float | None = None
     error: str = ""
@@ -99,7 +101,7 @@ def config_sections(
 ) -> list[Section]:
     """The whole form: one section per part of the config. `tree` and `preset` are resolved, with all defaults."""
     schema = run_schema()
-    reader = _Reader(schema["$defs"], preset)
+    reader = _Reader(schema["$defs"], preset, tuple(tree.get("policies") or ()))
     sections = [reader.section(name, part, tree.get(name)) for name, part in schema["properties"].items()]
     filed = file_errors(errors, [each.path for section in sections for each in section.walk()])
     return [_with_errors(section, filed) for section in sections]
@@ -139,19 +141,21 @@ class _Reader:
 
     definitions: Schema
     preset: Mapping[str, Any]
+    policies: tuple[str, ...]
 
     def section(self, path: str, schema: Schema, value: Any) -> Section:
         """The section at `path`; a table of named parts has a section per name."""
         shape = self._shape(schema, value)
         title = path.rsplit(".", 1)[-1].replace("_", " ")
         found = Section(path, title, schema.get("description", shape.get("description", "")))
+        types = tuple(schema.get("discriminator", {}).get("mapping", ()))
         for name, part in self._parts(shape, value):
             below = f"{path}.{name}"
-            inner = value.get(name) if isinstance(value, Mapping) else None
+            inner = value.get(name, part.get("default")) if isinstance(value, Mapping) else None
             if self._is_section(part, inner):
                 found.sections.append(self.section(below, part, inner))
             else:
-                found.fields.append(self._field(below, name, part, inner))
+                found.fields.append(self._field(below, name, part, inner, types if name == "type" else ()))
         return found
 
     def _parts(self, shape: Schema, value: Any) -> Iterator[tuple[str, Schema]]:
@@ -173,40 +177,38 @@ class _Reader:
             return self._shape({"$ref": mapping.get(kind, next(iter(mapping.values())))}, value)
         return schema
 
-    def _field(self, path: str, name: str, schema: Schema, value: Any) -> Field:
+    def _field(self, path: str, name: str, schema: Schema, value: Any, types: tuple[str, ...]) -> Field:
         kind, choices = self._kind(path, schema)
+        before = value_at(self.preset, path)
         return Field(
             path=path,
             label=name.replace("_", " "),
             help=schema.get("description", ""),
             kind=kind,
             value=value,
-            preset=_at(self.preset, path),
-            choices=choices,
+            preset=schema.get("default") if before is None else before,
+            choices=types or choices,
+            reshapes=len(types) > 1,
             minimum=schema.get("minimum", schema.get("exclusiveMinimum")),
             maximum=schema.get("maximum", schema.get("exclusiveMaximum")),
         )
 
     def _kind(self, path: str, schema: Schema) -> tuple[str, tuple[str, ...]]:
         if path.endswith(".policy"):
-            return "choice", tuple(self.preset.get("policies", {}))
+            return "choice", self.policies
         if "enum" in schema:
             return "choice", tuple(schema["enum"])
         if "const" in schema:
-            return "choice", self._types(path) or (schema["const"],)
+            return "choice", (schema["const"],)
         plain = {"boolean": "bool", "integer": "int", "number": "float", "array": "list"}
         kind = plain.get(schema.get("type", ""))
         if kind:
             return kind, ()
         return ("long" if schema.get("maxLength", 0) > LONG_TEXT or path.endswith(".prompt") else "text"), ()
 
-    def _types(self, path: str) -> tuple[str, ...]:
-        """The tags of the union that `path` (section.type) tells apart."""
-        section = run_schema()["properties"].get(path.split(".", 1)[0], {})
-        return tuple(section.get("discriminator", {}).get("mapping", {})) if path.count(".") == 1 else ()
 
-
-def _at(tree: Mapping[str, Any], path: str) -> Any:
+def value_at(tree: Mapping[str, Any], path: str) -> Any:
+    """What a dotted path leads to; None where there is nothing."""
     here: Any = tree
     for name in path.split("."):
         here = here.get(name) if isinstance(here, Mapping) else None

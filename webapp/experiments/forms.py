@@ -8,9 +8,13 @@ from typing import Any
 from training_core.config.files import apply_overrides, parse_config, parse_value, preset_names
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
-from webapp.experiments.differences import flatten, preset_tree
-from webapp.experiments.fields import Field, Section, config_sections
+from webapp.experiments.differences import departures, flatten, preset_tree
+from webapp.experiments.fields import Field, Section, config_sections, value_at
 
+STRUCTURE = {"structure.roles": "team.roles", "structure.policies": "policies"}
+"""Hidden inputs with the names of a table, with commas -> the table."""
+NAME = re.compile(r"[^.,\s]{1,80}")
+"""What can be part of a dotted path."""
 ESSENTIALS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -22,12 +26,13 @@ ESSENTIALS = tuple(
         r"algorithm\.type",
         r"rollout\.tasks",
         r"rollout\.group_size",
-        r"team\.roles\.[^.]+\.policy",
         r"policies\.[^.]+\.model",
         r"policies\.[^.]+\.learner\.learning_rate",
     )
 )
 """Fields that stand open at the top; a later pattern comes after an earlier one."""
+TEAM = re.compile(r"team\.(roles\.[^.]+\.(policy|trained|prompt)|turn_order)")
+"""Fields that the team editor has."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +53,27 @@ class Draft:
 def draft_make(preset: str, overrides: Mapping[str, Any]) -> Draft:
     """A preset under dotted overrides, validated. Raises ConfigError where there is no such preset."""
     base = preset_tree(preset)
-    departing = {path: value for path, value in overrides.items() if _at(base, path) != value}
+    departing = {path: value for path, value in overrides.items() if value_at(base, path) != value}
     try:
-        tree = apply_overrides(base, departing)
-        config = parse_config(tree)
-        return Draft(preset, base, config.model_dump(mode="json"), departing, config, {})
-    except ConfigError as error:
+        return _draft(preset, base, apply_overrides(base, departing), departing)
+    except ConfigError as error:  # an override names no place
         return Draft(preset, base, _tree(base, departing), departing, None, error.fields)
+
+
+def draft_from_tree(preset: str, tree: dict[str, Any]) -> Draft:
+    """A whole tree as a departure from a preset. Raises ConfigError where there is no such preset."""
+    base = preset_tree(preset)
+    before = flatten(base)
+    departing = {path: value for path, value in flatten(tree).items() if before.get(path) != value}
+    return _draft(preset, base, tree, departing)
+
+
+def _draft(preset: str, base: dict[str, Any], tree: dict[str, Any], departing: dict[str, Any]) -> Draft:
+    try:
+        config = parse_config(tree)
+    except ConfigError as error:
+        return Draft(preset, base, tree, departing, None, error.fields)
+    return Draft(preset, base, config.model_dump(mode="json"), departures(base, config), config, {})
 
 
 def _tree(base: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,13 +85,6 @@ def _tree(base: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
         except ConfigError:
             continue
     return tree
-
-
-def _at(base: Mapping[str, Any], path: str) -> Any:
-    here: Any = base
-    for name in path.split("."):
-        here = here.get(name) if isinstance(here, Mapping) else None
-    return here
 
 
 def draft_from_query(query: Mapping[str, str]) -> Draft:
@@ -88,18 +100,37 @@ def query_overrides(query: Mapping[str, str]) -> dict[str, Any]:
 
 def draft_from_run(preset: str, config: Mapping[str, Any]) -> Draft:
     """A run's config as a departure from its preset; from the first preset where it had none."""
-    known = preset if preset in preset_names() else preset_names()[0]
-    return draft_make(known, flatten(config))
+    return draft_from_tree(preset if preset in preset_names() else preset_names()[0], dict(config))
+
+
+def draft_edited(draft: Draft, query: Mapping[str, str]) -> Draft:
+    """A draft with the fields that an address sets. Raises ConfigError where it sets what is no field."""
+    edits = query_overrides(query)
+    return draft_from_tree(draft.preset, apply_overrides(draft.tree, edits)) if edits else draft
 
 
 def draft_from_post(post: Mapping[str, str]) -> Draft:
     """What the form holds. Raises ConfigError where its preset is gone."""
     preset = post.get("preset", "")
     base = preset_tree(preset)
-    fields = [each for section in config_sections(base, base, {}) for each in section.walk()]
-    return draft_make(
-        preset, {each.path: posted_value(each, post) for each in fields if _was_posted(each, post)}
-    )
+    shape = _posted_shape(base, post)
+    fields = [each for section in config_sections(shape, base, {}) for each in section.walk()]
+    posted = {each.path: posted_value(each, post) for each in fields if _was_posted(each, post)}
+    return draft_from_tree(preset, apply_overrides(shape, posted))
+
+
+def _posted_shape(base: dict[str, Any], post: Mapping[str, str]) -> dict[str, Any]:
+    """The preset's tree with the roles, policies and types of parts that the form has."""
+    shape = apply_overrides(base, {})
+    for path, at in STRUCTURE.items():
+        names = [name for name in post.get(path, "").split(",") if NAME.fullmatch(name)]
+        if names:
+            section, _, table = at.rpartition(".")
+            whole = value_at(shape, section) if section else shape
+            whole[table] = {name: (whole[table] or {}).get(name, {}) for name in names}
+    fields = [each for section in config_sections(shape, base, {}) for each in section.walk()]
+    types = {each.path: post[each.path] for each in fields if each.reshapes and each.path in post}
+    return apply_overrides(shape, types)
 
 
 def _was_posted(field: Field, post: Mapping[str, str]) -> bool:
@@ -138,6 +169,6 @@ def essentials(sections: list[Section]) -> list[Field]:
     return [each for pattern in ESSENTIALS for each in fields if pattern.fullmatch(each.path)]
 
 
-def is_essential(path: str) -> bool:
-    """Whether a field stands at the top, and not in its section."""
-    return any(pattern.fullmatch(path) for pattern in ESSENTIALS)
+def stands_apart(path: str) -> bool:
+    """Whether a field stands at the top or in the team editor, and not in its section."""
+    return bool(TEAM.fullmatch(path)) or any(pattern.fullmatch(path) for pattern in ESSENTIALS)

@@ -4,12 +4,19 @@ from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
+from django.utils.safestring import mark_safe
 
+from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import preset_names, read_preset, to_toml
 from webapp.experiments.commands import curl_command, launch_command
-from webapp.experiments.fields import Section, config_sections, file_errors
-from webapp.experiments.forms import Draft, essentials, is_essential
+from webapp.experiments.fields import Field, Section, config_sections, file_errors
+from webapp.experiments.forms import Draft, essentials, stands_apart
+from webapp.experiments.team import team_read
+from webapp.experiments.team_picture import team_svg
 from workers.launch.estimates import max_turns, volume
+
+TABLES = {"team.roles": "role-name", "policies": "policy-name"}
+"""Tables of the config that the team editor changes -> the input that an error about them is shown at."""
 
 
 def presets() -> list[dict[str, str]]:
@@ -21,25 +28,54 @@ def presets() -> list[dict[str, str]]:
 
 
 def form_context(draft: Draft) -> dict[str, Any]:
-    """Essentials, the other sections, and errors that belong to no field."""
+    """Essentials, the team editor, the other sections."""
     sections = config_sections(draft.tree, draft.base, draft.errors)
-    paths = [each.path for section in sections for each in section.walk()]
-    filed = file_errors(draft.errors, paths)
     return {
         "draft": draft,
         "presets": presets(),
         "essentials": essentials(sections),
-        "sections": [rest for section in sections if any((rest := _rest(section)).walk())],
-        "loose_errors": {path: text for path, text in filed.items() if path not in paths},
+        "team": team_context(draft, sections),
+        "sections": [
+            rest for section in sections if section.path != "team" and any((rest := _rest(section)).walk())
+        ],
     }
 
 
+def team_context(draft: Draft, sections: list[Section]) -> dict[str, Any]:
+    """What the team editor shows: roles in turn order with their fields, policies, the picture."""
+    team = team_read(draft.tree)
+    fields = {each.path: each for section in sections for each in section.walk()}
+    named = file_errors(draft.errors, [*fields, *TABLES])
+
+    def of(role: str) -> list[Field]:
+        paths = [f"team.roles.{role}.{name}" for name in ("policy", "trained", "prompt")]
+        return [fields[path] for path in paths if path in fields]
+
+    return {
+        "seats": [(seat, of(seat.role)) for seat in team.seats],
+        "speakers": team.speakers,
+        "order": fields.get("team.turn_order"),
+        "more": next(_rest(section) for section in sections if section.path == "team"),
+        "errors": {path: named.get(path, "") for path in TABLES},
+        "role_names": ",".join(draft.tree["team"]["roles"]),
+        "policy_names": ",".join(draft.tree["policies"]),
+        "suggested": [name for name in _roles_wanted(draft) if name not in draft.tree["team"]["roles"]],
+        "picture": mark_safe(team_svg(team)),
+    }
+
+
+def _roles_wanted(draft: Draft) -> tuple[str, ...]:
+    """Roles that the environment is played by."""
+    section = ENVIRONMENT_CONFIGS.get(str(draft.tree["environment"].get("type")))
+    return tuple(getattr(section, "roles", ()))
+
+
 def _rest(section: Section) -> Section:
-    """A section without the essentials, which stand at the top."""
+    """A section without what stands at the top or in the team editor."""
     below = [_rest(each) for each in section.sections]
     return replace(
         section,
-        fields=[each for each in section.fields if not is_essential(each.path)],
+        fields=[each for each in section.fields if not stands_apart(each.path)],
         sections=[each for each in below if any(each.walk())],
     )
 
@@ -48,15 +84,17 @@ def preview_context(draft: Draft, address: str) -> dict[str, Any]:
     """The same run as TOML, curl and `troupe launch`, and what the browser marks in the form."""
     sections = config_sections(draft.tree, draft.base, draft.errors)
     fields = {each.path: each for section in sections for each in section.walk()}
-    filed = file_errors(draft.errors, list(fields))
+    filed = file_errors(draft.errors, [*fields, *TABLES])
+    anchors = {path: each.id for path, each in fields.items()} | TABLES
     return {
         "draft": draft,
+        "picture": mark_safe(team_svg(team_read(draft.tree))),
         "toml": to_toml(draft.config, only_set=True) if draft.config else "",
         "launch": launch_command(draft.preset, draft.overrides),
         "curl": curl_command(address, draft.preset, draft.overrides),
-        "wrong": [{"path": path, "text": text, "field": fields.get(path)} for path, text in filed.items()],
+        "wrong": [{"path": path, "text": text, "anchor": anchors.get(path)} for path, text in filed.items()],
         "marks": {
-            "errors": {path: text for path, text in filed.items() if path in fields},
+            "errors": {path: text for path, text in filed.items() if path in anchors},
             "changed": {path: each.preset_shown for path, each in fields.items() if each.changed},
         },
         "budget": _budget(draft),

@@ -81,6 +81,7 @@ def template_save(
     config = parse_config(apply_overrides(read_preset(preset), overrides))
     check_storable(config.model_dump(mode="json"))
     fields = {"preset": preset, "overrides": dict(overrides), "description": description}
+    Project.objects.select_for_update().get(pk=project.pk)  # two that save at once take turns
     known = Template.objects.select_for_update().filter(project=project, name=name).first()
     if known and not replace:
         raise ConfigError({"name": f"there is a template {name!r}; choose another name, or replace it"})

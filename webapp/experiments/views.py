@@ -1,6 +1,7 @@
 """The new experiment page."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -14,15 +15,19 @@ from webapp.accounts.selectors import projects_editable
 from webapp.checkpoints.forking import run_fork
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.selectors import checkpoint_get
+from webapp.experiments.commands import spelled
 from webapp.experiments.forms import (
     Draft,
+    draft_edited,
     draft_from_post,
     draft_from_query,
     draft_from_run,
+    draft_from_tree,
     draft_make,
     query_overrides,
 )
 from webapp.experiments.selectors import form_context, preview_context
+from webapp.experiments.team_editing import ACTS
 from webapp.experiments.templates_kept import template_get, templates_visible
 from webapp.runs.selectors import run_get
 from webapp.runs.services import run_create
@@ -31,6 +36,8 @@ from workers.launch.estimates import PROMPT_TOKENS
 
 KEPT = ("template_name", "template_description", "template_replace")
 """What is asked for to save a template."""
+LONGEST_ADDRESS = 4000
+"""Letters of an address that all browsers and servers take."""
 
 
 @login_required
@@ -58,20 +65,26 @@ def experiment_new(request: HttpRequest) -> HttpResponse:
 def _draft(request: HttpRequest) -> Draft:
     if request.GET.get("fork", "").isdecimal():
         parent = checkpoint_get(request.user, int(request.GET["fork"])).run
-        return draft_from_run(parent.preset, parent.config)
+        return draft_edited(draft_from_run(parent.preset, parent.config), request.GET.dict())
     if request.GET.get("template", "").isdecimal():
         template = template_get(request.user, int(request.GET["template"]))
         return draft_make(template.preset, template.overrides | query_overrides(request.GET.dict()))
     if "from" in request.GET:
         run = run_get(request.user, request.GET["from"])
-        return draft_from_run(run.preset, run.config)
+        return draft_edited(draft_from_run(run.preset, run.config), request.GET.dict())
     return draft_from_query(request.GET.dict())
 
 
-def posted_draft(request: HttpRequest) -> tuple[Draft, str]:
-    """The draft, and what is wrong with the form as a whole."""
+def posted_draft(request: HttpRequest, afresh: str = "") -> tuple[Draft, str]:
+    """The draft, and what is wrong with the form as a whole. Of the part `afresh` only the type is read."""
+    own = f"{afresh}." if afresh else "\0"
+    post = {
+        name: text
+        for name, text in request.POST.dict().items()
+        if name == f"{own}type" or not name.startswith(own)
+    }
     try:
-        return draft_from_post(request.POST.dict()), ""
+        return draft_from_post(post), ""
     except ConfigError as error:
         return draft_from_query({}), str(error)
 
@@ -98,8 +111,7 @@ def _fork_origin(request: HttpRequest) -> Checkpoint | None:
 
 def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error: str = "") -> HttpResponse:
     """The page of the form; 400 where there is something to put right."""
-    address = request.build_absolute_uri("/api/v1/runs/")
-    context: dict[str, Any] = form_context(draft) | preview_context(draft, address)
+    context: dict[str, Any] = form_context(draft) | preview_context(draft, _runs_address(request))
     context |= {
         "place": "new",
         "projects": projects,
@@ -120,5 +132,50 @@ def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error
 def experiment_check(request: HttpRequest) -> HttpResponse:
     """What the form holds so far: its errors, and the run as words to copy (a fragment for htmx)."""
     draft, error = posted_draft(request)
-    context = preview_context(draft, request.build_absolute_uri("/api/v1/runs/")) | {"form_error": error}
-    return render(request, "experiments/_checked.html", context)
+    context = preview_context(draft, _runs_address(request)) | {"form_error": error}
+    answer = render(request, "experiments/_checked.html", context)
+    return _with_address(answer, request, draft)
+
+
+@login_required
+@require_POST
+def experiment_edit(request: HttpRequest) -> HttpResponse:
+    """An act of the team editor, or another type of a part: the fields anew (a fragment for htmx)."""
+    act, _, name = request.POST.get("act", "").partition(":")
+    draft, error = posted_draft(request, _reshaped(request) if act == "reshape" else "")
+    refused: dict[str, str] = {}
+    try:
+        draft = draft_from_tree(draft.preset, ACTS[act](draft.tree, name or _new_name(request, act)))
+    except KeyError:
+        error = error or f"there is no act {act!r}"
+    except ConfigError as mistake:
+        refused = mistake.fields
+    context = form_context(draft) | preview_context(draft, _runs_address(request))
+    context |= {"form_error": error, "refused": refused}
+    answer = render(request, "experiments/_edited.html", context)
+    answer["HX-Trigger-After-Settle"] = "edited"
+    return _with_address(answer, request, draft)
+
+
+def _reshaped(request: HttpRequest) -> str:
+    """The part whose type was changed: the fields that it had are those of the old type."""
+    return (request.headers.get("HX-Trigger-Name") or "").removesuffix(".type")
+
+
+def _new_name(request: HttpRequest, act: str) -> str:
+    """What was written beside the button of an act that adds."""
+    return request.POST.get(f"{act.partition('-')[0]}_name", "").strip()
+
+
+def _runs_address(request: HttpRequest) -> str:
+    return request.build_absolute_uri("/api/v1/runs/")
+
+
+def _with_address(answer: HttpResponse, request: HttpRequest, draft: Draft) -> HttpResponse:
+    """What is in the form is in the address, where it is not too long."""
+    changed = {path: spelled(value) for path, value in draft.overrides.items()}
+    fork = {"fork": request.POST["fork"]} if "fork" in request.POST else {}
+    address = f"{reverse('experiments:new')}?{urlencode({'preset': draft.preset} | fork | changed)}"
+    if len(address) <= LONGEST_ADDRESS:
+        answer["HX-Replace-Url"] = address
+    return answer

@@ -11,6 +11,7 @@ from training_core.config.files import (
     parse_value,
     read_preset,
     read_toml,
+    set_fields,
     to_toml,
 )
 from training_core.errors import ConfigError
@@ -21,8 +22,8 @@ WRONG = [
     ({"run.seed": -1}, "run.seed", "greater than or equal to 0"),
     ({"run.seed.x": 1}, "run.seed", "valid integer"),
     ({"team.roles.executor.policy": "nobody"}, "team.roles.executor.policy", "there is no policy 'nobody'"),
-    ({"team.turn_order": ["planner", "judge"]}, "team", "turn_order names judge"),
-    ({"team.turn_order": ["planner"]}, "team", "turn_order leaves out executor"),
+    ({"team.turn_order": ["planner", "judge"]}, "team.turn_order", "names judge"),
+    ({"team.turn_order": ["planner"]}, "team.turn_order", "leaves out executor"),
     ({"team.roles.judge.policy": "planner"}, "team.roles", "plan_path is played by planner, executor, not by planner"),
     ({"team.roles.planner.trained": False, "team.roles.executor.trained": False}, "team.roles", "no role is trained"),
     ({"rollout.group_size": 1}, "rollout.group_size", "a group of one has no advantage"),
@@ -126,3 +127,21 @@ def test_an_unknown_algorithm_is_told_with_those_there_are() -> None:
     with pytest.raises(ConfigError) as told:
         load_config("plan_path_duo", {"algorithm.type": "magic"})
     assert "at_grpo" in told.value.fields["algorithm"] and "dapo" in told.value.fields["algorithm"]
+
+
+def test_a_part_of_another_type_starts_afresh() -> None:
+    tree = {"environment": {"type": "plan_path", "size": 6}, "run": {"seed": 1}}
+    changed = apply_overrides(tree, {"environment.rounds": 3, "environment.type": "debate", "run.seed": 2})
+    assert changed == {"environment": {"type": "debate", "rounds": 3}, "run": {"seed": 2}}
+    assert apply_overrides(tree, {"environment.type": "plan_path"}) == tree
+
+
+def test_what_is_set_reads_back_with_the_types_of_its_parts() -> None:
+    config = load_config("plan_path_duo", {"environment.size": 6})
+    brief = set_fields(config)
+    assert brief["environment"] == {"type": "plan_path", "size": 6}
+    assert "rollout" not in brief and brief["policies"]["planner"]["learner"] == {
+        "type": "torch",
+        "minibatches": 4,
+    }
+    assert parse_config(brief) == config and parse_config(read_toml(to_toml(config, only_set=True))) == config

@@ -106,3 +106,15 @@ def test_an_estimate_says_what_a_run_takes(troupe: Troupe, monkeypatch: pytest.M
     assert never.status == 1 and json.loads(never.out)["verdict"]["level"] == "never"
     assert troupe("estimate", "plan_path_duo", "rollout.tasks=x").status == 1
     assert not Run.objects.exists()
+
+
+def test_a_team_is_shown(troupe: Troupe, run: Run) -> None:
+    said = troupe(
+        "team", "plan_path_duo", "team.roles.executor.trained=false", "team.turn_order=['executor','planner']"
+    )
+    assert said.status == 0 and said.out.startswith("turn order: executor → planner")
+    assert [line.split()[:3] for line in said.out.splitlines()[2:4]] == [
+        ["executor", "executor", "frozen"], ["planner", "planner", "trained"]
+    ]  # fmt: skip
+    assert json.loads(troupe("team", run.pk, "--run", "--json").out)["order"] == ["planner", "executor"]
+    assert troupe("team", "plan_path_duo", "team.turn_order=['planner']").status == 1

@@ -125,12 +125,6 @@ def field_owner(path: str) -> str:
     return parts[2] if parts[0] == "team" else parts[1]
 
 
-@register.filter
-def is_union(path: str) -> bool:
-    """Whether a field tells types of a section apart."""
-    return path.count(".") == 1 and path.endswith(".type")
-
-
 @register.simple_tag(takes_context=True)
 def sort_header(context: dict[str, Any], sort: str, label: str, style: str = "") -> SafeString:
     """A column's header that orders the table by it, first as `sort` says, then the other way round; empty: not at all."""

@@ -16,6 +16,7 @@ from workers.cli.topics import (
     quotas,
     runs,
     shares,
+    teams,
     templates,
     timeline,
     transcripts,
@@ -26,6 +27,7 @@ from workers.cli.topics import (
 TOPICS: tuple[typer.Typer, ...] = (
     experiments.app,
     estimates.app,
+    teams.app,
     templates.app,
     jobs.app,
     runs.app,

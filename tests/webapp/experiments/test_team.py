@@ -1,0 +1,268 @@
+"""The team: read from a config, drawn, edited in the form, told by the API."""
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from django.test import Client
+
+from tests.webapp.pages.test_experiment import posted
+from training_core.config.files import load_config, parse_config, parse_overrides
+from training_core.errors import ConfigError
+from webapp.accounts.models import Project, User
+from webapp.experiments.commands import launch_command
+from webapp.experiments.forms import draft_from_run, draft_from_tree, draft_make
+from webapp.experiments.team import team_document, team_read, team_words
+from webapp.experiments.team_editing import ACTS, team_follow
+from webapp.experiments.team_picture import ordinal, picture, team_svg
+from webapp.runs.models import Run
+
+EDIT = "/experiments/edit/"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def tree(**roles: str) -> dict[str, Any]:
+    """A config tree with these roles (role="policy", or "policy frozen"); it need not be a valid one."""
+    base = load_config("plan_path_duo").model_dump(mode="json")
+    base["team"] = {
+        "roles": {
+            name: {"policy": said.split()[0], "trained": "frozen" not in said, "prompt": ""}
+            for name, said in roles.items()
+        },
+        "turn_order": [],
+    }
+    base["policies"] = {name: {"model": "tiny"} for name in ("one", "two")}
+    return base
+
+
+def test_the_order_of_turns_is_said_even_where_the_config_leaves_it_out() -> None:
+    assert load_config("plan_path_duo").team.turn_order == ("planner", "executor")
+    given = {"team.turn_order": ["executor", "planner"]}
+    assert load_config("plan_path_duo", given).team.order == ("executor", "planner")
+
+
+def test_a_team_in_words() -> None:
+    team = team_read(tree(asker="one", judge="two frozen", answerer="one"))
+    found = team_document(team)
+    assert found["order"] == ["asker", "judge", "answerer"]
+    assert [(each["role"], each["speaks"], each["trained"]) for each in found["roles"]] == [
+        ("asker", (1,), True), ("judge", (2,), False), ("answerer", (3,), True)
+    ]  # fmt: skip
+    assert [(each["policy"], each["roles"], each["trained"]) for each in found["policies"]] == [
+        ("one", ("asker", "answerer"), True), ("two", ("judge",), False)
+    ]  # fmt: skip
+    assert team_words(team).startswith(
+        "Turn order: asker, then judge, then answerer. asker speaks through one"
+    )
+
+
+def test_a_role_may_speak_twice() -> None:
+    team = tree(a="one", b="two")
+    team["team"]["turn_order"] = ["b", "a", "b"]
+    read = team_read(team)
+    assert [(seat.role, seat.speaks) for seat in read.seats] == [("b", (1, 3)), ("a", (2,))]
+    assert [role.under for role in picture(read)["roles"]] == ["speaks 1st, 3rd", "speaks 2nd"]
+    assert len(picture(read)["turns"]) == 2  # b to a, a to b
+
+
+@pytest.mark.parametrize(
+    ("place", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")]
+)
+def test_ordinals(place: int, said: str) -> None:
+    assert ordinal(place) == said
+
+
+def test_the_picture_has_a_box_for_each_and_a_line_from_role_to_policy() -> None:
+    team = team_read(tree(asker="one", judge="two frozen", loose="nobody"))
+    drawn = picture(team)
+    root = ElementTree.fromstring(team_svg(team))
+    groups = {kind: root.findall(f"{SVG}g[@class='{kind}']") for kind in ("role", "policy")}
+    assert [group.find(f"{SVG}title").text for group in groups["role"]] == ["asker", "judge", "loose"]
+    assert [group.find(f"{SVG}title").text for group in groups["policy"]] == ["one", "two"]
+    edges = root.find(f"{SVG}g[@class='edges']").findall(f"{SVG}path")
+    assert len(edges) == 2  # the third names no policy
+    assert [bool(edge.get("stroke-dasharray")) for edge in edges] == [False, True]
+    for edge, role, policy in zip(edges, drawn["roles"], drawn["policies"], strict=False):
+        numbers = [float(number) for number in re.findall(r"-?[\d.]+", edge.get("d"))]
+        assert (numbers[1], numbers[-1]) == (role.middle, policy.middle)
+    height = float(root.get("height"))
+    for boxes in (drawn["roles"], drawn["policies"]):
+        tops = [box.y for box in boxes]
+        assert all(0 <= top <= height - 44 for top in tops)
+        assert all(later - earlier >= 44 for earlier, later in zip(tops, tops[1:], strict=False))
+
+
+def test_names_in_the_picture_are_text() -> None:
+    hostile = "<script>alert(1)</script>" + "x" * 50
+    svg = team_svg(team_read(tree(**{hostile: "one"})))
+    assert "<script" not in svg and "&lt;script&gt;" in svg
+    ElementTree.fromstring(svg)
+
+
+def test_a_tree_with_mistakes_is_drawn_as_far_as_it_goes() -> None:
+    team = team_read(
+        {"team": {"roles": {"a": {"policy": None}, "b": 3}, "turn_order": "x"}, "policies": {"p": 1}}
+    )
+    assert [seat.role for seat in team.seats] == ["a"] and not team.speakers
+    ElementTree.fromstring(team_svg(team))
+    ElementTree.fromstring(team_svg(team_read({})))
+
+
+def act(name: str, of: str, start: dict[str, Any]) -> dict[str, Any]:
+    return ACTS[name](start, of)
+
+
+def test_acts_of_the_editor() -> None:
+    start = load_config("plan_path_duo").model_dump(mode="json")
+    more = act("role-add", "critic", start)
+    assert more["team"]["turn_order"] == ["planner", "executor", "critic"]
+    assert more["team"]["roles"]["critic"]["policy"] == "planner"
+    assert act("role-remove", "critic", more)["team"] == start["team"]
+    assert act("role-up", "critic", more)["team"]["turn_order"] == ["planner", "critic", "executor"]
+    assert act("role-up", "planner", more)["team"]["turn_order"] == more["team"]["turn_order"]
+    assert act("role-down", "planner", start)["team"]["turn_order"] == ["executor", "planner"]
+    third = act("policy-add", "third", start)
+    assert third["policies"]["third"] == start["policies"]["planner"]
+    shared = act("policy-remove", "executor", third)
+    assert {name: role["policy"] for name, role in shared["team"]["roles"].items()} == {
+        "planner": "planner", "executor": "planner"
+    }  # fmt: skip
+    assert start == load_config("plan_path_duo").model_dump(mode="json")  # nothing was changed in place
+    assert parse_config(shared).used_policies == ("planner",)
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "path"),
+    [
+        ("role-add", "", "team.roles"),
+        ("role-add", "a.b", "team.roles"),
+        ("role-add", "planner", "team.roles"),
+        ("policy-add", "Big", "policies"),
+        ("policy-add", "executor", "policies"),
+    ],
+)
+def test_names_that_cannot_be(name: str, of: str, path: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        act(name, of, load_config("plan_path_duo").model_dump(mode="json"))
+    assert set(caught.value.fields) == {path}
+
+
+def test_the_last_one_stays() -> None:
+    alone = act("role-remove", "executor", load_config("plan_path_duo").model_dump(mode="json"))
+    with pytest.raises(ConfigError, match="at least one role"):
+        act("role-remove", "planner", alone)
+    one = act("policy-remove", "executor", alone)
+    with pytest.raises(ConfigError, match="at least one policy"):
+        act("policy-remove", "planner", one)
+
+
+def test_the_team_follows_the_environment() -> None:
+    other = tree(planner="two frozen", critic="one")
+    followed = team_follow(other)
+    assert list(followed["team"]["roles"]) == ["planner", "executor"]
+    assert followed["team"]["roles"]["planner"] == other["team"]["roles"]["planner"]
+    assert followed["team"]["turn_order"] == ["planner", "executor"]
+    assert team_follow(followed) == followed
+
+
+def test_an_edited_team_is_the_same_experiment_as_a_command() -> None:
+    """Fewer policies, another order: overrides that lead from the preset to the very config."""
+    start = load_config("plan_path_duo").model_dump(mode="json")
+    edited = act("policy-remove", "executor", act("role-down", "planner", act("policy-add", "third", start)))
+    draft = draft_from_tree("plan_path_duo", edited)
+    assert draft.config is not None
+    command = launch_command("plan_path_duo", draft.overrides).replace("\\\n", " ")
+    import shlex
+
+    overrides = parse_overrides(shlex.split(command)[3:])
+    assert load_config("plan_path_duo", overrides) == draft.config
+    again = draft_from_run("plan_path_duo", draft.config.model_dump(mode="json"))
+    assert again.config == draft.config and again.overrides == draft.overrides
+    assert draft_make("plan_path_duo", draft.overrides).config == draft.config
+    assert set(draft.config.policies) == {"planner", "third"}
+
+
+@pytest.fixture
+def ada(client: Client, user: User, project: Project) -> Client:
+    client.force_login(user)
+    return client
+
+
+@pytest.mark.django_db
+def test_the_form_is_drawn_again_with_the_edited_team(ada: Client) -> None:
+    form = posted(ada) | {"rollout.group_size": "4", "run.name": "kept"}
+    answer = ada.post(EDIT, form | {"act": "role-add", "role_name": "critic"})
+    html = answer.content.decode()
+    assert 'name="structure.roles" value="planner,executor,critic"' in html
+    assert 'name="team.roles.critic.policy"' in html and "<title>critic</title>" in html
+    assert 'name="rollout.group_size" value="4"' in html and 'name="run.name" value="kept"' in html
+    assert (
+        "plan_path is played by planner, executor, not by" in html
+        and 'id="role-name-error" data-error>' in html
+    )
+    assert answer["HX-Trigger-After-Settle"] == "edited"
+    swapped = ada.post(EDIT, form | {"act": "role-down:planner"})
+    assert "team.turn_order" in swapped["HX-Replace-Url"] and "Ready to launch" in swapped.content.decode()
+    page = ada.get(swapped["HX-Replace-Url"]).content.decode()
+    assert 'name="team.turn_order" value="executor, planner"' in page
+    assert 'name="rollout.group_size" value="4"' in page and 'name="run.name" value="kept"' in page
+
+
+@pytest.mark.django_db
+def test_mistakes_of_the_editor_stand_at_its_inputs(ada: Client) -> None:
+    html = ada.post(EDIT, posted(ada) | {"act": "role-add", "role_name": "Not A Name"}).content.decode()
+    assert "is no name" in re.search(r'id="role-name-refused">([^<]*)<', html)[1]
+    html = ada.post(EDIT, posted(ada) | {"act": "policy-add", "policy_name": "planner"}).content.decode()
+    assert "there is a planner already" in re.search(r'id="policy-name-refused">([^<]*)<', html)[1]
+    assert "there is no act" in ada.post(EDIT, posted(ada) | {"act": "dance"}).content.decode()
+
+
+@pytest.mark.django_db
+def test_an_edited_team_is_launched(ada: Client) -> None:
+    form = posted(ada) | {"structure.policies": "planner", "team.roles.executor.policy": "planner"}
+    form |= {"team.turn_order": "executor, planner", "team.roles.planner.prompt": "Lead."}
+    form.pop("team.roles.planner.trained")
+    assert ada.post("/experiments/new/", form).status_code == 302
+    run = Run.objects.get()
+    assert list(run.config["policies"]) == ["planner"]
+    assert run.config["team"]["turn_order"] == ["executor", "planner"]
+    planner = run.config["team"]["roles"]["planner"]
+    assert (planner["prompt"], planner["trained"]) == ("Lead.", False)
+    page = ada.get("/experiments/new/", {"from": run.pk}).content.decode()
+    assert 'name="structure.policies" value="planner"' in page
+    assert 'name="team.turn_order" value="executor, planner"' in page
+
+
+@pytest.mark.django_db
+def test_the_api_tells_and_draws_a_team(ada: Client, run: Run, stranger: User) -> None:
+    def asked(path: str = "/api/v1/team/", **body: object) -> Any:
+        return ada.post(path, body, content_type="application/json")
+
+    changed = {"team.roles.executor.policy": "planner", "team.roles.executor.trained": False}
+    found = asked(preset="plan_path_duo", overrides=changed).json()
+    assert [(each["role"], each["policy"], each["trained"]) for each in found["roles"]] == [
+        ("planner", "planner", True), ("executor", "planner", False)
+    ]  # fmt: skip
+    assert asked(run=run.pk).json()["order"] == ["planner", "executor"]
+    svg = asked("/api/v1/team/picture/", run=run.pk)
+    assert svg["Content-Type"] == "image/svg+xml"
+    assert ElementTree.fromstring(svg.content).tag == f"{SVG}svg"
+    assert asked(run=run.pk, preset="plan_path_duo").status_code == 400
+    ada.force_login(stranger)
+    assert asked(run=run.pk).status_code == 404
+
+
+@pytest.mark.django_db
+def test_another_algorithm_starts_from_its_own_settings(ada: Client) -> None:
+    form = posted(ada) | {"rollout.group_size": "4", "algorithm.type": "dapo", "act": "reshape"}
+    answer = ada.post(EDIT, form, headers={"HX-Request": "true", "HX-Trigger-Name": "algorithm.type"})
+    html = answer.content.decode()
+    assert (
+        'name="algorithm.clip_high" value="0.28"' in html
+        and 'name="algorithm.kl_coefficient" value="0.0"' in html
+    )
+    assert 'name="rollout.group_size" value="4"' in html
+    assert "troupe launch plan_path_duo \\\n  algorithm.type=dapo \\\n  rollout.group_size=4<" in html
+    page = ada.get(answer["HX-Replace-Url"]).content.decode()
+    assert 'name="algorithm.clip_high" value="0.28"' in page and "<option selected>dapo<" in page

@@ -1,0 +1,107 @@
+"""Acts of the team editor: roles and policies added, removed, moved. Pure functions from tree to tree."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from training_core.config.environments import ENVIRONMENT_CONFIGS
+from training_core.config.files import apply_overrides
+from training_core.config.models import Policy
+from training_core.config.team import NAME_PATTERN, Role
+from training_core.errors import ConfigError
+
+Tree = dict[str, Any]
+MOST = 64
+"""Roles and policies that a config may have."""
+
+
+def role_add(tree: Tree, name: str) -> Tree:
+    """A further role, which speaks last, through the first policy. Raises ConfigError for a name that cannot be one."""
+    roles = tree["team"]["roles"]
+    _check_name("team.roles", name, roles)
+    role = Role(policy="x").model_dump(mode="json") | {"policy": next(iter(tree["policies"]), "")}
+    return _with_team(tree, {**roles, name: role}, [*_order(tree), name])
+
+
+def role_remove(tree: Tree, name: str) -> Tree:
+    """Without a role. Raises ConfigError where it is the last one."""
+    roles = {each: role for each, role in tree["team"]["roles"].items() if each != name}
+    if not roles:
+        raise ConfigError({"team.roles": "a team has at least one role; add another one first"})
+    return _with_team(tree, roles, [each for each in _order(tree) if each != name])
+
+
+def role_move(tree: Tree, name: str, by: int) -> Tree:
+    """A role changes places with the one that speaks `by` places after it (before it where negative)."""
+    order = _order(tree)
+    if name not in order or not 0 <= order.index(name) + by < len(order):
+        return tree
+    here = order.index(name)
+    order[here], order[here + by] = order[here + by], order[here]
+    return _with_team(tree, tree["team"]["roles"], order)
+
+
+def policy_add(tree: Tree, name: str) -> Tree:
+    """A further policy, with the settings of the first one. Raises ConfigError for a name that cannot be one."""
+    policies = tree["policies"]
+    _check_name("policies", name, policies)
+    like = next(iter(policies.values()), None) or Policy().model_dump(mode="json")
+    return tree | {"policies": {**policies, name: like}}
+
+
+def policy_remove(tree: Tree, name: str) -> Tree:
+    """Without a policy; the first of the others speaks for its roles. Raises ConfigError where it is the last one."""
+    policies = {each: policy for each, policy in tree["policies"].items() if each != name}
+    if not policies:
+        raise ConfigError({"policies": "a team has at least one policy; add another one first"})
+    other = next(iter(policies))
+    roles = {
+        each: role | {"policy": other} if role.get("policy") == name else role
+        for each, role in tree["team"]["roles"].items()
+    }
+    return _with_team(tree | {"policies": policies}, roles, _order(tree))
+
+
+def team_follow(tree: Tree) -> Tree:
+    """The team that the environment is played by: its roles as they were where they are known, new ones for the others."""
+    section = ENVIRONMENT_CONFIGS.get(str(tree["environment"].get("type")))
+    wanted: Sequence[str] = getattr(section, "roles", ())
+    roles = tree["team"]["roles"]
+    if not wanted or set(wanted) == set(roles):
+        return tree
+    for name in wanted:
+        tree = tree if name in roles else role_add(tree, name)
+    for name in roles:
+        tree = tree if name in wanted else role_remove(tree, name)
+    return tree
+
+
+ACTS: dict[str, Callable[[Tree, str], Tree]] = {
+    "role-add": role_add,
+    "role-remove": role_remove,
+    "role-up": lambda tree, name: role_move(tree, name, -1),
+    "role-down": lambda tree, name: role_move(tree, name, 1),
+    "policy-add": policy_add,
+    "policy-remove": policy_remove,
+    "reshape": lambda tree, _: team_follow(tree),
+}
+"""act -> (tree, name) -> tree. reshape: a part has become another type, and the team follows."""
+
+
+def _order(tree: Tree) -> list[str]:
+    team: Mapping[str, Any] = tree["team"]
+    order = team.get("turn_order") or team["roles"]
+    return [str(name) for name in order]
+
+
+def _with_team(tree: Tree, roles: Mapping[str, Any], order: Sequence[str]) -> Tree:
+    return apply_overrides(tree, {"team.roles": dict(roles), "team.turn_order": list(order)})
+
+
+def _check_name(path: str, name: str, known: Mapping[str, Any]) -> None:
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise ConfigError({path: f"{name!r} is no name: small letters, digits and _, a letter first"})
+    if name in known:
+        raise ConfigError({path: f"there is a {name} already"})
+    if len(known) >= MOST:
+        raise ConfigError({path: f"there may be {MOST} at most"})

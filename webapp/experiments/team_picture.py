@@ -1,0 +1,142 @@
+"""The picture of a team: roles on the left in turn order, policies on the right, a line from each role to its policy."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.template.loader import render_to_string
+
+from webapp.experiments.team import Seat, Speaker, Team, team_words
+
+WIDTH = 520
+ROW, BOX = 60, 44
+"""Height of a row, and of a box in it."""
+ROLE_LEFT, ROLE_RIGHT = 44, 230
+POLICY_LEFT, POLICY_RIGHT = 334, 518
+BEND = 34
+"""How far turn arrows bend to the left at most."""
+LONGEST = 22
+"""Letters of a name that fit a box."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A role or a policy."""
+
+    name: str
+    whole: str
+    under: str
+    y: float
+    """Of its upper edge."""
+    tone: int
+    frozen: bool
+    height: int = BOX
+
+    @property
+    def name_y(self) -> float:
+        """Baseline of its name."""
+        return self.y + 18
+
+    @property
+    def under_y(self) -> float:
+        """Baseline of the line below."""
+        return self.y + 34
+
+    @property
+    def middle(self) -> float:
+        """Height of its middle."""
+        return self.y + BOX / 2
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve from one box to another."""
+
+    path: str
+    tone: int
+    frozen: bool = False
+
+
+def team_svg(team: Team) -> str:
+    """SVG that follows the page's colours where it stands in one, and has its own elsewhere."""
+    return render_to_string("experiments/_team.svg", picture(team))
+
+
+def picture(team: Team) -> dict[str, Any]:
+    """Boxes and lines with their places, in the units of the drawing."""
+    rows = max(len(team.seats), len(team.speakers), 1)
+    height = rows * ROW
+    roles = [_role_box(seat, y) for seat, y in zip(team.seats, _places(len(team.seats), height), strict=True)]
+    policies = [
+        _policy_box(speaker, y)
+        for speaker, y in zip(team.speakers, _places(len(team.speakers), height), strict=True)
+    ]
+    return {
+        "width": WIDTH,
+        "height": height,
+        "roles": roles,
+        "policies": policies,
+        "role_left": ROLE_LEFT,
+        "role_width": ROLE_RIGHT - ROLE_LEFT,
+        "policy_left": POLICY_LEFT,
+        "policy_width": POLICY_RIGHT - POLICY_LEFT,
+        "edges": _edges(team, roles, policies),
+        "turns": _turns(team, roles),
+        "words": team_words(team),
+    }
+
+
+def _places(count: int, height: float) -> list[float]:
+    """Upper edges of `count` boxes, spread over the height."""
+    step = height / max(count, 1)
+    return [step * place + (step - BOX) / 2 for place in range(count)]
+
+
+def _role_box(seat: Seat, y: float) -> Box:
+    under = f"speaks {', '.join(map(ordinal, seat.speaks))}" if seat.speaks else "never speaks"
+    under += "" if seat.trained else " \N{MIDDLE DOT} frozen"
+    return Box(_short(seat.role), seat.role, _short(under, 30), y, seat.tone, not seat.trained)
+
+
+def _policy_box(speaker: Speaker, y: float) -> Box:
+    state = "trained" if speaker.trained else "frozen" if speaker.roles else "unused"
+    under = f"{_short(speaker.model.rstrip('/').rsplit('/', 1)[-1], 18)} \N{MIDDLE DOT} {state}"
+    return Box(_short(speaker.policy), speaker.policy, under, y, speaker.tone, not speaker.trained)
+
+
+def _edges(team: Team, roles: list[Box], policies: list[Box]) -> list[Line]:
+    """Role to policy; dashed where the role is frozen."""
+    places = {box.whole: box for box in policies}
+    found = []
+    for seat, box in zip(team.seats, roles, strict=True):
+        if seat.policy in places:
+            to, half = places[seat.policy], (ROLE_RIGHT + POLICY_LEFT) / 2
+            path = (
+                f"M{ROLE_RIGHT} {box.middle:g}C{half:g} {box.middle:g} {half:g} {to.middle:g} "
+                f"{POLICY_LEFT} {to.middle:g}"
+            )
+            found.append(Line(path, seat.tone, not seat.trained))
+    return found
+
+
+def _turns(team: Team, roles: list[Box]) -> list[Line]:
+    """From each role to the one that speaks after it; the way back to the first is told by the numbers."""
+    places = {box.whole: box for box in roles}
+    found = []
+    for one, other in zip(team.order, team.order[1:], strict=False):
+        start, end = places[one].middle, places[other].middle
+        if one != other:
+            bend = ROLE_LEFT - min(BEND, 14 + abs(end - start) / 8)
+            found.append(
+                Line(f"M{ROLE_LEFT} {start:g}C{bend:g} {start:g} {bend:g} {end:g} {ROLE_LEFT - 3} {end:g}", 0)
+            )
+    return found
+
+
+def ordinal(place: int) -> str:
+    """1st, 2nd, 3rd, 4th, 11th."""
+    ending = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return f"{place}{ending}"
+
+
+def _short(text: str, longest: int = LONGEST) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "\N{HORIZONTAL ELLIPSIS}"
