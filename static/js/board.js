@@ -1,20 +1,24 @@
 /* Replay of boards beside a transcript. They are read from the server some at a time, those around the answer that is looked at. */
 
-import { el } from "./dom.js";
-import { drawn, legend } from "./boards/registry.js";
+import { drawn } from "./boards/registry.js";
+
+const BEAT = 700; // milliseconds of a board while it plays
 
 export class Board {
-  #store; #last; #root = document.querySelector("[data-board]"); #scrub = null; #now = 0; #marks = new Map();
+  #store; #last; #root = document.querySelector("[data-board]"); #scrub = null; #now = 0; #marks = new Map(); #tones; #onMove; #beat = null;
 
   /* `onMove` is called with the place that the scrubber was moved to: answers from 0, then the end. */
-  constructor({ episode, count, piece, boards }, onMove) {
+  constructor({ episode, count, piece, boards, tones }, onMove) {
     if (!boards) return;
     this.#store = new BoardStore(episode, count, piece);
     this.#last = count;
+    this.#tones = tones;
+    this.#onMove = onMove;
     this.#root.hidden = false;
     this.#scrub = this.#root.querySelector("[data-board-scrub]");
     this.#scrub.max = count;
     this.#scrub.addEventListener("input", () => onMove(Number(this.#scrub.value)));
+    this.#root.querySelector("[data-board-play]").addEventListener("click", () => (this.#beat ? this.#stop() : this.#play()));
   }
 
   async show(place) {
@@ -22,16 +26,29 @@ export class Board {
     this.#now = place;
     this.#scrub.value = place;
     const note = place === this.#last ? "at the end" : `before #${place + 1} of ${this.#last}`;
-    this.#root.querySelector("[data-board-note]").textContent = note;
+    this.#part("note").textContent = note;
     this.#scrub.setAttribute("aria-valuetext", note);
     const past = await this.#store.until(place);
     if (this.#now !== place) return;
-    const board = past.at(-1);
-    const drawing = (board && drawn(board, past, note)) ?? el("p", { class: "quiet" }, board ? `no drawing for boards of kind ${String(board.kind).slice(0, 40)}` : "no board for this moment");
-    this.#root.querySelector("[data-board-drawing]").replaceChildren(drawing);
-    if (board) for (const [mark, item] of legend(board)) this.#marks.set(mark, item);
-    this.#root.querySelector("[data-board-legend]").replaceChildren(...this.#marks.values());
+    const { drawing, legend } = drawn(past.at(-1), past, { note, tones: this.#tones });
+    this.#part("drawing").replaceChildren(drawing);
+    for (const [name, item] of legend) this.#marks.set(name, item);
+    this.#part("legend").replaceChildren(...this.#marks.values());
   }
+
+  #play() {
+    if (this.#now === this.#last) this.#onMove(0);
+    this.#beat = setInterval(() => (this.#now < this.#last ? this.#onMove(this.#now + 1) : this.#stop()), BEAT);
+    this.#part("play").textContent = "Pause";
+  }
+
+  #stop() {
+    clearInterval(this.#beat);
+    this.#beat = null;
+    this.#part("play").textContent = "Play";
+  }
+
+  #part(name) { return this.#root.querySelector(`[data-board-${name}]`); }
 }
 
 /* Boards by place, in pieces; the one after the last answer is the final one. */

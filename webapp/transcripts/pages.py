@@ -83,6 +83,7 @@ def transcript_data(episode: Episode, piece: Piece) -> dict[str, Any]:
         "piece": PIECE,
         "first": piece.first,
         "boards": any(boards),
+        "tones": role_tones(episode.run.config),
     }
 
 

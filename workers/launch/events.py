@@ -95,7 +95,7 @@ class Turn(Part):
     executed: Int32
     """Index of the candidate that was carried on."""
     board: Data | None = None
-    """State before the turn, for replay: {"kind": "grid", "rows": n, "columns": n, "cells": [[row, column, mark]...]}."""
+    """State before the turn, for replay: one of training_core/boards.py. What is none of them is kept, but not drawn."""
 
 
 class EpisodeEvent(Event):

@@ -1,46 +1,55 @@
-/* A grid: {"kind": "grid", rows, columns, cells: [[row, column, mark], …]}, rows and columns from 0, the first at the top left. */
+/* Squares with things on them: mazes, Sokoban, grid worlds. */
 
-import { el, svg } from "../dom.js";
+import { svg } from "../dom.js";
+import { MOST_CELLS, legendItem, list, picture, way, whole } from "./shapes.js";
 
 const GAP = 0.06;
 
 export const grid = {
-  draw(board, past, note) {
+  draw(board, past, { note, tones }) {
+    const rows = whole(board.rows, "rows", 1), columns = whole(board.columns, "columns", 1);
+    if (rows * columns > MOST_CELLS) throw new Error(`it has more than ${MOST_CELLS} squares`);
     const ground = [];
-    for (let row = 0; row < board.rows; row += 1) {
-      for (let column = 0; column < board.columns; column += 1) ground.push(square(row, column, "cell"));
-    }
-    const pieces = board.cells.flatMap(([row, column, mark]) => piece(row, column, mark));
-    const walls = pieces.filter((each) => each.classList.contains("wall"));
-    const others = pieces.filter((each) => !each.classList.contains("wall"));
-    return svg("svg", { class: "board", viewBox: `0 0 ${board.columns} ${board.rows}`, role: "img", "aria-label": `${said(board)}, ${note}` }, ...ground, ...walls, ...trail(past), ...others);
+    for (let row = 0; row < rows; row += 1) for (let column = 0; column < columns; column += 1) ground.push(square(row, column, "cell"));
+    const cells = list(board.cells, "cells").map(([row, column, mark]) => [whole(row, "row", 0, rows - 1), whole(column, "column", 0, columns - 1), String(mark)]);
+    const goals = new Set(cells.filter(([, , mark]) => mark === "goal").map(([row, column]) => `${row} ${column}`));
+    const covered = new Set(cells.filter(([, , mark]) => mark === "box").map(([row, column]) => `${row} ${column}`));
+    const layer = (...marks) => cells.filter(([, , mark]) => marks.includes(mark));
+    const shapes = (some) => some.flatMap(([row, column, mark]) => piece(row, column, mark === "box" && goals.has(`${row} ${column}`) ? "placed" : mark, tones));
+    const others = cells.filter(([, , mark]) => !["wall", "goal", "box"].includes(mark));
+    return picture(columns, rows, `${said(rows, columns, cells, goals)}, ${note}`, ...ground, ...shapes(layer("wall")), ...trail(past), ...shapes(layer("goal").filter(([row, column]) => !covered.has(`${row} ${column}`))), ...shapes(layer("box")), ...shapes(others));
   },
 
-  legend(board) {
-    const marks = [...new Set(board.cells.map(([, , mark]) => mark))];
-    return marks.map((mark) => [mark, el("li", {}, svg("svg", { viewBox: "0 0 1 1", class: "board", "aria-hidden": "true" }, ...piece(0, 0, mark)), mark)]);
+  legend(board, { tones }) {
+    const marks = [...new Set(board.cells.map(([, , mark]) => String(mark)))];
+    return marks.map((mark) => legendItem(mark, ...piece(0, 0, mark, tones)));
   },
 };
 
 /* Where the agent has been so far. */
 function trail(past) {
   const places = past.map((board) => board?.cells?.find(([, , mark]) => mark === "agent")).filter(Boolean);
-  if (places.length < 2) return [];
-  return [svg("polyline", { class: "trail", points: places.map(([row, column]) => `${column + 0.5},${row + 0.5}`).join(" ") })];
+  return way(places.map(([row, column]) => [column + 0.5, row + 0.5]));
 }
 
-function said(board) {
-  const found = (mark) => board.cells.find((cell) => cell[2] === mark);
+function said(rows, columns, cells, goals) {
+  const found = (mark) => cells.find((cell) => cell[2] === mark);
   const place = (mark) => (found(mark) ? `${mark} at row ${found(mark)[0] + 1}, column ${found(mark)[1] + 1}` : "");
-  return [`Grid of ${board.rows} by ${board.columns}`, place("agent"), place("goal")].filter(Boolean).join(", ");
+  const boxes = cells.filter(([, , mark]) => mark === "box");
+  const placed = boxes.filter(([row, column]) => goals.has(`${row} ${column}`)).length;
+  return [`Grid of ${rows} by ${columns}`, place("agent"), boxes.length ? `${placed} of ${boxes.length} boxes on goals` : place("goal")].filter(Boolean).join(", ");
 }
 
-function piece(row, column, mark) {
+function piece(row, column, mark, tones) {
   const x = column + 0.5, y = row + 0.5;
   if (mark === "wall") return [square(row, column, "wall")];
   if (mark === "agent") return [svg("circle", { class: "agent", cx: x, cy: y, r: 0.3 })];
   if (mark === "goal") return [svg("circle", { class: "goal", cx: x, cy: y, r: 0.34 }), svg("circle", { class: "goal-core", cx: x, cy: y, r: 0.12 })];
-  return [svg("circle", { class: "other", cx: x, cy: y, r: 0.34 }), svg("text", { x, y }, String(mark).slice(0, 2))];
+  if (mark === "box" || mark === "placed") {
+    const corner = { x: column + 0.2, y: row + 0.2, width: 0.6, height: 0.6, rx: 0.06 };
+    return [svg("rect", { class: mark === "placed" ? "box placed" : "box", ...corner }), svg("path", { class: "box-lid", d: `M${column + 0.2} ${row + 0.2}l.6 .6m0-.6l-.6 .6` })];
+  }
+  return [svg("circle", { class: "other", cx: x, cy: y, r: 0.34, "data-tone": Object.hasOwn(tones, mark) ? tones[mark] : null }), svg("text", { x, y }, mark.slice(0, 2))];
 }
 
 function square(row, column, name) {

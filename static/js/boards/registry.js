@@ -1,15 +1,28 @@
-/* Drawings of boards by their kind. A drawing is {draw(board, past, note) → element, legend(board) → [[mark, element]]}; `past` are the
-   boards until now, the last of them this one. docs/transcripts.md says what a board of each kind holds. */
+/* Drawings of boards by their kind. training_core/boards.py says what a board of each kind holds; a further kind is a file here and a line
+   in KINDS. A drawing has
+     draw(board, past, {note, tones}) → element; `past` are the boards until now, the last of them this one, null where there was none;
+       `tones` has the colour of every role; throws where it cannot be drawn
+     legend(board, {tones}) → [[name, element], …]. */
 
+import { el } from "../dom.js";
 import { grid } from "./grid.js";
+import { plane } from "./plane.js";
+import { sudoku } from "./sudoku.js";
 
-const KINDS = { grid };
+const KINDS = { grid, plane, sudoku };
 
-/* null where nothing draws this kind. */
-export function drawn(board, past, note) {
-  return Object.hasOwn(KINDS, board.kind) ? KINDS[board.kind].draw(board, past, note) : null;
+/* {drawing, legend}: a sentence in place of a drawing that cannot be made. */
+export function drawn(board, past, context) {
+  if (!board) return { drawing: said("No board for this moment."), legend: [] };
+  if (!Object.hasOwn(KINDS, board.kind)) return { drawing: said(`Nothing draws boards of the kind “${String(board.kind).slice(0, 40)}”.`), legend: [] };
+  const same = past.map((each) => (each?.kind === board.kind ? each : null));
+  try {
+    return { drawing: KINDS[board.kind].draw(board, same, context), legend: KINDS[board.kind].legend(board, context) };
+  } catch (error) {
+    return { drawing: said(`This board cannot be drawn: ${error.message}`), legend: [] };
+  }
 }
 
-export function legend(board) {
-  return Object.hasOwn(KINDS, board.kind) ? KINDS[board.kind].legend(board) : [];
+function said(text) {
+  return el("p", { class: "quiet" }, text);
 }

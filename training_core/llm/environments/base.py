@@ -42,7 +42,7 @@ class TextEnvironment(Protocol):
         ...
 
     def board(self) -> dict[str, Any]:
-        """The state as a picture: {"kind": "grid", "rows", "columns", "cells": [[row, column, mark], ...]}."""
+        """The state as a picture: one of training_core/boards.py, as a dict."""
         ...
 
     @property

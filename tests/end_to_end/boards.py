@@ -1,0 +1,58 @@
+"""Boards of every kind, to look at: a Sokoban, a Sudoku of four digits, three agents in a plane."""
+
+from typing import Any
+
+_WALLS = [
+    [row, column, "wall"] for row in range(5) for column in range(6) if row in (0, 4) or column in (0, 5)
+]
+_GOALS = [[1, 4, "goal"], [3, 4, "goal"]]
+
+
+def _sokoban(agent: tuple[int, int], *boxes: tuple[int, int]) -> dict[str, Any]:
+    cells = [*_WALLS, *_GOALS, *([row, column, "box"] for row, column in boxes), [*agent, "agent"]]
+    return {"kind": "grid", "rows": 5, "columns": 6, "cells": cells}
+
+
+SOKOBAN = [
+    _sokoban((1, 1), (1, 2), (3, 4)),
+    _sokoban((1, 2), (1, 3), (3, 4)),
+    _sokoban((1, 3), (1, 4), (3, 4)),
+]
+
+
+def _sudoku(*filled: list[Any]) -> dict[str, Any]:
+    given = [[0, 0, 1, "given"], [1, 2, 4, "given"], [2, 1, 3, "given"], [3, 3, 2, "given"]]
+    return {"kind": "sudoku", "size": 4, "box": [2, 2], "cells": [*given, *filled]}
+
+
+SUDOKU = [_sudoku(), _sudoku([0, 1, 2, "filled"]), _sudoku([0, 1, 2, "filled"], [0, 2, 4, "wrong"])]
+
+
+def _plane(step: int) -> dict[str, Any]:
+    agents = [
+        {
+            "name": "planner",
+            "kind": "agent",
+            "x": -1 + step,
+            "y": -0.5,
+            "radius": 0.1,
+            "velocity": [0.3, 0.0],
+        },
+        {
+            "name": "executor",
+            "kind": "agent",
+            "x": 1.0,
+            "y": 1 - step,
+            "radius": 0.1,
+            "velocity": [0.0, -0.3],
+        },
+        {"name": "scout", "kind": "agent", "x": 0.0, "y": 0.0, "radius": 0.1},
+    ]
+    things = [
+        {"name": "north", "kind": "landmark", "x": 0.5, "y": 0.75, "radius": 0.15},
+        {"name": "rock", "kind": "obstacle", "x": -0.5, "y": 0.5, "radius": 0.25},
+    ]
+    return {"kind": "plane", "bounds": [-1.5, -1.5, 1.5, 1.5], "entities": [*agents, *things]}
+
+
+PLANE = [_plane(0), _plane(1)]

@@ -1,0 +1,130 @@
+"""Replay of boards of every kind, in a browser."""
+
+import re
+import time
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.end_to_end.boards import PLANE, SOKOBAN, SUDOKU
+from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.looks import shoot, violations
+from tests.end_to_end.seed import HOSTILE, Story, encoded
+from webapp.accounts.models import User
+from webapp.transcripts.models import Episode
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+Boards = list[Any]
+
+
+def played(ada: User, **boards: Boards) -> dict[str, Episode]:
+    """An episode for each list of boards: one before every answer, the last one at the end."""
+    run = run_make(ada, state="running")
+    story = Story(run.pk, start=time.time() - 300)
+    tell(run, encoded(story.opening()))
+    for name, pictures in boards.items():
+        episode = story.episode(1, 0, "train", False, "train/0")
+        turn = episode["turns"][0]
+        turns = [turn | {"index": place, "board": board} for place, board in enumerate(pictures[:-1])]
+        tell(run, encoded(iter([episode | {"episode": name, "turns": turns, "final_board": pictures[-1]}])))
+    return {name: Episode.objects.get(name=name) for name in boards}
+
+
+def address(episode: Episode) -> str:
+    return f"/runs/{episode.run_id}/episodes/{episode.pk}/"
+
+
+def at_the_end(page: Page) -> None:
+    page.locator("[data-board-scrub]").focus()
+    page.keyboard.press("End")
+    picture = page.locator("[data-board-drawing]").get_by_role("img")
+    expect(picture).to_have_attribute("aria-label", re.compile("at the end"))
+
+
+def test_boards_follow_the_answers(page: Page, ada: User) -> None:
+    found = played(ada, sokoban=SOKOBAN, sudoku=SUDOKU, plane=PLANE)
+    drawing = page.locator("[data-board-drawing]")
+    page.goto(address(found["sokoban"]))
+    expect(drawing.get_by_role("img")).to_have_attribute(
+        "aria-label",
+        "Grid of 5 by 6, agent at row 2, column 2, 1 of 2 boxes on goals, before #1 of 2",
+    )
+    assert drawing.locator(".wall").count() == 18 and drawing.locator(".box.placed").count() == 1
+    page.keyboard.press("j")
+    expect(page.locator("[data-board-note]")).to_have_text("before #2 of 2")
+    expect(drawing.locator(".trail")).to_have_attribute("points", "1.5,1.5 2.5,1.5")
+    at_the_end(page)
+    expect(drawing.locator(".box.placed")).to_have_count(2)
+
+    page.goto(address(found["sudoku"]))
+    expect(drawing.locator(".digit")).to_have_text(["1", "4", "3", "2"])
+    expect(drawing.locator(".fresh")).to_have_count(0)
+    at_the_end(page)
+    expect(drawing.locator(".digit.wrong")).to_have_text("4")
+    expect(drawing.locator(".fresh")).to_have_count(1)
+    assert drawing.locator(".fresh").get_attribute("x") == "2" and drawing.locator(".thick").count() == 6
+
+    page.goto(address(found["plane"]))
+    at_the_end(page)
+    agents = drawing.locator(".entity.agent")
+    centres = {
+        each.text_content(): (each.get_attribute("cx"), each.get_attribute("cy")) for each in agents.all()
+    }
+    assert {name: (round(float(x or 0), 2), round(float(y or 0), 2)) for name, (x, y) in centres.items()} == {
+        "planner": (50.0, 66.67), "executor": (83.33, 50.0), "scout": (50.0, 50.0)
+    }, "100 units for 3 of the plane's, y upwards"  # fmt: skip
+    assert drawing.locator("polyline.trail").count() == 3 and drawing.locator(".velocity").count() == 2
+    tones = {each.text_content(): each.get_attribute("data-tone") for each in agents.all()}
+    assert (tones["planner"], tones["executor"]) == ("1", "2"), "roles have their colour"
+
+
+def test_it_plays(page: Page, ada: User) -> None:
+    found = played(ada, sokoban=SOKOBAN)
+    page.goto(address(found["sokoban"]))
+    expect(page.locator("[data-board-note]")).to_contain_text("before #1")
+    page.get_by_role("button", name="Play").click()
+    expect(page.locator("[data-board-note]")).to_have_text("at the end")
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+
+
+def test_boards_that_cannot_be_drawn_are_told_and_hurt_nothing(page: Page, ada: User) -> None:
+    odd: Boards = [
+        {"kind": HOSTILE}, {"kind": "grid", "rows": 10**9, "columns": 10**9, "cells": []}, {"kind": "constructor"},
+        {"kind": "grid", "rows": 2, "columns": 2, "cells": [[0, 0, HOSTILE], [7, 0, "wall"]]},
+        {"kind": "plane", "bounds": [0, 0, 0, 0], "entities": []}, {"kind": "sudoku", "size": "9"}, {}, None,
+        {"kind": "plane", "bounds": [0, 0, 1, 1], "entities": [
+            {"name": HOSTILE, "kind": HOSTILE, "x": 0.5, "y": 0.5, "radius": 0.1}]},
+        {"kind": "grid", "rows": 1, "columns": 1, "cells": [[0, 0, HOSTILE]]},
+    ]  # fmt: skip
+    said = [
+        "Nothing draws boards of the kind “<script>", "rows is no whole number", "of the kind “constructor”",
+        "row is no whole number from 0 to 1", "bounds are empty", "size is no whole number", "kind “undefined”",
+        "No board for this moment", "landmark", HOSTILE,
+    ]  # fmt: skip
+    found = played(ada, odd=odd)
+    page.goto(address(found["odd"]))
+    board = page.locator("[data-board]")
+    for place, words in enumerate(said):
+        if place:
+            page.locator("[data-board-scrub]").focus()
+            page.keyboard.press("ArrowRight")
+        expect(board).to_contain_text(words)
+    assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_fits_and_is_accessible(page: Page, ada: User, width: int, colours: str) -> None:
+    page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
+    page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
+    for name, episode in played(ada, sokoban=SOKOBAN, sudoku=SUDOKU, plane=PLANE).items():
+        page.goto(address(episode) + "#turn-1")
+        at_the_end(page)
+        expect(page.locator("[data-board-drawing] svg")).to_have_attribute(
+            "aria-label", re.compile("at the end")
+        )
+        page.locator("[data-board]").scroll_into_view_if_needed()
+        shoot(page, f"board-{name}-{width}-{colours}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert not violations(page)

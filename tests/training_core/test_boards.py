@@ -1,0 +1,41 @@
+"""What boards may hold, and that the environments' own boards are such."""
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from tests.end_to_end.boards import PLANE, SOKOBAN, SUDOKU
+from training_core.boards import Board
+from training_core.config.environments import PlanPath
+from training_core.llm.environments.registry import ENVIRONMENTS
+
+BOARD: TypeAdapter[Any] = TypeAdapter(Board)
+
+
+@pytest.mark.parametrize("board", [*SOKOBAN, *SUDOKU, *PLANE])
+def test_pictures_of_the_tests_are_boards(board: dict[str, Any]) -> None:
+    BOARD.validate_python(board)
+
+
+def test_plan_path_draws_a_grid() -> None:
+    environment = ENVIRONMENTS["plan_path"](PlanPath(), 0)
+    environment.reset(0, "train")
+    found = BOARD.validate_python(environment.board())
+    assert found.kind == "grid" and {mark for _, _, mark in found.cells} >= {"agent", "goal"}
+
+
+@pytest.mark.parametrize(
+    ("board", "field"),
+    [
+        ({"kind": "hexagons"}, "kind"),
+        ({"kind": "grid", "rows": 0, "columns": 2, "cells": []}, "rows"),
+        ({"kind": "grid", "rows": 2, "columns": 2, "cells": [[0, -1, "wall"]]}, "cells"),
+        (SUDOKU[0] | {"cells": [[0, 0, 5, "guessed"]]}, "cells"),
+        (PLANE[0] | {"bounds": [0, 0, float("nan"), 1]}, "bounds"),
+        (PLANE[0] | {"entities": [{"name": "a", "kind": "agent", "x": 0, "y": 0, "radius": 0}]}, "radius"),
+    ],
+)
+def test_what_is_no_board_is_told_by_its_field(board: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValidationError, match=field):
+        BOARD.validate_python(board)
