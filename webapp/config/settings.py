@@ -23,6 +23,7 @@ ALLOWED_HOSTS = env.text("TROUPE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").sp
 CSRF_TRUSTED_ORIGINS = [origin for origin in env.text("TROUPE_TRUSTED_ORIGINS").split(",") if origin]
 
 INSTALLED_APPS = [
+    "django.contrib.admin.apps.SimpleAdminConfig",  # looks for nothing: webapp/administration says what is shown
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -48,6 +49,7 @@ INSTALLED_APPS = [
     "webapp.shares",
     "webapp.quotas",
     "webapp.webhooks",
+    "webapp.administration",
     "webapp.cluster",
     "webapp.ingest",
     "webapp.live",

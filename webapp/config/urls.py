@@ -3,6 +3,8 @@
 from django.urls import include, path
 from django.views.generic import RedirectView
 
+from webapp.administration.mount import mounted
+
 handler404 = "webapp.common.views.not_found"
 handler500 = "webapp.common.views.failed"
 
@@ -23,4 +25,5 @@ urlpatterns = [
     path("", include("webapp.webhooks.urls")),
     path("cluster/", include("webapp.cluster.urls")),
     path("api/", include("webapp.api.urls")),
+    mounted,
 ]

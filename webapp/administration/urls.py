@@ -1,0 +1,5 @@
+"""Addresses below /admin/."""
+
+from webapp.administration.site import site
+
+urlpatterns = site.get_urls()
