@@ -9,7 +9,7 @@ from webapp.ingest.views import events
 
 APPS = (
     "accounts", "experiments", "runs", "metrics", "transcripts", "checkpoints", "jobs", "health", "timeline", "compare",
-    "cluster", "shares", "quotas", "webhooks",
+    "cluster", "shares", "quotas", "webhooks", "reports",
 )  # fmt: skip
 """Those with an `api_urls`."""
 

@@ -2,6 +2,6 @@ from django.apps import AppConfig
 
 
 class CompareConfig(AppConfig):
-    """Runs side by side, and reports about them."""
+    """Runs side by side."""
 
     name = "webapp.compare"

@@ -77,9 +77,21 @@ def page_context(user: Person, found: Compared, tab: str) -> dict[str, Any]:
         "groupings": _groupings(found.runs, choice.by),
         "axes": AXES,
         "bands": BANDS,
+        "cited": _cited(choice),
         "known_keys": _keys(found.runs),
         "latest": [] if found.runs else runs_list(user)[:LATEST],
     }
+
+
+def _cited(choice: Choice) -> str:
+    """Blocks of a report that show what is asked for."""
+    address = f"{reverse('compare:page')}?"
+    blocks = [
+        f"```{name}\n{address}{choice.query(key=key)}\n```"
+        for key in choice.keys
+        for name in ("chart", "figures")
+    ]
+    return "\n\n".join(blocks) + "\n"
 
 
 def _chips(found: Compared) -> list[dict[str, Any]]:

@@ -46,6 +46,7 @@ INSTALLED_APPS = [
     "webapp.health",
     "webapp.timeline",
     "webapp.compare",
+    "webapp.reports",
     "webapp.shares",
     "webapp.quotas",
     "webapp.webhooks",

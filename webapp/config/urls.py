@@ -20,6 +20,7 @@ urlpatterns = [
     path("", include("webapp.checkpoints.urls")),
     path("", include("webapp.jobs.urls")),
     path("", include("webapp.compare.urls")),
+    path("reports/", include("webapp.reports.urls")),
     path("", include("webapp.shares.urls")),
     path("", include("webapp.quotas.urls")),
     path("", include("webapp.webhooks.urls")),

@@ -69,4 +69,10 @@ KINDS: dict[str, Kind] = {
         runs=compared_runs,
         address=lambda target: f"{reverse('compare:page')}?{target}",
     ),
+    "report": Kind(
+        name="report",
+        views={"reports:page": "pk"},
+        runs=lambda target: [],
+        address=lambda target: reverse("reports:page", args=[target]),
+    ),
 }

@@ -1,0 +1,159 @@
+/* Writing a report. Every text is sent a moment after it was typed, and kept in this browser until the server has it; a text
+   that somebody else's save has overtaken is kept by the server as a version beside the report. */
+
+import { groupCharts } from "./compare/group-chart.js";
+
+const PAUSE = 1000, AGAIN = 5000;
+const form = document.querySelector("[data-report]");
+const { title, text, base } = form.elements;
+const status = form.querySelector("[data-saved]"), conflict = form.querySelector("[data-conflict]");
+const token = form.elements.csrfmiddlewaretoken.value, draft = `report-draft-${form.dataset.report}`;
+let timer = null, busy = null, theirs = null, sent = now();
+
+function now() {
+  return { title: title.value, text: text.value };
+}
+
+function same(one, other) {
+  return one.title === other.title && one.text === other.text;
+}
+
+function say(words, tone = "") {
+  status.textContent = words;
+  status.className = `note ${tone}`;
+}
+
+/* ---- saving ---- */
+
+function changed() {
+  localStorage.setItem(draft, JSON.stringify({ ...now(), base: Number(base.value) }));
+  say("not saved yet");
+  schedule(PAUSE);
+}
+
+function schedule(wait) {
+  clearTimeout(timer);
+  timer = setTimeout(save, wait);
+}
+
+/* One save at a time; what was typed meanwhile is saved after it. */
+async function save() {
+  clearTimeout(timer);
+  if (busy) return busy.then(save);
+  if (same(now(), sent)) return undefined;
+  busy = send(now());
+  try {
+    await busy;
+  } finally {
+    busy = null;
+  }
+  return undefined;
+}
+
+async function send(saying) {
+  say("saving …");
+  let answer, said;
+  try {
+    answer = await fetch(form.dataset.save, {
+      method: "PUT", body: JSON.stringify({ ...saying, base: Number(base.value) }),
+      headers: { Accept: "application/json", "Content-Type": "application/json", "X-CSRFToken": token },
+    });
+    said = await answer.json();
+  } catch {
+    say("the server does not answer: kept in this browser, tried again soon", "warn");
+    schedule(AGAIN);
+    return;
+  }
+  if (answer.ok) stored(saying, said);
+  else if (answer.status === 409) overtaken(saying, said);
+  else {
+    say(`not saved: ${said.detail ?? Object.values(said).flat().join("; ")}`, "bad");
+    if (answer.status >= 500) schedule(AGAIN);
+  }
+}
+
+function stored(saying, said) {
+  sent = saying;
+  base.value = said.revision;
+  if (same(now(), saying)) {
+    localStorage.removeItem(draft);
+    say(`saved, version ${said.version}`);
+  } else schedule(PAUSE);
+}
+
+/* Ours is a version now; which text goes on is for the writer to say. Typing on keeps being kept beside. */
+function overtaken(saying, said) {
+  sent = saying;
+  theirs = said;
+  localStorage.removeItem(draft);
+  const link = conflict.querySelector("[data-beside]");
+  link.textContent = `version ${said.version}`;
+  link.href = `${form.dataset.versions}?version=${said.version}`;
+  conflict.hidden = false;
+  say(`kept as version ${said.version}`, "warn");
+  if (!same(now(), saying)) schedule(PAUSE);
+}
+
+form.querySelector("[data-mine]").addEventListener("click", () => {
+  conflict.hidden = true;
+  if (theirs) base.value = theirs.revision;
+  sent = { title: null, text: null };
+  save();
+});
+
+form.querySelector("[data-theirs]").addEventListener("click", async () => {
+  await save();
+  if (!theirs) return location.replace(location.pathname);
+  [title.value, text.value, base.value] = [theirs.title, theirs.text, theirs.revision];
+  [sent, theirs, conflict.hidden] = [now(), null, true];
+  say("this is their text; yours is a version");
+  preview();
+  return undefined;
+});
+
+/* ---- preview ---- */
+
+const pane = form.querySelector("[data-preview-pane]");
+let drawing = null, asked = 0;
+
+function drawSoon() {
+  clearTimeout(drawing);
+  drawing = setTimeout(preview, 600);
+}
+
+async function preview() {
+  const number = (asked += 1);
+  const body = new URLSearchParams({ text: text.value, csrfmiddlewaretoken: token });
+  const answer = await fetch(form.dataset.preview, { method: "POST", body }).catch(() => null);
+  if (!answer?.ok || number !== asked) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  if (number !== asked) return;
+  const height = pane.scrollTop;
+  pane.replaceChildren(...fresh.body.childNodes);
+  pane.scrollTop = height;
+  groupCharts(pane);
+}
+
+/* ---- what the writer does ---- */
+
+for (const field of [title, text]) field.addEventListener("input", changed);
+text.addEventListener("input", drawSoon);
+form.addEventListener("submit", () => localStorage.removeItem(draft));
+document.addEventListener("keydown", (event) => {
+  if (!(event.ctrlKey || event.metaKey) || event.key !== "s") return;
+  event.preventDefault();
+  save();
+});
+document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && save());
+addEventListener("beforeunload", (event) => {
+  if (!same(now(), sent) && document.activeElement !== form.querySelector("button.primary")) event.preventDefault();
+});
+
+/* What an earlier visit could not send is sent now, as begun from where it was begun. */
+const left = JSON.parse(localStorage.getItem(draft) ?? "null");
+if (left && !same(left, now())) {
+  [title.value, text.value, base.value] = [left.title, left.text, left.base];
+  say("found what was not saved");
+  save();
+} else localStorage.removeItem(draft);
+preview();

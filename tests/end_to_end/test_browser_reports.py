@@ -1,0 +1,141 @@
+"""Reports in a browser: written, saved by itself, never lost, shared."""
+
+import re
+from itertools import product
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.end_to_end.conftest import Server
+from tests.end_to_end.test_browser_compare import address, runs, shoot
+from webapp.accounts.models import Project, User
+from webapp.reports.models import Report
+from webapp.reports.services import report_create, report_save
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode
+
+__all__ = ["runs"]  # a fixture
+expect.set_options(timeout=20_000)
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def body(made: list[Run]) -> str:
+    """Text, a chart, figures, a transcript."""
+    ids, episode = (
+        ",".join(run.pk for run in made),
+        Episode.objects.filter(run=made[0], kind="eval").latest("pk"),
+    )
+    return f"""Groups of **eight** learn faster than groups of four; see the curve.
+
+```chart
+runs: {ids}
+key: train/return
+smooth: 0.5
+```
+
+| setting | verdict |
+|---|---|
+| 4 | slow |
+| 8 | quick |
+
+```figures
+runs: {ids}
+key: eval/success
+```
+
+## What they say
+
+> The planner learns to point.
+
+```transcript
+episode: {episode.pk}
+turns: 1-2
+```
+"""
+
+
+@pytest.fixture
+def report(ada: User, runs: list[Run]) -> Report:
+    return report_create(ada, Project.objects.get(slug="lab"), "Group size", body(runs))
+
+
+def test_a_comparison_becomes_a_report_that_saves_itself(page: Page, runs: list[Run]) -> None:
+    page.goto(address(runs))
+    page.get_by_role("button", name="Write a report").click()
+    expect(page).to_have_url(re.compile(r"/reports/\d+/edit/"))
+    preview = page.get_by_label("What it looks like")
+    expect(preview.locator(".js-plotly-plot")).to_be_visible()
+    text = page.get_by_label("Text, in Markdown")
+    text.press("Control+End")
+    text.press_sequentially("# <img src=x onerror=window.hacked=1> learnt")
+    expect(preview.get_by_role("heading", name="learnt")).to_be_visible()
+    expect(page.get_by_text("saved, version 2")).to_be_visible()
+    assert page.evaluate("window.hacked") is None
+    assert Report.objects.get().text.endswith("window.hacked=1> learnt")
+    page.get_by_role("button", name="Save and read").click()
+    expect(page.locator(".report .js-plotly-plot")).to_be_visible()
+    expect(page.locator(".report h2")).to_contain_text("<img src=x")
+
+
+def test_nothing_is_lost_without_a_server_or_beside_another_writer(
+    context: BrowserContext, ada: User, report: Report
+) -> None:
+    page = context.new_page()  # of the failures that are made here the browser complains
+    page.goto(f"/reports/{report.pk}/edit/")
+    text = page.get_by_label("Text, in Markdown")
+    page.route("**/api/v1/reports/**", lambda route: route.abort())
+    text.fill("while the server was away")
+    expect(page.get_by_text("kept in this browser")).to_be_visible()
+    page.unroute("**/api/v1/reports/**")
+    page.on("dialog", lambda dialog: dialog.accept())
+    report_save(ada, report, "Group size", "another writer's", 1)
+    page.reload()
+    expect(text).to_have_value("while the server was away")
+    expect(page.get_by_text("Somebody else has saved this report meanwhile")).to_be_visible()
+    report.refresh_from_db()
+    assert report.text == "another writer's"
+    assert report.versions.filter(kind="beside", text="while the server was away").exists()
+    page.get_by_role("button", name="Go on with theirs").click()
+    expect(text).to_have_value("another writer's")
+    page.get_by_label("Title").fill("Again")
+    expect(page.get_by_text(re.compile("saved, version"))).to_be_visible()
+    report.refresh_from_db()
+    assert (report.title, report.text) == ("Again", "another writer's")
+
+
+def test_a_guest_reads_what_was_shared(page: Page, browser: Browser, server: Server, report: Report) -> None:
+    page.goto(f"/reports/{report.pk}/")
+    page.get_by_role("button", name="Share").click()
+    link = page.locator("#new-link").text_content() or ""
+    guest = browser.new_page(base_url=server.url)
+    guest.goto(link)
+    expect(guest.get_by_role("heading", name="Group size")).to_be_visible()
+    expect(guest.locator(".report .js-plotly-plot")).to_be_visible()
+    expect(guest.get_by_role("link", name="Edit")).to_have_count(0)
+    guest.close()
+
+
+def test_fits_and_is_accessible(page: Page, ada: User, report: Report) -> None:
+    page.set_default_timeout(30_000)
+    report_save(ada, report, "Group size", report.text.replace("slow", "rather slow"), 1)
+    pages = (
+        ("list", "/reports/"),
+        ("edit", f"/reports/{report.pk}/edit/"),
+        ("versions", f"/reports/{report.pk}/versions/?version=1"),
+        ("page", f"/reports/{report.pk}/"),
+    )
+    for (name, where), width in product(pages, (1440, 390)):
+        page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
+        page.goto(where)
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, where
+        for colours in ("light", "dark"):
+            page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
+            shoot(page, f"report-{name}-{width}-{colours}")
+            found = [
+                each
+                for each in Axe().run(page).response["violations"]
+                if each["impact"] in ("serious", "critical")
+            ]
+            assert not found, [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found]

@@ -1,0 +1,145 @@
+"""Blocks of a report: what is drawn from runs.
+
+    ```chart
+    runs: abcd2345, efgh6789
+    filter: tag = baseline
+    key: eval/success
+    by: family
+    band: ci
+    ```
+
+Names are those of a comparison's address, which may also stand there whole: /compare/?runs=...&key=... A report shows runs of
+its own project alone, so that whoever may read it may read them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.http import Http404, QueryDict
+from django.urls import reverse
+
+from training_core.errors import ConfigError
+from webapp.accounts.models import Project
+from webapp.common.tones import role_tones
+from webapp.compare.configs import configs_differ
+from webapp.compare.curves import curves_read
+from webapp.compare.figures import figures_of
+from webapp.compare.forms import Choice, choice_demand
+from webapp.compare.groups import runs_chosen
+from webapp.compare.selectors import runs_compare
+from webapp.runs.models import Run
+from webapp.transcripts.models import Episode
+from webapp.transcripts.selectors import episode_document
+
+Block = tuple[str, dict[str, Any]]
+MOST_TURNS = 40
+
+
+def block_read(project: Project, name: str, source: str) -> Block:
+    """(template, what it shows); what is wrong, in words, where it cannot be drawn."""
+    try:
+        return BLOCKS[name](project, _facts(source))
+    except ConfigError as error:
+        return "reports/_wrong.html", {"name": name, "wrong": str(error)}
+    except Http404 as error:
+        return "reports/_wrong.html", {"name": name, "wrong": f"{error} in this project"}
+
+
+def _facts(source: str) -> dict[str, str]:
+    """`name: value` lines, or one address. Raises ConfigError."""
+    lines = [line.strip() for line in source.splitlines() if line.strip()]
+    if len(lines) == 1 and (lines[0].startswith("/") or lines[0].startswith("http")):
+        return {
+            name: value
+            for name, value in QueryDict(urlsplit(lines[0]).query).items()
+            if isinstance(value, str)
+        }
+    facts = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip().isidentifier():
+            raise ConfigError({"block": f"{line[:60]!r} is no line of a block: write name: value"})
+        facts[name.strip()] = value.strip()
+    return facts
+
+
+def _compared(project: Project, facts: Mapping[str, str]) -> tuple[list[Run], Choice]:
+    query = QueryDict(mutable=True)
+    query.update(dict(facts))
+    choice = choice_demand(query)
+    mine = Run.objects.filter(project=project).select_related("project", "owner")
+    return runs_chosen(mine, choice.run_ids, choice.filter), choice
+
+
+def _chart(project: Project, facts: Mapping[str, str]) -> Block:
+    runs, choice = _compared(project, facts)
+    return "reports/_chart.html", {
+        "key": choice.keys[0],
+        "curves": curves_read(runs, choice, choice.keys[0]),
+        "log": choice.log,
+        "address": _address(choice),
+    }
+
+
+def _figures(project: Project, facts: Mapping[str, str]) -> Block:
+    runs, choice = _compared(project, facts)
+    figures = figures_of(runs_compare(runs, choice, choice.keys[0]))
+    return "reports/_figures.html", {"figures": figures, "address": _address(choice)}
+
+
+def _config(project: Project, facts: Mapping[str, str]) -> Block:
+    runs, choice = _compared(project, facts)
+    difference = configs_differ(runs, choice.by, choice.all)
+    return "reports/_config.html", {"difference": difference, "address": _address(choice, "compare:config")}
+
+
+def _address(choice: Choice, page: str = "compare:page") -> str:
+    return f"{reverse(page)}?{choice.query()}"
+
+
+def _transcript(project: Project, facts: Mapping[str, str]) -> Block:
+    """`episode: 123`, and if it is not to be whole, `turns: 2-5`."""
+    number = facts.get("episode", "")
+    if not number.isdecimal() or len(number) > 18:
+        raise ConfigError({"episode": "give the number of an episode, as in the address of its transcript"})
+    found = Episode.objects.filter(pk=int(number), run__project=project).select_related("run").defer("words")
+    episode = found.first()
+    if episode is None:
+        raise Http404(f"there is no episode {number}")
+    turns = list(enumerate(episode_document(episode).get("turns", []), 1))
+    first, last = _range(facts.get("turns", ""), len(turns))
+    tones = role_tones(episode.run.config)
+    shown = [_turn(place, turn, tones) for place, turn in turns if first <= place <= last][:MOST_TURNS]
+    cited = {"episode": episode, "turns": shown, "of": len(turns), "whole": len(shown) == len(turns)}
+    return "reports/_transcript.html", cited
+
+
+def _turn(place: int, turn: Mapping[str, Any], tones: Mapping[str, int]) -> dict[str, Any]:
+    candidates = turn["candidates"]
+    said = candidates[turn["executed"]] if candidates else {}
+    return {
+        "number": place,
+        "role": turn["role"],
+        "tone": tones.get(turn["role"], 0),
+        "saw": turn["messages"],
+        "said": said.get("text", ""),
+        "reward": said.get("reward"),
+    }
+
+
+def _range(text: str, count: int) -> tuple[int, int]:
+    if not text:
+        return 1, count
+    first, _, last = text.partition("-")
+    if not all(part.strip().isdecimal() and len(part) < 10 for part in (first, last or first)):
+        raise ConfigError({"turns": f"{text[:40]!r} is no range: write turns: 3 or turns: 2-5"})
+    return int(first), int(last or first)
+
+
+BLOCKS: dict[str, Callable[[Project, Mapping[str, str]], Block]] = {
+    "chart": _chart,
+    "figures": _figures,
+    "config": _config,
+    "transcript": _transcript,
+}

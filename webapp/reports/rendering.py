@@ -1,0 +1,84 @@
+"""A report's Markdown as parts of a page: sanitised text, and blocks that are drawn from runs.
+
+A block is a fenced code block whose language is a name of webapp.reports.blocks.BLOCKS. HTML in the text is shown as it is
+written; pictures are left out, since they would be fetched from others' addresses.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import nh3
+from django.utils.safestring import SafeString, mark_safe
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from webapp.accounts.models import Project
+from webapp.reports.blocks import BLOCKS, block_read
+
+MOST_BLOCKS = 40
+TAGS = {
+    "a", "blockquote", "br", "code", "em", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s", "strong",
+    "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
+ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}}
+SCHEMES = {"http", "https", "mailto"}
+
+
+@dataclass
+class Part:
+    """A stretch of text, or a block: `template` is drawn with `facts`."""
+
+    template: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def _markdown() -> MarkdownIt:
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
+
+
+def report_parts(project: Project, text: str) -> list[Part]:
+    """Text and blocks in their order. What is wrong with a block is said in its place."""
+    markdown, parts = _markdown(), []
+    pending: list[Token] = []
+    blocks = 0
+    for token in _lowered(markdown.parse(text)):
+        name = (
+            token.info.split()[0] if token.type == "fence" and token.level == 0 and token.info.split() else ""
+        )
+        if name not in BLOCKS:
+            pending.append(token)
+            continue
+        parts += _text(markdown, pending)
+        pending, blocks = [], blocks + 1
+        if blocks > MOST_BLOCKS:
+            wrong = f"at most {MOST_BLOCKS} blocks are drawn"
+            parts.append(Part("reports/_wrong.html", {"name": name, "wrong": wrong}))
+            continue
+        template, facts = block_read(project, name, token.content)
+        parts.append(Part(template, facts | {"number": blocks}))
+    return parts + _text(markdown, pending)
+
+
+def _lowered(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Headings one step lower: the page's own title stands above them."""
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(6, int(token.tag[1]) + 1)}"
+    return tokens
+
+
+def _text(markdown: MarkdownIt, tokens: Sequence[Token]) -> list[Part]:
+    if not tokens:
+        return []
+    return [
+        Part("reports/_text.html", {"html": cleaned(markdown.renderer.render(tokens, markdown.options, {}))})
+    ]
+
+
+def cleaned(html: str) -> SafeString:
+    """Only the tags, attributes and schemes above are left; links tell others nothing of where they are."""
+    clean = nh3.clean(
+        html, tags=TAGS, attributes=ATTRIBUTES, url_schemes=SCHEMES, link_rel="noopener noreferrer nofollow"
+    )
+    return mark_safe(clean)

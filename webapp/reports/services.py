@@ -1,0 +1,128 @@
+"""Writing reports: nothing that was ever sent is lost."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.utils import timezone
+
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import Project, User
+from webapp.accounts.permissions import Person, can_edit
+from webapp.reports.models import Report, ReportVersion
+
+TOGETHER = timedelta(minutes=2)
+"""Saves of one author that follow one another so closely are one version, whose text is the last of them."""
+LONGEST = 200_000
+"""Characters of a report."""
+Kind = ReportVersion.Kind
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What became of a text: the version that holds it, and whether somebody else had saved in between."""
+
+    report: Report
+    version: ReportVersion
+    conflict: bool
+
+
+@transaction.atomic
+def report_create(user: Person, project: Project, title: str, text: str = "") -> Report:
+    """A report with its first version. Raises PermissionDenied for viewers, ConfigError."""
+    _may(user, project)
+    title, text = _checked(title, text)
+    report = Report.objects.create(project=project, author=_author(user), title=title, text=text)
+    _version(report, user, title, text, Kind.SAVED)
+    audit_note(user, project, "report.make", str(report.pk), title=title)
+    return report
+
+
+@transaction.atomic
+def report_save(user: Person, report: Report, title: str, text: str, base: int) -> Saved:
+    """Save a text that was begun from revision `base`.
+
+    Where somebody has saved since, the report stays as it is, and the text is kept as a version beside it. Raises
+    PermissionDenied, ConfigError.
+    """
+    _may(user, report.project)
+    title, text = _checked(title, text)
+    report = Report.objects.select_for_update().select_related("project").get(pk=report.pk)
+    if (title, text) == (report.title, report.text):
+        newest = report.versions.filter(kind=Kind.SAVED).first()
+        assert newest is not None  # a report is made with one
+        return Saved(report, newest, False)
+    if base != report.revision:
+        return Saved(report, _keep(report, user, title, text, Kind.BESIDE), True)
+    report.title, report.text, report.revision = title, text, report.revision + 1
+    report.updated_at = timezone.now()
+    report.save()
+    return Saved(report, _keep(report, user, title, text, Kind.SAVED), False)
+
+
+@transaction.atomic
+def version_restore(user: Person, version: ReportVersion) -> Report:
+    """An old text becomes the report again, as a new version. Raises PermissionDenied."""
+    _may(user, version.report.project)
+    report = Report.objects.select_for_update().select_related("project").get(pk=version.report_id)
+    report.title, report.text, report.revision = version.title, version.text, report.revision + 1
+    report.updated_at = timezone.now()
+    report.save()
+    _version(report, user, version.title, version.text, Kind.SAVED)
+    audit_note(user, report.project, "report.restore", str(report.pk), version=version.number)
+    return report
+
+
+@transaction.atomic
+def report_delete(user: Person, report: Report) -> None:
+    """With all its versions. Raises PermissionDenied."""
+    _may(user, report.project)
+    audit_note(user, report.project, "report.delete", str(report.pk), title=report.title)
+    report.delete()
+
+
+def _keep(report: Report, user: Person, title: str, text: str, kind: str) -> ReportVersion:
+    """In the author's own newest version if that is a moment old and of the same kind, else in a new one."""
+    newest = report.versions.first()
+    now = timezone.now()
+    if not (newest and _goes_on(newest, user, kind, now)):
+        return _version(report, user, title, text, kind)
+    newest.title, newest.text, newest.updated_at = title, text, now
+    newest.save()
+    return newest
+
+
+def _goes_on(newest: ReportVersion, user: Person, kind: str, now: datetime) -> bool:
+    """The first version of a report stays as it is; a version does not grow older than TOGETHER."""
+    own = newest.author_id is not None and newest.author_id == user.pk and newest.kind == kind
+    return own and newest.number > 1 and now - newest.created_at < TOGETHER
+
+
+def _version(report: Report, user: Person, title: str, text: str, kind: str) -> ReportVersion:
+    newest, now = report.versions.first(), timezone.now()
+    return ReportVersion.objects.create(
+        report=report, number=newest.number + 1 if newest else 1, author=_author(user), title=title, text=text,
+        kind=kind, created_at=now, updated_at=now,
+    )  # fmt: skip
+
+
+def _may(user: Person, project: Project) -> None:
+    if not can_edit(user, project):
+        raise PermissionDenied("only owners and editors of the project write its reports")
+
+
+def _author(user: Person) -> User | None:
+    return user if isinstance(user, User) else None
+
+
+def _checked(title: str, text: str) -> tuple[str, str]:
+    title, text = " ".join(title.split()) or "Untitled", text.replace("\r\n", "\n")
+    if "\0" in title + text:
+        raise ConfigError({"text": "text holds no NUL characters"})
+    if len(title) > 200:
+        raise ConfigError({"title": "at most 200 characters"})
+    if len(text) > LONGEST:
+        raise ConfigError({"text": f"at most {LONGEST:,} characters; this has {len(text):,}"})
+    return title, text
