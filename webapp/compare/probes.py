@@ -90,7 +90,7 @@ def _plays(
 ) -> list[dict[str, Any] | None]:
     found = [episodes.get((task, run.pk)) for run in runs]
     first = next((documents[episode.pk] for episode in found if episode and documents[episode.pk]), {})
-    return [episode and _play(episode, documents[episode.pk], first) for episode in found]
+    return [_play(episode, documents[episode.pk], first) if episode else None for episode in found]
 
 
 def _play(episode: Episode, document: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
