@@ -22,7 +22,7 @@ class NoiseKey(NamedTuple):
 
     seed: int
     stream: int
-    """0 training, 1 sampled evaluation."""
+    """0 training, 1 sampled evaluation, 2 training by whole episodes."""
     iteration: int
     task: int
     turn: int
@@ -106,6 +106,8 @@ class Episode:
     failed: bool = False
     error: str = ""
     probe: bool = False
+    siblings: str = ""
+    """Name of the episodes of one task that are compared as wholes; empty where candidates of a turn are."""
     started: float = 0.0
     ended: float = 0.0
     final_board: dict[str, Any] | None = None
@@ -116,6 +118,10 @@ class Episode:
     def episode_return(self) -> float:
         """Sum of the executed candidates' rewards."""
         return sum(turn.candidates[turn.executed].reward for turn in self.turns)
+
+    def role_return(self, role: str) -> float:
+        """The part of it that one role earned."""
+        return sum(turn.candidates[turn.executed].reward for turn in self.turns if turn.role == role)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Collection of experience, and the processes it runs in."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -16,10 +16,17 @@ class TurnTree(Section):
     """Which candidate goes on: best (the paper's: highest reward) or sampled (one at random)."""
 
 
-Workflow = TurnTree
-"""One class per workflow, told apart by `type`; becomes a union with the second one."""
+class Episodes(Section):
+    """K independent episodes of each task, compared by what each role earned in the whole episode (GRPO)."""
 
-WORKFLOW_CONFIGS: dict[str, type[Section]] = {"turn_tree": TurnTree}
+    type: Literal["episodes"] = "episodes"
+    """Whole episodes are the candidates: groups are (task, role)."""
+
+
+Workflow = Annotated[TurnTree | Episodes, Field(discriminator="type")]
+"""One class per workflow, told apart by `type`."""
+
+WORKFLOW_CONFIGS: dict[str, type[Section]] = {"turn_tree": TurnTree, "episodes": Episodes}
 
 
 class Rollout(Section):
@@ -28,7 +35,7 @@ class Rollout(Section):
     tasks: int = Field(48, ge=1)
     """Tasks played per iteration."""
     group_size: int = Field(8, ge=1)
-    """Candidates sampled per group, K. A group of one has no advantage."""
+    """Candidates per group, K: answers of a turn, or whole episodes of a task, as the workflow has it. A group of one has no advantage."""
     stale: Literal["error", "drop"] = "error"
     """Tokens older than the policy's version: error refuses them by name of both versions, drop leaves them out and counts them."""
 

@@ -10,7 +10,7 @@ from training_core.config.environments import Environment, PlanPath
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.health import Health
 from training_core.config.models import Policy
-from training_core.config.rollout import Resources, Rollout, TurnTree, Workflow
+from training_core.config.rollout import Episodes, Resources, Rollout, TurnTree, Workflow
 from training_core.config.team import Team
 
 
@@ -96,10 +96,13 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _environments_fit(self) -> Self:
         room = self.resources.environment_workers * self.resources.environments_per_worker
-        if room < self.rollout.tasks:
+        if room < self.training_slots:
+            each = (
+                f" x {self.rollout.group_size} episodes" if self.training_slots > self.rollout.tasks else ""
+            )
             raise ValueError(
                 f"resources.environments_per_worker: {room} environments cannot hold rollout.tasks = "
-                f"{self.rollout.tasks}; raise it to {-(-self.rollout.tasks // self.resources.environment_workers)}"
+                f"{self.rollout.tasks}{each}; raise it to {-(-self.training_slots // self.resources.environment_workers)}"
             )
         return self
 
@@ -117,6 +120,11 @@ class RunConfig(Section):
         if self.evaluation.probes > self.evaluation.episodes:
             raise ValueError(f"evaluation.probes: at most evaluation.episodes = {self.evaluation.episodes}")
         return self
+
+    @property
+    def training_slots(self) -> int:
+        """Environments that an iteration's collection plays at once."""
+        return self.rollout.tasks * (self.rollout.group_size if isinstance(self.workflow, Episodes) else 1)
 
     @property
     def used_policies(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from training_core.config.files import (
     set_fields,
     to_toml,
 )
+from training_core.config.rollout import Episodes
 from training_core.errors import ConfigError
 
 WRONG = [
@@ -145,3 +146,20 @@ def test_what_is_set_reads_back_with_the_types_of_its_parts() -> None:
         "minibatches": 4,
     }
     assert parse_config(brief) == config and parse_config(read_toml(to_toml(config, only_set=True))) == config
+
+
+def test_a_section_made_another_kind_drops_what_that_kind_does_not_have() -> None:
+    config = load_config(
+        "plan_path_duo", {"workflow.type": "episodes", "resources.environments_per_worker": 192}
+    )
+    assert config.workflow == Episodes()
+    with pytest.raises(ConfigError) as told:
+        load_config("plan_path_duo", {"workflow.type": "episodes", "workflow.carry": "best"})
+    assert told.value.fields["workflow.carry"] == "there is no such field"
+
+
+def test_whole_episodes_need_room_for_all_siblings() -> None:
+    with pytest.raises(ConfigError) as told:
+        load_config("plan_path_duo", {"workflow.type": "episodes"})
+    message = told.value.fields["resources.environments_per_worker"]
+    assert "rollout.tasks = 48 x 8 episodes; raise it to 192" in message

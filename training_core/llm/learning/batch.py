@@ -39,8 +39,12 @@ def make_groups(episodes: Sequence[Episode], config: RunConfig) -> GroupedBatch:
     _check(episodes)
     batch = GroupedBatch(groups={policy: [] for policy in config.trained_policies}, counts={})
     for role in config.team.roles:
-        played = [turn for episode in episodes for turn in episode.turns if turn.role == role]
-        batch.counts[role] = count_groups(*_rewards(played)) if played else GroupCounts()
+        played = [(episode, turn) for episode in episodes for turn in episode.turns if turn.role == role]
+        if played:
+            compared = _compare(played)
+            batch.counts[role] = count_groups(compared.rewards, compared.groups)
+        else:
+            batch.counts[role] = GroupCounts()
     for policy in config.used_policies:
         for trained in (True, False):
             roles = {
@@ -65,15 +69,17 @@ def _advantaged(episodes: Sequence[Episode], roles: set[str], config: RunConfig)
     ]
     if not places:
         return
-    rewards, groups = _rewards([turn for _, _, turn in places])
+    found = _compare([(episode, turn) for episode, _, turn in places])
     how = Normalisation(algorithm.mean_level, algorithm.std_level, algorithm.leave_one_out)
-    found = normalised_advantages(rewards, groups, how)
-    advantages = (whitened(found) if algorithm.batch_whitening else found).tolist()
-    varied = has_variance(rewards, groups).tolist()
+    advantages = normalised_advantages(found.rewards, found.groups, how)
+    if algorithm.batch_whitening:
+        advantages = whitened(advantages)
+    each = advantages[found.owners].tolist()
+    varied = has_variance(found.rewards, found.groups)[found.groups][found.owners].tolist()
     begin = 0
-    for (episode, place, turn), varies in zip(places, varied, strict=True):
+    for episode, place, turn in places:
         end = begin + len(turn.candidates)
-        values = advantages[begin:end]
+        values, varies = each[begin:end], varied[begin]
         begin = end
         for candidate, advantage in zip(turn.candidates, values, strict=True):
             candidate.advantage = advantage
@@ -91,10 +97,44 @@ def _check(episodes: Sequence[Episode]) -> None:
                 )
 
 
-def _rewards(turns: Sequence[Turn]) -> tuple[Floats, Ints]:
-    """Rewards (N,) of all candidates, and the number of each one's turn (N,)."""
-    rewards = np.array([candidate.reward for turn in turns for candidate in turn.candidates])
-    return rewards, np.repeat(np.arange(len(turns)), [len(turn.candidates) for turn in turns])
+@dataclass(frozen=True)
+class _Compared:
+    """N things that are compared, and the C candidates that stand for them."""
+
+    rewards: Floats
+    """(N,)"""
+    groups: Ints
+    """(N,) whole numbers from 0."""
+    owners: Ints
+    """(C,) which of the N each candidate, in order, belongs to."""
+
+
+def _compare(turns: Sequence[tuple[Episode, Turn]]) -> _Compared:
+    """Candidates of one turn with one another; or, where episodes have siblings, what a role earned in each of them."""
+    rewards: list[float] = []
+    owners: list[int] = []
+    groups: list[int] = []
+    numbers: dict[tuple[str, str], int] = {}
+    whole: dict[tuple[str, str], int] = {}
+    count = 0
+    for episode, turn in turns:
+        if not episode.siblings:
+            owners.extend(range(len(rewards), len(rewards) + len(turn.candidates)))
+            rewards.extend(candidate.reward for candidate in turn.candidates)
+            groups.extend([count] * len(turn.candidates))
+            count += 1
+            continue
+        seat = (episode.id, turn.role)
+        if seat not in whole:
+            whole[seat] = len(rewards)
+            rewards.append(episode.role_return(turn.role))
+            kin = (episode.siblings, turn.role)
+            if kin not in numbers:
+                numbers[kin] = count
+                count += 1
+            groups.append(numbers[kin])
+        owners.extend([whole[seat]] * len(turn.candidates))
+    return _Compared(np.array(rewards), np.array(groups), np.array(owners))
 
 
 def _group(episode: Episode, place: int, turn: Turn, config: RunConfig) -> Group:

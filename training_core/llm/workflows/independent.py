@@ -29,7 +29,7 @@ def play_independent(
             temperature, sampling.top_k, sampling.top_p, sampling.max_tokens, kind == "eval"
         )
 
-    def key(task: int, turn: int, seat: int) -> NoiseKey:
-        return NoiseKey(EVALUATION_SEED, EVALUATION_STREAM, 0, task, turn, seat)
+    def key(slot: int, turn: int, seat: int) -> NoiseKey:
+        return NoiseKey(EVALUATION_SEED, EVALUATION_STREAM, 0, tasks[slot], turn, seat)
 
     return play(tasks, table, Manner(kind, "eval", 1, settings, key, lambda candidates, key: 0))

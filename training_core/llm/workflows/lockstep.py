@@ -33,7 +33,7 @@ class Manner:
     settings: Callable[[str], SamplingSettings]
     """By role."""
     key: Callable[[int, int, int], NoiseKey]
-    """(task, turn, place in the turn order) -> what the sampling noise depends on."""
+    """(slot, turn, place in the turn order) -> what the sampling noise depends on."""
     choose: Callable[[list[Candidate], NoiseKey], int]
     """The candidate that is carried on."""
 
@@ -58,7 +58,7 @@ def play(tasks: Sequence[int], table: Table, manner: Manner) -> list[Episode]:
     turn = 0
     while live:
         for seat, role in enumerate(table.config.team.order):
-            live = _speak(role, (turn, seat), live, tasks, episodes, table, manner)
+            live = _speak(role, (turn, seat), live, episodes, table, manner)
         turn += 1
     return episodes
 
@@ -67,14 +67,13 @@ def _speak(
     role: str,
     moment: tuple[int, int],
     live: list[int],
-    tasks: Sequence[int],
     episodes: list[Episode],
     table: Table,
     manner: Manner,
 ) -> list[int]:
     """One role's turn in every live slot, at (turn, place in the turn order); returns the slots that go on."""
     turn, seat = moment
-    keys = {slot: manner.key(tasks[slot], turn, seat) for slot in live}
+    keys = {slot: manner.key(slot, turn, seat) for slot in live}
     began = time.time()
     settings = manner.settings(role)
     asked, errors = ask(table, role, keys, manner.count, settings)

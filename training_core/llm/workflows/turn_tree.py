@@ -7,6 +7,7 @@ that are stepped are those that are selected from, and every agent sees the sele
 
 from collections.abc import Sequence
 
+from training_core.config.rollout import TurnTree
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.lockstep import Manner, play
 from training_core.llm.workflows.table import Table
@@ -26,10 +27,11 @@ def play_turn_tree(tasks: Sequence[int], table: Table) -> list[Episode]:
         sampling = config.team.roles[role].sampling
         return SamplingSettings(sampling.temperature, sampling.top_k, sampling.top_p, sampling.max_tokens)
 
-    def key(task: int, turn: int, seat: int) -> NoiseKey:
-        return NoiseKey(config.run.seed, TRAINING_STREAM, table.iteration, task, turn, seat)
+    def key(slot: int, turn: int, seat: int) -> NoiseKey:
+        return NoiseKey(config.run.seed, TRAINING_STREAM, table.iteration, tasks[slot], turn, seat)
 
-    choose = choose_sampled if config.workflow.carry == "sampled" else choose_best
+    sampled = isinstance(config.workflow, TurnTree) and config.workflow.carry == "sampled"
+    choose = choose_sampled if sampled else choose_best
     return play(tasks, table, Manner("train", "train", config.rollout.group_size, settings, key, choose))
 
 

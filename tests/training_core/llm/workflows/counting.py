@@ -120,4 +120,5 @@ def table(voices: Mapping[str, Any], section: Counting | None = None, **override
 def config(**overrides: Any) -> RunConfig:
     """plan_path_duo with three candidates a group."""
     given = {key.replace("__", "."): value for key, value in overrides.items()}
-    return load_config("plan_path_duo", {"rollout.group_size": 3, "workflow.carry": "best"} | given)
+    carry = {} if "workflow.type" in given else {"workflow.carry": "best"}
+    return load_config("plan_path_duo", {"rollout.group_size": 3} | carry | given)

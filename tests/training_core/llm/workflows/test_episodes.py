@@ -1,0 +1,63 @@
+"""Whole episodes as candidates: siblings of one task, compared by what each role earned."""
+
+import pytest
+
+from tests.training_core.llm.workflows.counting import Counting, Recorder, table
+from training_core.llm.learning.batch import make_groups
+from training_core.llm.workflows.episodes import play_episodes
+from training_core.llm.workflows.table import Table
+
+ROOM = {"workflow__type": "episodes", "resources__environments_per_worker": 192}
+
+
+def at_table(**overrides: object) -> Table:
+    """The planner adds 1, 2 or 3, by the sibling that it plays in; the executor takes away 1."""
+
+    def plan(seen: str, prompt: object, index: int) -> str:
+        return str(1 + prompt.key.task % 3)  # type: ignore[attr-defined]
+
+    voices = {"planner": Recorder(plan), "executor": Recorder(lambda seen, prompt, index: "1")}
+    return table(voices, **ROOM, **overrides)  # type: ignore[arg-type]
+
+
+def test_every_task_is_played_by_siblings_with_noise_of_their_own() -> None:
+    playing = at_table()
+    episodes = play_episodes([4, 5], playing)
+    assert [(each.siblings, each.task) for each in episodes] == [
+        ("3-4", "train-4"), ("3-4", "train-4"), ("3-4", "train-4"),
+        ("3-5", "train-5"), ("3-5", "train-5"), ("3-5", "train-5"),
+    ]  # fmt: skip
+    assert len({each.id for each in episodes}) == 6
+    keys = [prompt.key for prompt in playing.generate["planner"].prompts]  # type: ignore[attr-defined]
+    assert len(set(keys)) == len(keys) == 12
+    assert all(prompt.count == 1 for prompt in playing.generate["planner"].prompts)  # type: ignore[attr-defined]
+
+
+def test_a_turns_advantage_is_that_of_its_role_in_the_whole_episode() -> None:
+    """From 100 the planner's totals are 100+x, 100+2x-1: returns 199+3x (+1 of the team at the executor's last turn)."""
+    playing = at_table()
+    episodes = play_episodes([1], playing)
+    batch = make_groups(episodes, playing.config)
+    assert [each.role_return("planner") for each in episodes] == [202, 205, 208]
+    for place, wanted in enumerate((-1.0, 0.0, 1.0)):  # unbiased std of 202, 205, 208 is 3
+        planned = [turn.candidates[0].advantage for turn in episodes[place].turns if turn.role == "planner"]
+        assert planned == pytest.approx([wanted] * 2, abs=1e-5)
+    assert len(batch.groups["planner"]) == 6
+    assert batch.counts["planner"].total == 1
+
+
+def test_siblings_that_earn_the_same_teach_nothing_and_are_counted_once() -> None:
+    voices = {name: Recorder(lambda seen, prompt, index: "1") for name in ("planner", "executor")}
+    playing = table(voices, **ROOM)  # type: ignore[arg-type]
+    batch = make_groups(play_episodes([1, 2], playing), playing.config)
+    assert batch.groups == {"planner": [], "executor": []}
+    assert (batch.counts["planner"].total, batch.counts["planner"].zero_variance) == (2, 2)
+
+
+def test_an_episode_that_fails_counts_with_what_it_had_earned() -> None:
+    playing = at_table()
+    broken = table(playing.generate, Counting(breaks_when_seen=(1,)), **ROOM)  # type: ignore[arg-type]
+    episodes = play_episodes([1], broken)
+    assert all(each.failed for each in episodes)
+    make_groups(episodes, broken.config)
+    assert [each.turns[0].candidates[0].advantage for each in episodes] == pytest.approx([-1, 0, 1], abs=1e-5)

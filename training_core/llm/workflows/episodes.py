@@ -1,0 +1,33 @@
+"""Whole episodes as candidates: K independent plays of each task, compared by what they earned in the end.
+
+GRPO (arXiv 2402.03300) for teams: the group is (task, role), and every turn of a role in an episode has the advantage of
+the episode. It is AT-GRPO's control at equal sampling budget, tasks x K answers a turn.
+"""
+
+from collections.abc import Sequence
+
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.workflows.lockstep import Manner, play
+from training_core.llm.workflows.table import Table
+from training_core.types import Episode, NoiseKey
+
+EPISODES_STREAM = 2
+
+
+def play_episodes(tasks: Sequence[int], table: Table) -> list[Episode]:
+    """Play training tasks, K = rollout.group_size slots each; siblings know one another by `siblings`."""
+    config, count = table.config, table.config.rollout.group_size
+    slots = [task for task in tasks for _ in range(count)]
+
+    def settings(role: str) -> SamplingSettings:
+        sampling = config.team.roles[role].sampling
+        return SamplingSettings(sampling.temperature, sampling.top_k, sampling.top_p, sampling.max_tokens)
+
+    def key(slot: int, turn: int, seat: int) -> NoiseKey:
+        sibling = slots[slot] * count + slot % count
+        return NoiseKey(config.run.seed, EPISODES_STREAM, table.iteration, sibling, turn, seat)
+
+    episodes = play(slots, table, Manner("train", "train", 1, settings, key, lambda candidates, key: 0))
+    for slot, episode in enumerate(episodes):
+        episode.siblings = f"{table.iteration}-{slots[slot]}"
+    return episodes
