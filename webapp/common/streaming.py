@@ -19,5 +19,6 @@ def stream(
 
 async def _later(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
     """The same without holding up the event loop."""
-    while part := await sync_to_async(next)(parts, b""):
+    following = sync_to_async(lambda: next(parts, b""))
+    while part := await following():
         yield part

@@ -53,8 +53,6 @@ class ChunkRow(NamedTuple):
 
 
 Columns = dict[str, list[Any]]
-_KINDS = (np.int64, np.float64, np.float64, np.int64)
-"""Of the columns of Points."""
 
 
 def keys(run: Run) -> list[SeriesFacts]:
@@ -89,7 +87,7 @@ def series_read(
 def points_read(run: Run, key: str) -> Points:
     """All points of a key, as series_read sorts them."""
     columns = _gather(_chunks(run, [key], 0), 0, None)
-    return _sorted(columns[key]) if key in columns else Points(*(np.empty(0, kind) for kind in _KINDS))
+    return _sorted(columns[key]) if key in columns else _no_points()
 
 
 def points_after(run: Run, cursor: int, until: int) -> dict[str, list[list[Any]]] | None:
@@ -150,6 +148,11 @@ def _taken(points: Points, indices: Ints) -> Points:
     return Points(
         points.steps[indices], points.values[indices], points.times[indices], points.attempts[indices]
     )
+
+
+def _no_points() -> Points:
+    whole, real = np.empty(0, np.int64), np.empty(0, np.float64)
+    return Points(whole, real, real, whole)
 
 
 def _sorted(points: Points) -> Points:
