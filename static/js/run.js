@@ -64,3 +64,4 @@ feed.addEventListener("resync", async () => {
   for (const part of parts) part?.again?.(fresh);
 });
 feed.start();
+performance.mark("interactive");

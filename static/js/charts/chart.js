@@ -87,15 +87,23 @@ export class Chart {
       if (!this.#drawn) this.fail(this.#options.alive() ? "no points yet" : "no points");
       return;
     }
-    if (!this.#drawn) this.#plot.replaceChildren();
     const { range, outside } = this.#range(traces, window);
     const places = markedLayout(this.#options.marks(), (mark) => markPlace(mark, view.x, axis, columns.find(Boolean)), view.logx);
-    const drawing = library.react(this.#plot, traces, { ...layoutOf(view, window, range), ...places }, CONFIG);
+    this.#badge("[data-outside]", outside, `${outside} outside`);
+    const drawing = this.#put(library, traces, { ...layoutOf(view, window, range), ...places });
     took(this, performance.now() - began);
     await drawing;
-    this.#badge("[data-outside]", outside, `${outside} outside`);
-    if (!this.#drawn) this.#listen();
+  }
+
+  /* The panel is made ready once: another drawing may begin before this one is done. */
+  async #put(library, traces, layout) {
+    const first = !this.#drawn;
+    if (first) this.#plot.replaceChildren();
+    const drawing = library.react(this.#plot, traces, layout, CONFIG);
     this.#drawn = true;
+    if (first) this.#listen();
+    await drawing;
+    if (first) performance.mark("chart");
   }
 
   /* A series; of a long one, what is seen of it in more detail once that is here. Where points still come in, the whole. */
