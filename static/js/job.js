@@ -1,8 +1,8 @@
 /* The board of what a short job plays or has played, beside its turns. The page's part is put anew while the job lives, so all of it is read
    from the document each time. */
 
-import { drawn, legend } from "./boards/registry.js";
-import { data, el } from "./dom.js";
+import { drawn } from "./boards/registry.js";
+import { data } from "./dom.js";
 
 function show(place) {
   const root = document.querySelector("[data-board]");
@@ -15,10 +15,10 @@ function show(place) {
   scrub.value = here;
   scrub.setAttribute("aria-valuetext", note);
   root.querySelector("[data-board-note]").textContent = note;
-  const past = boards.slice(0, here + 1), board = past.at(-1);
-  root.querySelector("[data-board-drawing]").replaceChildren((board && drawn(board, past, note)) ?? el("p", { class: "quiet" }, "no drawing for this moment"));
-  const marks = new Map(boards.filter(Boolean).flatMap(legend));
-  root.querySelector("[data-board-legend]").replaceChildren(...marks.values());
+  const past = boards.slice(0, here + 1);
+  const { drawing, legend } = drawn(past.at(-1), past, { note, tones: {} });
+  root.querySelector("[data-board-drawing]").replaceChildren(drawing);
+  root.querySelector("[data-board-legend]").replaceChildren(...legend.map(([, item]) => item));
   document.querySelectorAll("#job .turn").forEach((turn, index) => turn.classList.toggle("here", index === here && here < last));
 }
 
