@@ -29,6 +29,7 @@ from webapp.api.serializers import (
     RunSerializer,
 )
 from webapp.cluster.selectors import cluster_read
+from webapp.experiments.gallery import gallery
 from webapp.metrics.selectors import keys as series_keys
 from webapp.metrics.selectors import series_read
 from webapp.runs import services
@@ -259,21 +260,17 @@ class Presets(APIView):
 
     @extend_schema(responses=JSON)
     def get(self, request: Request) -> Response:
-        """Name, description, config tree and TOML of every preset."""
+        """Name, description, what to expect, what was seen of it here, config tree and TOML of every preset."""
         configs = {name: parse_config(read_preset(name)) for name in preset_names()}
-        return Response(
+        results = [
             {
-                "results": [
-                    {
-                        "name": name,
-                        "description": config.run.description,
-                        "config": config.model_dump(mode="json"),
-                        "toml": to_toml(config, only_set=True),
-                    }
-                    for name, config in configs.items()
-                ]
+                **about,
+                "config": configs[about["name"]].model_dump(mode="json"),
+                "toml": to_toml(configs[about["name"]], only_set=True),
             }
-        )
+            for about in gallery(request.user)
+        ]
+        return Response({"results": results})
 
 
 class RunSchema(APIView):

@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 from django.conf import settings
 from django.utils.safestring import mark_safe
 
 from training_core.config.environments import ENVIRONMENT_CONFIGS
-from training_core.config.files import preset_names, read_preset, to_toml
-from webapp.experiments.commands import curl_command, launch_command
+from training_core.config.files import to_toml
+from webapp.experiments.commands import curl_command, launch_command, spelled
 from webapp.experiments.fields import Field, Section, config_sections, file_errors
 from webapp.experiments.forms import Draft, essentials, stands_apart
 from webapp.experiments.team import team_read
@@ -19,20 +20,11 @@ TABLES = {"team.roles": "role-name", "policies": "policy-name"}
 """Tables of the config that the team editor changes -> the input that an error about them is shown at."""
 
 
-def presets() -> list[dict[str, str]]:
-    """Name and description of each preset."""
-    return [
-        {"name": name, "description": read_preset(name).get("run", {}).get("description", "")}
-        for name in preset_names()
-    ]
-
-
 def form_context(draft: Draft) -> dict[str, Any]:
     """Essentials, the team editor, the other sections."""
     sections = config_sections(draft.tree, draft.base, draft.errors)
     return {
         "draft": draft,
-        "presets": presets(),
         "essentials": essentials(sections),
         "team": team_context(draft, sections),
         "sections": [
@@ -92,6 +84,7 @@ def preview_context(draft: Draft, address: str) -> dict[str, Any]:
         "toml": to_toml(draft.config, only_set=True) if draft.config else "",
         "launch": launch_command(draft.preset, draft.overrides),
         "curl": curl_command(address, draft.preset, draft.overrides),
+        "sweep_query": draft_query(draft),
         "wrong": [{"path": path, "text": text, "anchor": anchors.get(path)} for path, text in filed.items()],
         "marks": {
             "errors": {path: text for path, text in filed.items() if path in anchors},
@@ -100,6 +93,12 @@ def preview_context(draft: Draft, address: str) -> dict[str, Any]:
         "budget": _budget(draft),
         "home": settings.TROUPE_HOME,
     }
+
+
+def draft_query(draft: Draft, **more: str) -> str:
+    """What stands in an address for a draft: its preset and changed fields, as `draft_from_query` reads them."""
+    changed = {path: spelled(value) for path, value in draft.overrides.items()}
+    return urlencode({"preset": draft.preset} | more | changed)
 
 
 def _budget(draft: Draft) -> str:

@@ -1,7 +1,6 @@
 """The new experiment page."""
 
 from typing import Any
-from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -15,7 +14,6 @@ from webapp.accounts.selectors import projects_editable
 from webapp.checkpoints.forking import run_fork
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.selectors import checkpoint_get
-from webapp.experiments.commands import spelled
 from webapp.experiments.forms import (
     Draft,
     draft_edited,
@@ -26,7 +24,8 @@ from webapp.experiments.forms import (
     draft_make,
     query_overrides,
 )
-from webapp.experiments.selectors import form_context, preview_context
+from webapp.experiments.gallery import gallery
+from webapp.experiments.selectors import draft_query, form_context, preview_context
 from webapp.experiments.team_editing import ACTS
 from webapp.experiments.templates_kept import template_get, templates_visible
 from webapp.runs.selectors import run_get
@@ -114,6 +113,7 @@ def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error
     context: dict[str, Any] = form_context(draft) | preview_context(draft, _runs_address(request))
     context |= {
         "place": "new",
+        "presets": gallery(request.user),
         "projects": projects,
         "templates": templates_visible(request.user),
         "template": request.GET.get("template", ""),
@@ -173,9 +173,8 @@ def _runs_address(request: HttpRequest) -> str:
 
 def _with_address(answer: HttpResponse, request: HttpRequest, draft: Draft) -> HttpResponse:
     """What is in the form is in the address, where it is not too long."""
-    changed = {path: spelled(value) for path, value in draft.overrides.items()}
     fork = {"fork": request.POST["fork"]} if "fork" in request.POST else {}
-    address = f"{reverse('experiments:new')}?{urlencode({'preset': draft.preset} | fork | changed)}"
+    address = f"{reverse('experiments:new')}?{draft_query(draft, **fork)}"
     if len(address) <= LONGEST_ADDRESS:
         answer["HX-Replace-Url"] = address
     return answer

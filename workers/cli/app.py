@@ -184,6 +184,7 @@ def resume(run_id: RunId, as_json: AsJson = False) -> None:
 @app.command()
 def presets(as_json: AsJson = False) -> None:
     """List the presets that ship with Troupe."""
+    from training_core.config.gallery import GALLERY
     from workers.cli import launching
 
     trees = launching.presets()
@@ -192,6 +193,10 @@ def presets(as_json: AsJson = False) -> None:
     for name, tree in trees.items():
         description = escape(tree.get("run", {}).get("description", ""))
         console.print(f"[bold]{name}[/bold]  {description}", highlight=False)
+        if expected := GALLERY.get(name):
+            console.print(
+                f"  {expected.purpose}\n  takes {expected.time}; {expected.result}", highlight=False
+            )
 
 
 @app.command()

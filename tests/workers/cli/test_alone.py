@@ -92,7 +92,8 @@ def test_the_local_token_goes_to_the_local_server_only(
 
 
 def test_presets_are_listed(troupe: Troupe) -> None:
-    assert "plan_path_duo" in troupe("presets").out
+    said = troupe("presets").out
+    assert "plan_path_duo" in said and "takes 1 to 2 minutes on two CPU cores" in said
     assert json.loads(troupe("presets", "--json").out)["plan_path_duo"]["environment"]["type"] == "plan_path"
 
 

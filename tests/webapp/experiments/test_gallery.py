@@ -1,0 +1,64 @@
+"""The preset gallery: what to expect, and what was seen here."""
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from training_core.config.files import load_config, preset_names
+from training_core.config.gallery import GALLERY
+from webapp.accounts.models import User
+from webapp.experiments.gallery import gallery
+from webapp.runs.families import family_of
+from webapp.runs.models import Run
+
+pytestmark = pytest.mark.django_db
+
+
+def test_what_is_said_is_said_of_presets_there_are() -> None:
+    assert set(GALLERY) <= set(preset_names())
+
+
+def ended(like: Run, seconds: int, success: float | None, **changes: object) -> Run:
+    """A finished run of the preset with these changes that took so long."""
+    config = load_config("plan_path_duo", {path.replace("__", "."): value for path, value in changes.items()})
+    tree, start = config.model_dump(mode="json"), timezone.now()
+    headline = {} if success is None else {"eval/success": success}
+    return Run.objects.create(
+        project=like.project, owner=like.owner, preset=like.preset, config=tree, family=family_of(tree),
+        iterations=config.run.iterations, state="finished", headline=headline, started_at=start,
+        ended_at=start + timedelta(seconds=seconds),
+    )  # fmt: skip
+
+
+def test_medians_are_of_runs_that_differ_by_seed_alone(run: Run, user: User, stranger: User) -> None:
+    def seen(who: User) -> object:
+        return next(each for each in gallery(who) if each["name"] == "plan_path_duo")["seen"]
+
+    assert seen(user) is None  # the one that waits has not ended
+    ended(run, 60, 0.9)
+    ended(run, 100, 0.7, run__seed=1)
+    ended(run, 80, None, run__seed=2)
+    ended(run, 5, 0.1, run__iterations=3)
+    assert seen(user) == {"runs": 3, "seconds": 80.0, "value": pytest.approx(0.8)}
+    assert seen(stranger) is None
+
+
+def test_page_and_api_say_it(client: Client, run: Run, user: User) -> None:
+    client.force_login(user)
+    ended(run, 90, 0.95)
+    html = client.get("/experiments/new/").content.decode()
+    assert GALLERY["plan_path_duo"].purpose in html and "takes 1 to 2 minutes on two CPU cores" in html
+    assert "here: 1 min 30 s, success 0.95 (median of 1 run)" in html
+    found = client.get("/api/v1/presets/").json()["results"][0]
+    assert found["expected"]["time"] == GALLERY["plan_path_duo"].time and found["seen"]["runs"] == 1
+    assert found["config"]["rollout"]["tasks"] == 48 and "[team" in found["toml"]
+
+
+def test_a_sweep_starts_from_what_the_form_holds(client: Client, user: User, run: Run) -> None:
+    client.force_login(user)
+    html = client.get("/experiments/new/", {"rollout.group_size": "4", "run.name": "a b"}).content.decode()
+    link = html.split("Vary fields of it in a sweep")[0].rsplit('href="', 1)[1].split('"')[0]
+    page = client.get(link.replace("&amp;", "&")).content.decode()
+    assert "rollout.group_size=4" in page and "run.name=&quot;a b&quot;" in page
