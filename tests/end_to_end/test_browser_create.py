@@ -8,6 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
+from tests.end_to_end.conftest import run_make
 from webapp.accounts.models import Project, User
 from webapp.experiments.models import Sweep
 from webapp.experiments.planning import plan_make
@@ -180,6 +181,66 @@ def test_roles_and_policies_are_added_and_removed(page: Page, ada: User) -> None
     run = Run.objects.get()
     assert set(run.config["policies"]) == {"planner", "large"} and run.config["rollout"]["group_size"] == 4
     assert run.config["team"]["roles"]["executor"]["policy"] == "large"
+
+
+def test_an_experiment_is_set_up_from_the_gallery_to_the_sweep(page: Page, ada: User) -> None:
+    page.goto("/experiments/new/")
+    gallery = page.get_by_role("region", name="Preset")
+    expect(gallery.get_by_role("link", name="plan_path_duo")).to_contain_text("takes 1 to 2 minutes")
+    shoot(page, "new")
+    page.get_by_label("group size").fill("1")
+    error = page.locator("[data-field='rollout.group_size'] [data-error]")
+    expect(error).to_contain_text("a group of one has no advantage")
+    expect(page.get_by_label("group size")).to_have_attribute("aria-invalid", "true")
+    page.get_by_label("group size").fill("4")
+    expect(error).to_be_hidden()
+    expect(page.locator("[data-field='rollout.group_size']")).to_have_class(re.compile("changed"))
+    expect(page.locator("[data-field='rollout.group_size'] .was")).to_have_text("preset: 8")
+    section = page.locator("[data-section='resources']")
+    section.locator("summary").click()
+    section.get_by_label("environments per worker").fill("1")
+    expect(section.locator("[data-changed]")).to_have_text("1 changed")
+    expect(page.locator("#preview")).to_contain_text("1 thing to put right")
+    section.locator("summary").click()
+    page.locator("#preview").get_by_role("link", name="resources.environments_per_worker").click()
+    expect(section.get_by_label("environments per worker")).to_be_focused()
+    section.get_by_label("environments per worker").fill("64")
+    page.get_by_text("The same run as command").click()
+    expect(page.locator("#launch")).to_contain_text("rollout.group_size=4")
+    expect(page.locator("#curl")).to_contain_text('"rollout.group_size": 4')
+    expect(page.locator("#toml")).to_contain_text("group_size = 4")
+    expect(page).to_have_url(re.compile("rollout.group_size=4.*environments_per_worker=64"))
+    shoot(page, "words")
+    fits(page)
+    page.get_by_role("link", name="Vary fields of it in a sweep").click()
+    expect(page.locator("textarea[name=shared]")).to_have_value(re.compile("rollout.group_size=4"))
+
+
+def test_another_algorithm_brings_its_own_settings(page: Page, ada: User) -> None:
+    page.goto("/experiments/new/")
+    page.get_by_label("tasks", exact=True).fill("24")
+    page.get_by_label("algorithm type").select_option("dapo")
+    expect(page.locator("[data-field='algorithm.clip_high'] input")).to_have_value("0.28")
+    expect(page.get_by_label("tasks", exact=True)).to_have_value("24")
+    expect(page.get_by_label("algorithm type")).to_have_value("dapo")
+    page.get_by_text("The same run as command").click()
+    expect(page.locator("#launch")).to_have_text(re.compile(r"algorithm\.type=dapo \\\s+rollout\.tasks=24"))
+    page.get_by_role("button", name="Launch").click()
+    expect(page).to_have_url(re.compile("/runs/"))
+    config = Run.objects.get().config
+    assert config["algorithm"] == {**config["algorithm"], "type": "dapo", "clip_high": 0.28, "kl_coefficient": 0.0}
+
+
+def test_a_run_is_cloned_with_edits(page: Page, ada: User) -> None:
+    first = run_make(ada, "first")
+    page.goto(f"/runs/{first.pk}/")
+    page.get_by_role("link", name="Run again").click()
+    expect(page.get_by_label("iterations", exact=True)).to_have_value("120")
+    page.get_by_label("seed", exact=True).fill("7")
+    expect(page.locator("#preview")).to_contain_text("with 2 changes")
+    page.get_by_role("button", name="Launch").click()
+    expect(page).to_have_url(re.compile("/runs/"))
+    assert Run.objects.exclude(pk=first.pk).get().config["run"] == {**first.config["run"], "seed": 7}
 
 
 def test_a_template_is_saved_started_from_and_deleted(page: Page, ada: User) -> None:

@@ -7,14 +7,14 @@ from django.template.loader import render_to_string
 
 from webapp.experiments.team import Seat, Speaker, Team, team_words
 
-WIDTH = 520
+WIDTH = 448
 ROW, BOX = 60, 44
 """Height of a row, and of a box in it."""
-ROLE_LEFT, ROLE_RIGHT = 44, 230
-POLICY_LEFT, POLICY_RIGHT = 334, 518
+ROLE_LEFT, ROLE_RIGHT = 40, 208
+POLICY_LEFT, POLICY_RIGHT = 272, 446
 BEND = 34
 """How far turn arrows bend to the left at most."""
-LONGEST = 22
+LONGEST = 20
 """Letters of a name that fit a box."""
 
 
