@@ -228,7 +228,12 @@ def test_another_algorithm_brings_its_own_settings(page: Page, ada: User) -> Non
     page.get_by_role("button", name="Launch").click()
     expect(page).to_have_url(re.compile("/runs/"))
     config = Run.objects.get().config
-    assert config["algorithm"] == {**config["algorithm"], "type": "dapo", "clip_high": 0.28, "kl_coefficient": 0.0}
+    assert config["algorithm"] == {
+        **config["algorithm"],
+        "type": "dapo",
+        "clip_high": 0.28,
+        "kl_coefficient": 0.0,
+    }
 
 
 def test_a_run_is_cloned_with_edits(page: Page, ada: User) -> None:

@@ -49,6 +49,6 @@ def _seen(user: Person, config: RunConfig) -> dict[str, Any] | None:
     numbers = [value for value in values if isinstance(value, int | float)]
     return {
         "runs": len(rows),
-        "seconds": median((end - start).total_seconds() for start, end, _ in rows),
+        "seconds": median((end - start).total_seconds() for start, end, _ in rows if start and end),
         "value": median(numbers) if numbers else None,
     }
