@@ -54,6 +54,10 @@ def test_from_the_table_to_curves_of_groups(page: Page, runs: list[Run]) -> None
     }
     expect(page.locator(".js-plotly-plot .scatterlayer .trace").first).to_be_attached()
     expect(page.get_by_role("cell", name="5 … 15")).to_be_visible()
+    page.get_by_role("button", name="Save eval/success").click()
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="CSV").click()
+    assert saved.value.path().read_text().startswith("group,step,mean,low,high,n")
     page.get_by_label("Value").select_option("common")
     expect(page.get_by_role("cell", name="5", exact=True).first).to_be_visible()
     expect(page.locator(".matrix tbody tr")).to_have_count(2)
@@ -65,6 +69,17 @@ def test_from_the_table_to_curves_of_groups(page: Page, runs: list[Run]) -> None
     page.get_by_role("link", name=re.compile("Leave out")).first.click()
     expect(page.locator(".page-head .badge")).to_have_text("3 runs")
     expect(page).to_have_url(re.compile(r"by=run.seed.*at=common"))
+
+
+def test_what_comes_in_is_drawn(page: Page, runs: list[Run]) -> None:
+    page.clock.install()
+    page.goto(address(runs[:1], key="train/return"))
+    figures = page.locator("[data-region='figures-1']")
+    expect(figures.get_by_role("cell", name="20", exact=True)).to_be_visible()
+    event = Story(runs[0].pk).event("metrics", step=41, values={"train/return": 0.5})
+    tell(runs[0], encoded(iter([event | {"producer": "another"}])))
+    page.clock.run_for(16_000)
+    expect(figures.get_by_role("cell", name="41", exact=True)).to_be_visible()
 
 
 def test_fields_that_differ(page: Page, runs: list[Run]) -> None:

@@ -1,6 +1,6 @@
 """Curves of groups of runs: mean and band over one axis, with how many runs there are at every point."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,15 @@ def curves_read(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any]
         "without": [run.pk for run in runs if run.pk not in lines],
         "left_out": sum(line.left_out for line in lines.values()),
     }
+
+
+def curve_rows(curves: Mapping[str, Any]) -> Iterator[list[Any]]:
+    """[group, place on the axis, mean, low, high, runs] of what `curves_read` says, one point after the other."""
+    missing = [None] * len(curves["axis"])
+    for group in curves["groups"]:
+        bounds = group["low"] or missing, group["high"] or missing
+        for row in zip(curves["axis"], group["mean"], *bounds, group["counts"], strict=True):
+            yield [group["label"], *row]
 
 
 def _group(group: Group, table: Floats, choice: Choice) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _group_facts(group: Group, table: Scores, scores: Mapping[str, Score]) -> di
         "last_step": max(steps),
         "mean": float(table.mean()),
         "sd": float(table.std(ddof=1)) if several else None,
-        "iqm": interquartile_mean(table),
+        "iqm": float(interquartile_mean(table)),
         "interval": _bounds(asdict(bootstrap(table, interquartile_mean))) if several else None,
     }
 

@@ -6,6 +6,7 @@ their library rliable computes them. Scores are arrays (runs, tasks); one task i
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +25,14 @@ class Estimate:
     high: float
 
 
-def interquartile_mean(scores: Scores) -> float:
-    """Mean of the middle half of all scores: a quarter of them, rounded down, is cut off at each end."""
-    ordered = np.sort(scores, axis=None)
-    cut = int(0.25 * ordered.size)
-    return float(ordered[cut : ordered.size - cut].mean())
+def interquartile_mean(scores: Scores) -> Any:
+    """Mean of the middle half of all scores: a quarter of them, rounded down, is cut off at each end.
+
+    Scores (..., runs, tasks) -> one for each of the leading places.
+    """
+    ordered = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)
+    cut = int(0.25 * ordered.shape[-1])
+    return ordered[..., cut : ordered.shape[-1] - cut].mean(axis=-1)
 
 
 def probability_of_improvement(ours: Scores, theirs: Scores) -> float:
@@ -36,33 +40,45 @@ def probability_of_improvement(ours: Scores, theirs: Scores) -> float:
 
     ours (n, tasks), theirs (m, tasks). Raises ValueError where the numbers of tasks differ.
     """
+    return float(_wins(ours, theirs).mean())
+
+
+def _wins(ours: Scores, theirs: Scores) -> Scores:
+    """(tasks, n, m): 1 where a run of `ours` is better, a half where they are equal."""
     if ours.shape[1] != theirs.shape[1]:
         raise ValueError(f"{ours.shape[1]} tasks cannot be compared with {theirs.shape[1]}")
-    left, right = ours[:, None, :], theirs[None, :, :]
-    return float(((left > right) + 0.5 * (left == right)).mean())
+    left, right = ours.T[:, :, None], theirs.T[:, None, :]
+    return np.asarray((left > right) + 0.5 * (left == right), dtype=np.float64)
 
 
-def bootstrap(scores: Scores, statistic: Callable[[Scores], float], seed: int = 0) -> Estimate:
-    """The statistic with its percentile interval over REPEATS stratified resamples: runs drawn again task by task."""
-    random = np.random.default_rng(seed)
-    return _estimate(statistic(scores), [statistic(_resampled(scores, random)) for _ in range(REPEATS)])
+def bootstrap(scores: Scores, statistic: Callable[[Scores], Any], seed: int = 0) -> Estimate:
+    """The statistic with its percentile interval over REPEATS stratified resamples: runs drawn again task by task.
+
+    statistic: scores (..., runs, tasks) -> one for each of the leading places.
+    """
+    runs, tasks = scores.shape
+    drawn = np.random.default_rng(seed).integers(0, runs, (REPEATS, runs, tasks))
+    return _estimate(float(statistic(scores)), statistic(np.take_along_axis(scores[None], drawn, axis=1)))
 
 
 def bootstrap_improvement(ours: Scores, theirs: Scores, seed: int = 0) -> Estimate:
-    """`probability_of_improvement` with its interval; both sides are resampled."""
-    random = np.random.default_rng(seed)
-    drawn = [
-        probability_of_improvement(_resampled(ours, random), _resampled(theirs, random))
-        for _ in range(REPEATS)
-    ]
-    return _estimate(probability_of_improvement(ours, theirs), drawn)
+    """`probability_of_improvement` with its interval; both sides are resampled.
+
+    How often each run was drawn weighs the table of wins, so that a resample costs no table of its own.
+    """
+    random, wins = np.random.default_rng(seed), _wins(ours, theirs)
+    total = np.zeros(REPEATS)
+    for table in wins:
+        left, right = (_counts_drawn(count, random) for count in table.shape)
+        total += ((left @ table) * right).sum(axis=1) / table.size
+    return _estimate(float(wins.mean()), total / len(wins))
 
 
-def _resampled(scores: Scores, random: np.random.Generator) -> Scores:
-    runs, tasks = scores.shape
-    return np.take_along_axis(scores, random.integers(0, runs, (runs, tasks)), axis=0)
+def _counts_drawn(runs: int, random: np.random.Generator) -> Scores:
+    """(REPEATS, runs): how often each run is in a resample."""
+    return np.asarray(random.multinomial(runs, np.full(runs, 1 / runs), REPEATS), dtype=np.float64)
 
 
-def _estimate(value: float, drawn: list[float]) -> Estimate:
+def _estimate(value: float, drawn: Scores) -> Estimate:
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(value, float(low), float(high))

@@ -1,23 +1,30 @@
 """Pages of comparisons."""
 
+import csv
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_GET
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
 from webapp.common.tones import role_tones
 from webapp.compare.configs import configs_differ, sections_of
+from webapp.compare.curves import curve_rows, curves_read
 from webapp.compare.figures import figures_of
-from webapp.compare.forms import KINDS
+from webapp.compare.forms import KINDS, choice_read
+from webapp.compare.groups import runs_chosen
 from webapp.compare.pages import Compared, compared, page_context, told
 from webapp.compare.parallel import parallel_drawn
 from webapp.compare.probes import plays_read
 from webapp.compare.selectors import runs_compare
 from webapp.compare.table import table_read
+from webapp.runs.models import ACTIVE_STATES
+from webapp.runs.selectors import runs_visible
+from webapp.shares.services import share_make, share_path
 from webapp.transcripts.forms import Strips
 
 
@@ -27,8 +34,41 @@ def compare_page(request: HttpRequest) -> HttpResponse:
     """Curves and figures of groups of runs, a panel for each metric."""
     found = compared(request)
     context = page_context(request.user, found, "curves")
+    context["live"] = any(run.state in ACTIVE_STATES for run in found.runs)
     context["panels"] = [_panel(found, key) for key in found.choice.keys] if found.runs else []
     return render(request, "compare/page.html", context)
+
+
+@login_required
+@require_GET
+def curves_csv(request: HttpRequest) -> HttpResponse:
+    """A chart's numbers: group, place on the axis, mean, bounds, number of runs."""
+    found = compared(request)
+    if found.wrong or not found.runs:
+        raise Http404(found.wrong or "name runs")
+    answer = HttpResponse(content_type="text/csv; charset=utf-8")
+    answer["Content-Disposition"] = 'attachment; filename="compare.csv"'
+    curves = curves_read(found.runs, found.choice, found.choice.keys[0])
+    csv.writer(answer).writerows([["group", found.choice.x, "mean", "low", "high", "n"], *curve_rows(curves)])
+    return answer
+
+
+@never_cache
+@login_required
+@require_POST
+def compare_share(request: HttpRequest) -> HttpResponse:
+    """A read-only link to the runs as they are looked at, shown in the answer to its own POST and never again."""
+    choice = choice_read(QueryDict(request.POST.get("query", "")))
+    try:
+        runs = runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter)
+        target = choice.query(runs=",".join(run.pk for run in runs), filter="")
+        _, secret = share_make(request.user, runs[0].project, "comparison", target, title="Comparison")
+    except ConfigError as error:
+        return render(request, "compare/shared.html", {"place": "compare", "wrong": told(error)}, status=400)
+    link = request.build_absolute_uri(share_path(secret))
+    return render(
+        request, "compare/shared.html", {"place": "compare", "link": link, "project": runs[0].project}
+    )
 
 
 @login_required
@@ -89,6 +129,7 @@ def _panel(found: Compared, key: str) -> dict[str, Any]:
     panel: dict[str, Any] = {
         "key": key,
         "source": f"{reverse('api:compare-curves')}?{found.choice.query(key=key)}",
+        "csv": f"{reverse('compare:csv')}?{found.choice.query(key=key)}",
         "log": found.choice.log,
     }
     try:

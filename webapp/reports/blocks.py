@@ -28,7 +28,7 @@ from webapp.compare.figures import figures_of
 from webapp.compare.forms import Choice, choice_demand
 from webapp.compare.groups import runs_chosen
 from webapp.compare.selectors import runs_compare
-from webapp.runs.models import Run
+from webapp.runs.models import ACTIVE_STATES, Run
 from webapp.transcripts.models import Episode
 from webapp.transcripts.selectors import episode_document
 
@@ -78,6 +78,7 @@ def _chart(project: Project, facts: Mapping[str, str]) -> Block:
         "key": choice.keys[0],
         "curves": curves_read(runs, choice, choice.keys[0]),
         "log": choice.log,
+        "live": any(run.state in ACTIVE_STATES for run in runs),
         "address": _address(choice),
     }
 

@@ -9,7 +9,7 @@ const AXES = { step: "step", time: "minutes since the metric's first point", tok
 const DASHES = ["solid", "dash", "dashdot"];
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset", showTips: false };
 
-/* Draws every chart below `root` when it comes near the window, and reads it then. */
+/* Draws every chart below `root` when it comes near the window, and reads it then; the charts. */
 export function groupCharts(root) {
   const charts = [...root.querySelectorAll("[data-group-chart]")].map((element) => new GroupChart(element));
   const watcher = new IntersectionObserver((entries) => {
@@ -26,6 +26,7 @@ export function groupCharts(root) {
   };
   document.addEventListener("themechange", redraw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  return charts;
 }
 
 class GroupChart {
@@ -38,14 +39,31 @@ class GroupChart {
 
   async load() {
     try {
-      const given = this.element.querySelector("script[type='application/json']");
-      this.#found = given ? JSON.parse(given.textContent) : await read(this.element.dataset.source);
+      this.show(this.given() ?? await read(this.element.dataset.source));
     } catch (error) {
-      this.#plot.replaceChildren(el("p", { class: "nothing" }, `not read: ${error.message}`));
-      return;
+      if (!this.#found) this.#plot.replaceChildren(el("p", { class: "nothing" }, `not read: ${error.message}`));
     }
+  }
+
+  /* Reads its numbers again, if it has been looked at. */
+  async again() {
+    if (this.#found) await this.load();
+  }
+
+  /* Numbers that the page itself brought, of this or of a fresher one. */
+  given(element = this.element) {
+    const brought = element.querySelector("script[type='application/json']");
+    return brought ? JSON.parse(brought.textContent) : null;
+  }
+
+  show(found) {
+    this.#found = found;
     this.#legend();
     this.draw();
+  }
+
+  get plot() {
+    return this.#plot;
   }
 
   draw() {
@@ -117,7 +135,7 @@ function lines(group, axis, place) {
   return faintly.map((y) => ({ ...BASE, x: axis, y, line: { color: faint(tone, 0.3), width: 1, dash } }));
 }
 
-/* The whole mean for the pointer; drawn through where every run of the group is there, dotted elsewhere. */
+/* The whole mean for the pointer (`meta` marks what stands in the legend of a saved picture); drawn through where every run of the group is there, dotted elsewhere. */
 function mean(group, axis, place, { spans }) {
   const tone = toneColour(group.tone), full = (index) => group.counts[index] === group.n;
   const few = axis.length < 24 && !spans, dash = DASHES[Math.floor(place / 8) % DASHES.length];
@@ -127,7 +145,7 @@ function mean(group, axis, place, { spans }) {
   const deviation = (index) => (group.low?.[index] != null ? ` [${number(group.low[index])}, ${number(group.high[index])}]` : "");
   return [
     { ...BASE, x: axis, y: partly, line: { color: tone, width: 1.4, dash: "dot" } },
-    { ...BASE, x: axis, y: whole, mode: few ? "lines+markers" : "lines", marker: { size: 5, color: tone }, line: { color: tone, width: 2, dash } },
+    { ...BASE, x: axis, y: whole, meta: group.label, name: group.label, mode: few ? "lines+markers" : "lines", marker: { size: 5, color: tone }, line: { color: tone, width: 2, dash } },
     {
       ...BASE, x: axis, y: group.mean, line: { color: "rgba(0,0,0,0)", width: 1 }, hoverinfo: undefined, name: group.label,
       customdata: group.mean.map((value, index) => `${number(value)}${deviation(index)} · N ${group.counts[index]}`),

@@ -3,6 +3,7 @@
 
 import { addressSet } from "../address.js";
 import { svg } from "../dom.js";
+import { pageAgain } from "./again.js";
 
 const LEAST = 4;
 
@@ -86,8 +87,8 @@ async function brush(name, kept) {
   else delete said[name];
   addressSet("brush", Object.keys(said).length ? JSON.stringify(said) : "");
   for (const input of document.querySelectorAll("[data-compare] input[name=brush]")) input.value = new URLSearchParams(location.search).get("brush") ?? "";
-  const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-  if (answer.ok) put(new DOMParser().parseFromString(await answer.text(), "text/html"));
+  const fresh = await pageAgain();
+  if (fresh) put(fresh);
 }
 
 /* The server's picture in the place of the old one; whoever was writing a range goes on where they were. */

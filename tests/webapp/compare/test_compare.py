@@ -54,7 +54,9 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     draw = np.random.default_rng(1)
     covered = 0
     for trial in range(40):
-        estimate = bootstrap(draw.normal(0.5, 0.1, (30, 1)), lambda scores: float(scores.mean()), seed=trial)
+        estimate = bootstrap(
+            draw.normal(0.5, 0.1, (30, 1)), lambda scores: scores.mean(axis=(-2, -1)), seed=trial
+        )
         assert estimate.low <= estimate.value <= estimate.high
         covered += estimate.low <= 0.5 <= estimate.high
     assert 33 <= covered <= 40
@@ -62,11 +64,27 @@ def test_an_interval_covers_the_truth_about_as_often_as_it_says() -> None:
 
 def test_the_same_seed_gives_the_same_interval_and_strata_stay_apart() -> None:
     scores = np.array([[0.0, 10.0], [0.0, 10.0], [0.0, 10.0]])
-    constant = bootstrap(scores, lambda drawn: float(drawn.mean()))
+    constant = bootstrap(scores, lambda drawn: drawn.mean(axis=(-2, -1)))
     assert (constant.low, constant.value, constant.high) == (5.0, 5.0, 5.0)
     left, right = np.arange(4.0)[:, None], np.arange(1.0, 6.0)[:, None]
     assert bootstrap_improvement(left, right) == bootstrap_improvement(left, right)
     assert bootstrap_improvement(left, right) != bootstrap_improvement(left, right, seed=1)
+
+
+def test_intervals_by_a_naive_bootstrap() -> None:
+    draw = np.random.default_rng(8)
+    ours, theirs = draw.normal(0.3, 1, (9, 2)), draw.normal(0, 1, (7, 2))
+
+    def again(scores: np.ndarray) -> np.ndarray:
+        return np.stack([draw.choice(scores[:, task], len(scores)) for task in range(2)], axis=1)
+
+    naive = [probability_of_improvement(again(ours), again(theirs)) for _ in range(3000)]
+    found = bootstrap_improvement(ours, theirs)
+    assert found.value == probability_of_improvement(ours, theirs)
+    assert [found.low, found.high] == pytest.approx(np.quantile(naive, [0.025, 0.975]).tolist(), abs=0.03)
+    naive = [float(interquartile_mean(again(ours))) for _ in range(3000)]
+    found = bootstrap(ours, interquartile_mean)
+    assert [found.low, found.high] == pytest.approx(np.quantile(naive, [0.025, 0.975]).tolist(), abs=0.06)
 
 
 @pytest.fixture

@@ -1,10 +1,14 @@
 """Curves of groups: alignment by hand and by naive loops; what is shown of runs of different length."""
 
+import csv
 import random
+import re
 from math import isnan, nan
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from django.test import Client
 from rest_framework.test import APIClient
 
 from webapp.accounts.models import Project, User
@@ -149,6 +153,40 @@ def test_figures_at_a_common_step(api: APIClient, made: dict[str, Run]) -> None:
     assert common["step"] == 2 and [row["mean"] for row in common["groups"]] == [0.4, 0.6]
     third = api.get("/api/v1/compare/", query | {"at": "3"}).json()
     assert third["without"] == ["earlynumber"] and third["groups"][0]["first_step"] == 2
+
+
+@pytest.mark.django_db
+def test_the_page_its_file_and_its_link(
+    client: Client, user: User, stranger: User, made: dict[str, Run]
+) -> None:
+    client.force_login(user)
+    query = "runs=longnumber,earlynumber&by=run&band=minmax"
+    page = client.get(f"/compare/?{query}").content.decode()
+    assert "0.80" in page and "These values stand at different steps" in page and "data-live" in page
+    Run.objects.update(state="finished")
+    assert "data-live" not in client.get(f"/compare/?{query}").content.decode()
+    rows = list(csv.DictReader(client.get(f"/compare/curves.csv?{query}").content.decode().splitlines()))
+    assert [(row["step"], row["mean"], row["n"]) for row in rows if row["mean"]][:3] == [
+        ("0.0", "0.2", "1"),
+        ("2.0", "0.4", "1"),
+        ("4.0", "0.8", "1"),
+    ]
+    shared = client.post("/compare/share/", {"query": f"{query}&key=eval/success"}).content.decode()
+    link = re.search(r"http://testserver(/shared/[^<]+)<", shared)
+    assert link
+    guest = Client()
+    opened = guest.get(link[1], follow=True)
+    assert opened.status_code == 200 and "0.80" in opened.content.decode()
+    assert parse_qs(urlsplit(opened.redirect_chain[-1][0]).query)["by"] == ["run"]
+    for part in ("config/", "parallel/", "probes/"):
+        assert guest.get(f"/compare/{part}?{query}").status_code == 200
+    assert guest.get("/api/v1/compare/curves/?runs=longnumber").status_code == 200
+    assert guest.get("/compare/?runs=againnumber").status_code == 404, (
+        "another run than those that were shared"
+    )
+    assert guest.get(f"/compare/curves.csv?{query}").status_code == 302
+    client.force_login(stranger)
+    assert client.post("/compare/share/", {"query": query}).status_code == 404
 
 
 @pytest.mark.django_db

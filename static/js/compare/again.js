@@ -1,0 +1,26 @@
+/* The page as the server would make it now. */
+
+export async function pageAgain() {
+  const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
+  return answer?.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
+}
+
+/* Its regions in the place of the old ones, but for one that somebody is in. */
+export function putRegions(fresh) {
+  for (const old of document.querySelectorAll("[data-region]")) {
+    const twin = fresh.querySelector(`[data-region="${CSS.escape(old.dataset.region)}"]`);
+    if (twin && !old.contains(document.activeElement)) old.replaceWith(document.adoptNode(twin));
+  }
+}
+
+/* While a run that is shown goes on, and the page is looked at: `work` with the fresh page, now and then. */
+export function whileLive(work) {
+  if (!document.querySelector("[data-live]")) return;
+  const timer = setInterval(async () => {
+    if (document.visibilityState !== "visible") return;
+    const fresh = await pageAgain();
+    if (!fresh) return;
+    work(fresh);
+    if (!fresh.querySelector("[data-live]")) clearInterval(timer);
+  }, 15_000);
+}
