@@ -121,11 +121,15 @@ def _interval(table: Floats, seed: int) -> Band:
     weights = np.stack([(drawn == run).sum(axis=1) for run in range(runs)], axis=1).astype(float)
     there = np.isfinite(table)
     means = _divided(weights @ np.where(there, table, 0.0), weights @ there.astype(float))
-    low, high = np.full(table.shape[1], np.nan), np.full(table.shape[1], np.nan)
+    bounds: Floats = np.full((2, table.shape[1]), np.nan)
     some = there.sum(axis=0) > 1
-    if some.any():
-        low[some], high[some] = np.nanquantile(means[:, some], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    return Band(low, high)
+    # A resample may hold none of the runs that are there; looking for such places is slow, so only where there are any.
+    gaps = np.isnan(means).any(axis=0)
+    levels = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    for places, quantile in ((some & ~gaps, np.quantile), (some & gaps, np.nanquantile)):
+        if places.any():
+            bounds[:, places] = quantile(means[:, places], levels, axis=0)
+    return Band(bounds[0], bounds[1])
 
 
 def _divided(total: Floats, count: Floats | NDArray[np.int64]) -> Floats:
