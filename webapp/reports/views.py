@@ -12,7 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from training_core.errors import ConfigError
-from webapp.accounts.permissions import can_edit
+from webapp.accounts.permissions import Visitor, can_edit
 from webapp.accounts.selectors import project_default, project_get, projects_editable
 from webapp.reports.export import export_answer
 from webapp.reports.forms import ReportForm
@@ -63,7 +63,8 @@ def report_page(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _shown(request: HttpRequest, report: Report) -> dict[str, Any]:
-    number = request.GET.get("version", "")
+    # What is shared is the report, not what it once was.
+    number = "" if isinstance(request.user, Visitor) else request.GET.get("version", "")
     version = version_get(report, int(number)) if number.isdecimal() and len(number) < 10 else None
     return {
         "place": "reports",

@@ -267,6 +267,10 @@ def test_a_link_opens_the_report_and_nothing_else(
     shown = page.content.decode()
     assert "go 1" in shown and "0.75" in shown and "ada" not in shown and "Edit" not in shown
     assert f"/runs/{run.pk}/" not in shown
+    report_save(user, report, "Shared", "without a draft", report.revision)
+    assert "go 1" not in guest.get(f"/reports/{report.pk}/?version=1").content.decode(), (
+        "drafts are not shared"
+    )
     for path in (
         f"/reports/{secret_report.pk}/", f"/reports/{report.pk}/versions/", f"/reports/{report.pk}/edit/", "/reports/",
         f"/runs/{run.pk}/", f"/reports/{report.pk}/export/", f"/compare/?runs={run.pk}",
