@@ -19,6 +19,12 @@ expect.set_options(timeout=20_000)
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
+@pytest.fixture(autouse=True)
+def patience(page: Page) -> None:
+    """Pages with many charts on a machine that does other things too."""
+    page.set_default_timeout(30_000)
+
+
 @pytest.fixture
 def runs(ada: User) -> list[Run]:
     """Two settings under two seeds each; the last run has come half as far."""
@@ -126,7 +132,6 @@ def test_the_same_tasks_side_by_side(page: Page, runs: list[Run]) -> None:
 
 
 def test_what_cannot_be_compared_is_said(page: Page, runs: list[Run]) -> None:
-    page.set_default_timeout(30_000)
     page.goto("/compare/")
     expect(page.get_by_role("heading", name="Nothing to compare yet")).to_be_visible()
     page.get_by_label("And those that fit").fill("rollout.group_size =")
@@ -137,7 +142,6 @@ def test_what_cannot_be_compared_is_said(page: Page, runs: list[Run]) -> None:
 
 
 def test_fits_and_is_accessible(page: Page, runs: list[Run]) -> None:
-    page.set_default_timeout(30_000)
     pages = (
         ("begin", "/compare/"),
         ("config", address(runs, "config/", all="1")),

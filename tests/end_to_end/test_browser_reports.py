@@ -117,7 +117,6 @@ def test_a_guest_reads_what_was_shared(page: Page, browser: Browser, server: Ser
 
 
 def test_fits_and_is_accessible(page: Page, ada: User, report: Report) -> None:
-    page.set_default_timeout(30_000)
     report_save(ada, report, "Group size", report.text.replace("slow", "rather slow"), 1)
     pages = (
         ("list", "/reports/"),

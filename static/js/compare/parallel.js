@@ -1,7 +1,7 @@
 /* Brushes over parallel coordinates: dragged along an axis or written as ranges, they stand in the address; the server
    says what they keep. */
 
-import { addressSet } from "../address.js";
+import { addressGet, addressSet } from "../address.js";
 import { svg } from "../dom.js";
 import { pageAgain } from "./again.js";
 
@@ -85,8 +85,8 @@ async function brush(name, kept) {
   const said = Object.fromEntries(axes().filter((axis) => axis.brush).map((axis) => [axis.name, axis.brush]));
   if (kept) said[name] = kept;
   else delete said[name];
-  addressSet("brush", Object.keys(said).length ? JSON.stringify(said) : "");
-  for (const input of document.querySelectorAll("[data-compare] input[name=brush]")) input.value = new URLSearchParams(location.search).get("brush") ?? "";
+  addressSet({ brush: Object.keys(said).length ? JSON.stringify(said) : "" });
+  for (const input of document.querySelectorAll("[data-compare] input[name=brush]")) input.value = addressGet("brush", "");
   const fresh = await pageAgain();
   if (fresh) put(fresh);
 }
