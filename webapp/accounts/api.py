@@ -10,9 +10,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from webapp.accounts.audit_log import FIELDS, audit_document, audit_list
-from webapp.accounts.models import Membership, Project, User
+from webapp.accounts.models import ApiToken, Membership, Project, User
 from webapp.accounts.permissions import level_of
-from webapp.accounts.selectors import members_list, project_get, projects_visible
+from webapp.accounts.selectors import members_list, project_get, project_tokens, projects_visible
 from webapp.accounts.services import member_remove, member_set, project_create
 from webapp.api.queries import number, text
 
@@ -80,6 +80,16 @@ class MemberRemove(APIView):
         return Response({"username": username})
 
 
+class ProjectTokens(APIView):
+    """API tokens that reach a project."""
+
+    @extend_schema(responses=JSON)
+    def get(self, request: Request, slug: str) -> Response:
+        """Those in use, newest first: for owners of all members, for others their own. Never the secrets."""
+        rows = project_tokens(request.user, project_get(request.user, slug))
+        return Response({"results": [_token(each) for each in rows]})
+
+
 class Audit(APIView):
     """Who did what in a project."""
 
@@ -106,6 +116,17 @@ class Audit(APIView):
 
 def _project(request: Request, project: Project) -> dict[str, Any]:
     return {"slug": project.slug, "name": project.name, "level": level_of(request.user, project)}
+
+
+def _token(token: ApiToken) -> dict[str, Any]:
+    return {
+        "username": token.user.username,
+        "name": token.name,
+        "prefix": token.prefix,
+        "scopes": token.scopes,
+        "last_used_at": token.last_used_at and token.last_used_at.isoformat(),
+        "expires_at": token.expires_at and token.expires_at.isoformat(),
+    }
 
 
 def _member(membership: Membership) -> dict[str, Any]:

@@ -12,5 +12,6 @@ urlpatterns = [
         api.MemberRemove.as_view(),
         name="member-remove",
     ),
+    path("projects/<slug:slug>/tokens/", api.ProjectTokens.as_view(), name="project-tokens"),
     path("projects/<slug:slug>/audit/", api.Audit.as_view(), name="audit"),
 ]

@@ -9,7 +9,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.audit_log import FIELDS, PAGE, audit_acts, audit_list, audit_people
 from webapp.accounts.models import AuditEntry
 from webapp.accounts.permissions import is_owner
-from webapp.accounts.selectors import project_get
+from webapp.accounts.selectors import project_get, project_tokens
 
 
 @login_required
@@ -41,3 +41,18 @@ def audit_page(request: HttpRequest, slug: str) -> HttpResponse:
         "part": "audit",
     }
     return render(request, "accounts/audit.html", context, status=400 if wrong else 200)
+
+
+@login_required
+@require_GET
+def tokens_page(request: HttpRequest, slug: str) -> HttpResponse:
+    """Which API tokens reach the project."""
+    project = project_get(request.user, slug)
+    context = {
+        "project": project,
+        "mine": is_owner(request.user, project),
+        "tokens": project_tokens(request.user, project),
+        "place": "projects",
+        "part": "tokens",
+    }
+    return render(request, "accounts/project_tokens.html", context)

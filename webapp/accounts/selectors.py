@@ -1,10 +1,11 @@
 """What a person may see of accounts."""
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import Http404
+from django.utils import timezone
 
 from webapp.accounts.models import ApiToken, Membership, Project, User
-from webapp.accounts.permissions import Person
+from webapp.accounts.permissions import Person, is_owner
 
 
 def projects_visible(user: Person) -> QuerySet[Project]:
@@ -41,3 +42,15 @@ def members_list(project: Project) -> QuerySet[Membership]:
 def tokens_list(user: User) -> QuerySet[ApiToken]:
     """Their personal tokens, newest first; tokens of runs are the server's business."""
     return ApiToken.objects.filter(user=user, run=None).order_by("-created_at")
+
+
+def project_tokens(user: Person, project: Project) -> QuerySet[ApiToken]:
+    """Personal tokens in use that reach this project, newest first: owners see those of all members, others their own.
+
+    Who may no longer come in by a token is removed from the project, or revokes it themselves.
+    """
+    found = ApiToken.objects.filter(user__memberships__project=project, run=None, revoked_at=None)
+    found = found.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
+    if not is_owner(user, project):
+        found = found.filter(user=user.pk)
+    return found.select_related("user").order_by("-created_at")

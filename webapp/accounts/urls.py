@@ -24,6 +24,7 @@ urlpatterns = [
     path("projects/", views.projects, name="projects"),
     path("projects/<slug:slug>/members/", views.members, name="members"),
     path("projects/<slug:slug>/members/<int:user_id>/remove/", views.member_end, name="member-remove"),
+    path("projects/<slug:slug>/tokens/", project_views.tokens_page, name="project-tokens"),
     path("projects/<slug:slug>/audit/", project_views.audit_page, name="audit"),
     path("password/", views.password, name="password"),
 ]

@@ -1,5 +1,7 @@
 """The form of a project's quotas."""
 
+from typing import ClassVar
+
 from django import forms
 
 from webapp.quotas.models import Quota
@@ -12,7 +14,8 @@ class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Quota
         fields = LIMITS
-        help_texts = {
+        widgets: ClassVar = {name: forms.NumberInput(attrs={"placeholder": "no limit"}) for name in LIMITS}
+        help_texts: ClassVar = {
             "runs": "Others wait in the queue and say so. 0: none starts.",
             "cpus": "Of all runs of the project together.",
             "gpus": "Of all runs of the project together.",

@@ -111,8 +111,10 @@ def summary_shown(user: Person, run: Run) -> dict[str, Any]:
 
 
 def summary_for_visitors(summary: dict[str, Any]) -> dict[str, Any]:
-    """Without what is no part of the run."""
-    return {name: value for name, value in summary.items() if name not in HIDDEN_FROM_VISITORS}
+    """Without what is no part of the run, or stands on a page that they may not open."""
+    return {name: value for name, value in summary.items() if name not in HIDDEN_FROM_VISITORS} | {
+        "findings": {}
+    }
 
 
 def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:

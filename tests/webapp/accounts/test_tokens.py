@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 from django.core.exceptions import ValidationError
+from django.test import Client
 from django.utils import timezone
 
-from webapp.accounts.models import ApiToken, User
+from webapp.accounts.models import ApiToken, Membership, Project, User
 from webapp.accounts.selectors import tokens_list
 from webapp.accounts.tokens import run_tokens_revoke, token_create, token_find, token_revoke
 from webapp.runs.models import Run
@@ -87,3 +88,23 @@ def test_tokens_of_runs_are_not_personal(user: User, run: Run) -> None:
     assert list(tokens_list(user)) == []
     assert run_tokens_revoke(run) == 1
     assert token_find(secret) is None
+
+
+def test_owners_see_which_tokens_reach_their_project(
+    client: Client, project: Project, user: User, stranger: User
+) -> None:
+    mine = token_create(user, "mine", ["read"])[1]
+    theirs = token_create(stranger, "<b>theirs", ["launch"])[1]
+    path = "/api/v1/projects/lab/tokens/"
+
+    def names(secret: str) -> list[str]:
+        answer = client.get(path, headers={"authorization": f"Bearer {secret}"})
+        assert mine not in answer.content.decode() and theirs not in answer.content.decode()
+        return [row["name"] for row in answer.json().get("results", [])]
+
+    assert (names(mine), names(theirs)) == (["mine"], [])
+    Membership.objects.create(project=project, user=stranger, level="viewer")
+    assert (names(mine), names(theirs)) == (["<b>theirs", "mine"], ["<b>theirs"])
+    client.force_login(user)
+    page = client.get("/account/projects/lab/tokens/").content.decode()
+    assert "&lt;b&gt;theirs" in page and theirs not in page

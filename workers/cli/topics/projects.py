@@ -59,6 +59,13 @@ def member_remove(
 
 
 @app.command()
+def project_tokens(project: Project, as_json: AsJson = False) -> None:
+    """List the API tokens that reach a project: of all members for its owners, else your own."""
+    rows = find_server().call(project_path(project, "tokens/"))["results"]
+    say(rows, as_json, _token, "no tokens")
+
+
+@app.command()
 def audit(
     project: Project,
     user: Annotated[str, typer.Option(help="Who did it.")] = "",
@@ -90,6 +97,11 @@ def say(rows: list[dict[str, Any]], as_json: bool, line: Any, empty: str = "") -
         console.print(Text(visible(line(each))), soft_wrap=True)
     if empty and not rows:
         console.print(empty)
+
+
+def _token(each: dict[str, Any]) -> str:
+    used = f"used {each['last_used_at'][:10]}" if each["last_used_at"] else "never used"
+    return f"{each['prefix']}  {each['username']}  {each['name']}  {', '.join(each['scopes'])}  {used}"
 
 
 def _entry(entry: dict[str, Any]) -> str:
