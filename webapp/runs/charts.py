@@ -37,6 +37,10 @@ UNITS = {
     "truncated": "share of answers",
     "failed": "episodes",
     "dropped": "answers",
+    "update_flops_per_second": "model FLOPs / s",
+    "rollout_flops_per_second": "model FLOPs / s",
+    "update_mfu": "share of the device's peak",
+    "rollout_mfu": "share of the device's peak",
 }
 SECTIONS = {
     "eval": "Evaluation",
@@ -46,6 +50,7 @@ SECTIONS = {
     "groups": "Groups",
     "rollout": "Rollout",
     "time": "Time",
+    "compute": "Compute",
     "progress": "Progress",
     "system": "System",
 }
@@ -144,7 +149,7 @@ def _place(key: str) -> tuple[str, str, str]:
         return "other", key, key
     if section == "system" and len(rest) > 1:
         return section, "/".join(rest[1:]), rest[0]
-    if section in ("policy", "groups", "train", "eval", "eval_sampled") and len(rest) > 1:
+    if section in ("policy", "compute", "groups", "train", "eval", "eval_sampled") and len(rest) > 1:
         return section, "/".join(rest[1:]), rest[0]
     return section, "/".join(rest), rest[-1]
 

@@ -69,3 +69,17 @@ def test_tiles_show_last_values_and_what_they_moved(config: dict[str, Any]) -> N
     ]
     assert [each.value for each in tiles["Errors"]] == [3.0, None]
     assert {"rollout/staleness", "policy/executor/kl"} <= set(tile_keys(config))
+
+
+def test_compute_has_a_chart_a_measure_and_a_line_a_policy() -> None:
+    keys = [
+        f"compute/{policy}/{name}"
+        for policy in ("planner", "executor")
+        for name in ("update_mfu", "rollout_mfu")
+    ]
+    (section,) = all_sections(keys, load_config("plan_path_duo").model_dump(mode="json"))
+    assert section.name == "Compute"
+    assert [(panel.title, panel.unit, [line.label for line in panel.lines]) for panel in section.panels] == [
+        (f"{phase} mfu", "share of the device's peak", ["planner", "executor"])
+        for phase in ("update", "rollout")
+    ]

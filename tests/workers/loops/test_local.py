@@ -11,6 +11,7 @@ from tests.workers.running import conversation, curve, events, small_config
 from training_core.checkpoints import latest
 from training_core.llm.environments.plan_path import PlanPathEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS
+from workers.actors import utilisation
 from workers.launch.events import AnyEvent
 from workers.loops.attempt import FAILED, SUPERSEDED, run_attempt
 from workers.loops.local import LocalCrew
@@ -22,7 +23,10 @@ from workers.reporting.reporter import Reporter
 def whole(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of four iterations."""
     folder = tmp_path_factory.mktemp("whole")
-    assert run_attempt(attempt(folder, little_model, run__iterations=4), local=True) == 0
+    told = attempt(folder, little_model, run__iterations=4, reporting__system_every=0.001)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(utilisation, "INTERVAL", 0.01)
+        assert run_attempt(told, local=True) == 0
     return folder
 
 
@@ -43,10 +47,19 @@ def test_every_event_is_valid(whole: Path) -> None:
         "episode_annotation",
         "batch",
         "phase",
+        "utilisation",
         "checkpoint",
         "log",
         "status",
     }
+
+
+def test_how_busy_each_worker_s_device_was_is_told(whole: Path) -> None:
+    told = events(whole, "utilisation")
+    assert {event["worker"] for event in told} == {"planner", "executor"}
+    assert all(event["device"].endswith(f"CPU, process {os.getpid()}") for event in told)
+    moments = [moment for event in told if event["worker"] == "planner" for moment, _ in event["samples"]]
+    assert moments == sorted(set(moments)), "each sample once, in order of time"
 
 
 def test_metrics_that_scripts_rely_on_are_there(whole: Path) -> None:
@@ -74,7 +87,6 @@ def test_metrics_that_scripts_rely_on_are_there(whole: Path) -> None:
     for name in ("eval/success", "eval/return", "eval_sampled/success"):
         assert {(name, step) for step in (0, 1, 2, 3, 4)} <= points, name
     assert any(name.startswith("system/") for name, _ in points)
-    assert {event["worker"] for event in events(whole, "utilisation")} <= {"planner", "executor"}
     assert not any(name.endswith("_mfu") for name, _ in points), "a CPU's peak is not known"
 
 

@@ -17,10 +17,15 @@ def timeline(
     run_id: Annotated[str, typer.Argument(help="Id of the run.")],
     first: Annotated[int | None, typer.Option(help="First iteration.", min=0)] = None,
     last: Annotated[int | None, typer.Option(help="Last iteration; default: the latest.", min=0)] = None,
+    moments: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="Instead of iterations: from and to, in seconds since the epoch."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
-    """Shares of time by worker and policy, and how long each waited."""
-    found = find_server().call(run_path(run_id, "timeline/"), first=first, last=last)
+    """Shares of time by worker and policy, how busy each device was, and who waited for whom."""
+    window = {"from": moments[0], "to": moments[1]} if moments else {"first": first, "last": last}
+    found = find_server().call(run_path(run_id, "timeline/"), **window)
     if as_json:
         return typer.echo(json.dumps(found, indent=2))
     if not found["lanes"]:
@@ -108,5 +113,8 @@ def batch(
 def computed(compute: dict[str, float | None]) -> str:
     """Model FLOPs per second, and their share of the device's peak where that is known."""
     rate, mfu = compute["flops_per_second"] or 0.0, compute["mfu"]
-    said = f"{rate / 1e12:.3g} TFLOP/s"
+    said = next(
+        (f"{rate / size:.3g} {unit}FLOP/s" for size, unit in ((1e12, "T"), (1e9, "G")) if rate >= size),
+        f"{rate / 1e6:.3g} MFLOP/s",
+    )
     return f"{said}, peak not known" if mfu is None else f"{100 * mfu:.1f}% MFU, {said}"
