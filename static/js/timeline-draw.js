@@ -159,15 +159,14 @@ function lane({ context, place, view, colours, x, inner }, row, { spans, utilisa
 function load(context, place, row, samples, x, colours, inner) {
   const bottom = row.y + row.bar + row.load;
   context.beginPath();
-  let open = false, before = 0;
+  let open = false, before = 0, held = bottom;
   for (const [moment, percent] of samples) {
     const at = x(moment), up = bottom - (Math.min(100, percent) / 100) * (row.load - 2);
     if (at < place.gutter - inner || at > place.width + inner) continue;
-    if (!open) context.moveTo(at, bottom);
-    else context.lineTo(at, up);
-    if (!open) context.lineTo(at, up);
-    open = true;
-    before = at;
+    if (open) context.lineTo(at, held);
+    else context.moveTo(at, bottom);
+    context.lineTo(at, up);
+    [open, before, held] = [true, at, up];
   }
   if (!open) return;
   context.lineTo(before, bottom);

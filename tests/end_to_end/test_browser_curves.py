@@ -199,6 +199,51 @@ def test_charts_are_pointed_at_and_zoomed_together_and_lead_to_transcripts(
     page.wait_for_url(re.compile(r"/transcripts/\?iteration=2\d"))
 
 
+def test_a_long_series_is_smoothed_by_all_its_points_and_zoomed_in_detail(page: Page, ada: User) -> None:
+    run = run_make(ada, state="finished")
+    story, values = Story(run.pk), [float((step * 7919) % 101) for step in range(4000)]
+    tell(
+        run,
+        encoded(
+            story.event("metrics", step=step, values={"x/y": value}) for step, value in enumerate(values)
+        ),
+    )
+    page.goto(f"/runs/{run.pk}/curves/?smooth=0.98&under=band")
+    drawn(page, "x-y", "plot.data.length === 3 && plot.data.at(-1).x.length === 300")
+    total = mass = 0.0
+    for value in values:
+        total, mass = 0.98 * total + 0.02 * value, 0.98 * mass + 0.02
+    assert main_line(page, "x-y", "y")[-1] == pytest.approx(total / mass, abs=4.0), (
+        "of 4,000 points from 0 to 100"
+    )
+    page.goto(f"/runs/{run.pk}/curves/?smooth=0&from=1000&to=1100")
+    drawn(page, "x-y", "plot.data.at(-1).x.length < 200 && plot.data.at(-1).x.includes(1050)")
+    steps = [int(step) for step in main_line(page, "x-y", "x")]
+    assert steps == list(range(steps[0], steps[-1] + 1)) and steps[0] <= 1000 and steps[-1] >= 1100
+    assert main_line(page, "x-y", "y") == values[steps[0] : steps[-1] + 1]
+    page.get_by_role("button", name="Zoom out").click()
+    drawn(page, "x-y", "plot.data.at(-1).x.at(-1) === 3999")
+
+
+def test_zoom_and_crosshair_on_an_axis_of_time(page: Page, telling: Telling) -> None:
+    run, _ = telling
+    page.goto(
+        f"/runs/{run.pk}/curves/train-return/?smooth=0&x=time&hide=checkpoint,attempt,edit,finding,note"
+    )
+    times = main_line(page, "train-return")
+    box = page.locator(".nsewdrag").bounding_box()
+    assert box
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.5, middle)
+    page.mouse.move(box["x"] + box["width"] * 0.6, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.9, middle, steps=5)
+    page.mouse.up()
+    drawn(page, "train-return", f"plot._fullLayout.xaxis.r2l(plot._fullLayout.xaxis.range[0]) > {times[0]}")
+    window = re.search(r"from=(\d+)&to=(\d+)", page.url)
+    assert window and times[0] < int(window[1]) < int(window[2]) <= times[-1] + 10_000
+
+
 def test_only_charts_in_sight_are_mounted(page: Page, telling: Telling) -> None:
     run, _ = telling
     page.goto(f"/runs/{run.pk}/curves/")

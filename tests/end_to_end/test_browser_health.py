@@ -1,8 +1,10 @@
 """The health page in a real browser."""
 
 import os
+import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -11,12 +13,20 @@ from playwright.sync_api import Page, expect
 from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
+from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
 from webapp.health.services import counts_keep, run_check
 from webapp.runs.models import Run
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 Telling = tuple[Run, Story]
+
+
+@pytest.fixture(autouse=True)
+def _home(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One folder for this process and for the server."""
+    monkeypatch.setenv("TROUPE_HOME", str(tmp_path))
+    settings.TROUPE_HOME = tmp_path
 
 
 @pytest.fixture
@@ -95,6 +105,33 @@ def test_badges_come_and_go_without_a_reload(page: Page, telling: Telling) -> No
     badges[1].get_by_role("link", name="1 bad").click()
     expect(overview.locator("#open-title")).to_be_visible()
     overview.close()
+
+
+def test_a_finding_forks_the_run_once(page: Page, telling: Telling, tmp_path: Path) -> None:
+    run, story = telling
+    path = "checkpoints/iteration-000020"
+    (tmp_path / "runs" / run.pk / path).mkdir(parents=True)
+    Checkpoint.objects.filter(run=run).update(path=path)
+    edit = "policies.planner.learner.learning_rate=5e-5"
+    run.config["health"] |= {"kl_blow_up": {"fork_edits": [edit]}}
+    Run.objects.filter(pk=run.pk).update(config=run.config)
+    ill(run, story)
+    run_check(run.pk)
+    page.goto(f"/runs/{run.pk}/health/")
+    finding = page.locator('[data-finding="kl_blow_up"]')
+    button = finding.get_by_role("button", name="Fork")
+    expect(button).to_have_attribute("title", re.compile(f"last checkpoint before step 26, under {edit}"))
+    button.click()
+    fork = Run.objects.get(parent=run)
+    expect(page).to_have_url(re.compile(f"/runs/{fork.pk}/$"))
+    expect(page.locator('[data-region="lineage"]')).to_contain_text("from iteration 20, for kl_blow_up")
+    assert fork.config["policies"]["planner"]["learner"]["learning_rate"] == 5e-5
+    page.get_by_role("link", name="kl_blow_up").click()
+    expect(finding).to_contain_text(f"Forked as{fork.pk}")
+    expect(button).to_have_count(0)
+    too_easy = page.locator('[data-finding="too_easy"]')
+    too_easy.get_by_role("button", name="Fork").click()
+    expect(page.locator("main")).to_contain_text("at iteration 20: weights, optimiser and counting go on")
 
 
 def test_channels_are_added_and_removed_without_showing_their_address(page: Page, telling: Telling) -> None:

@@ -143,3 +143,52 @@ def test_a_dry_run_from_the_form(page: Page, ada: User) -> None:
     page.get_by_role("button", name="Dry run").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Dry run of")
     assert Job.objects.get().config["run"]["seed"] == 7
+
+
+def test_a_match_and_an_evaluation_say_what_came_out(page: Page, ada: User) -> None:
+    run = run_make(ada, "first")
+    rows = [
+        Checkpoint.objects.create(
+            run=run, attempt=1, cursor=1, iteration=iteration, size=1, time=timezone.now(),
+            path=f"checkpoints/iteration-{iteration:06d}",
+        )
+        for iteration in (20, 40)
+    ]  # fmt: skip
+    page.goto(f"/runs/{run.pk}/checkpoints/")
+    page.get_by_label("Checkpoint b").fill("20")
+    page.get_by_role("button", name="Play the match").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(
+        "first at iteration 40 against first at iteration 20"
+    )
+    match = Job.objects.get()
+    assert (match.checkpoint, match.other) == (rows[1], rows[0])
+    seats = [{"planner": one, "executor": other} for one in "ab" for other in "ab"]
+    lines = [
+        {"seats": each, "success": 0.25 * place, "return": 0.5 * place, "length": 3.0}
+        for place, each in enumerate(seats)
+    ]
+    played = [Story(run.pk).episode(20, number, "eval", True, HOSTILE) for number in range(3)]
+    jobs_submit()
+    job_folder(match).keep(played)
+    job_folder(match).write("result", {"episodes": 32, "seatings": lines})
+    jobs_follow()
+    page.reload()
+    expect(page.locator("table tbody tr")).to_have_count(4)
+    expect(page.locator("table tbody tr").nth(3)).to_contain_text("0.75")
+    expect(agent(page)).to_have_count(1)
+    shoot(page, "match")
+    check_accessible(page)
+    page.locator(".strip a").nth(2).click()
+    expect(page).to_have_url(re.compile(r"\?episode=2$"))
+    page.goto(f"/runs/{run.pk}/checkpoints/")
+    page.get_by_role("button", name="Evaluate", exact=True).click()
+    evaluation = Job.objects.get(kind="evaluate")
+    jobs_submit()
+    job_folder(evaluation).keep(played)
+    figures = {"episodes": 64, "success": 0.875, "return": 1.5, "length": 3.2, "tokens": 900, "failed": 0}
+    job_folder(evaluation).write("result", figures | {"rewards": {"planner": 0.5, "executor": 1.0}})
+    jobs_follow()
+    page.goto(f"/jobs/{evaluation.pk}/")
+    expect(page.locator(".episode-facts")).to_contain_text("0.88")
+    shoot(page, "evaluation")
+    check_accessible(page)

@@ -236,6 +236,17 @@ def test_the_batch_and_its_transcripts(page: Page, ada: User) -> None:
     page.wait_for_url(f"**/episodes/{best.pk}/")
 
 
+def test_the_overview_leads_to_the_latest_iteration(page: Page, ada: User) -> None:
+    run = run_with_spans(ada, 3)
+    page.goto(f"/runs/{run.pk}/")
+    time = page.get_by_role("region", name="Time", exact=True)
+    expect(time).to_contain_text("iterations 8 and 9")
+    found = Axe().run(page).response["violations"]
+    assert not [item["id"] for item in found if item["impact"] in ("serious", "critical")]
+    time.get_by_role("link", name="iteration 9").click()
+    expect(page.get_by_role("heading", name="Iteration 9")).to_be_visible()
+
+
 def test_no_serious_violations(page: Page, ada: User) -> None:
     run = run_with_spans(ada, 3)
     batch_of(run, 16)

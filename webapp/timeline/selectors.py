@@ -53,13 +53,15 @@ class Timeline:
         return self.end - self.start
 
 
-def timeline_read(run: Run, first: int | None = None, last: int | None = None) -> Timeline | None:
-    """The spans of the iterations first ... last (default: the latest WINDOW); None where there are none at all."""
+def timeline_read(
+    run: Run, first: int | None = None, last: int | None = None, *, window: int = WINDOW
+) -> Timeline | None:
+    """The spans of the iterations first ... last (default: the latest `window`); None where there are none at all."""
     bounds = _bounds(run)
     if bounds is None:
         return None
     last = bounds["high"] if last is None else last
-    first = last - WINDOW + 1 if first is None else first
+    first = last - window + 1 if first is None else first
     first = max(first, last - MOST_WINDOW + 1, bounds["low"])
     found = Phase.objects.filter(run=run, iteration__gte=first, iteration__lte=last)
     return _timeline(run, found, bounds, (first, last), None)

@@ -110,12 +110,11 @@ export class Chart {
   #columns(key, axis, window) {
     const whole = this.#store.get(key);
     if (!whole?.buckets || !window) return whole;
-    const seen = whole.steps.filter((step, index) => {
-      const x = axis.x(step, whole.times[index]);
-      return x >= window[0] && x <= window[1];
-    });
-    if (!seen.length || (this.#options.alive() && seen.at(-1) === whole.steps.at(-1))) return whole;
-    return this.#store.detail(key, seen[0], seen.at(-1)) ?? whole;
+    const { steps, times } = whole;
+    const inside = steps.map((step, index) => axis.x(step, times[index])).map((x) => x >= window[0] && x <= window[1]);
+    const first = inside.indexOf(true), last = inside.lastIndexOf(true);
+    if (first < 0 || (this.#options.alive() && last === steps.length - 1)) return whole;
+    return this.#store.detail(key, steps[Math.max(0, first - 1)], steps[Math.min(steps.length - 1, last + 1)]) ?? whole;
   }
 
   #range(traces, window) {

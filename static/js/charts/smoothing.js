@@ -2,7 +2,7 @@
 
 import { attemptStarts } from "../series.js";
 
-const WINDOWS = 60;
+const WINDOWS = 60, LEAST = 4;
 
 /* The line that counts, and what a later attempt has played again, both as indices into the columns. */
 export function split(columns) {
@@ -36,9 +36,9 @@ export function smooth({ means, counts }, weight) {
   });
 }
 
-/* Fewer buckets: at most WINDOWS, each of neighbours. */
+/* Fewer buckets: at most WINDOWS, each of at least LEAST neighbours, or a band would be a line. */
 export function windows(buckets) {
-  const size = Math.max(1, Math.ceil(buckets.steps.length / WINDOWS));
+  const size = Math.max(LEAST, Math.ceil(buckets.steps.length / WINDOWS));
   const found = { steps: [], times: [], lows: [], highs: [] };
   for (let first = 0; first < buckets.steps.length; first += size) {
     const end = Math.min(first + size, buckets.steps.length), middle = (first + end - 1) >> 1;

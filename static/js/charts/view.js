@@ -62,7 +62,7 @@ export class View extends EventTarget {
   }
 
   zoom(window) {
-    const spoken = (value) => String(Number(value.toPrecision(window[1] > 1e11 ? 15 : 6)));
+    const spoken = (value) => String(this.x === "time" ? Math.round(value) : Number(value.toPrecision(6)));
     this.set(window ? { from: spoken(window[0]), to: spoken(window[1]) } : { from: "", to: "" });
   }
 

@@ -177,3 +177,15 @@ def test_model_flops_by_hand(run: Run, user: User, client: Client) -> None:
     assert "update 25.0% MFU, 1 TFLOP/s" in page
     page = client.get(f"/runs/{run.pk}/timeline/?first=2&last=2").content.decode()
     assert "update 1 TFLOP/s, peak not known" in page
+
+
+def test_the_overview_has_the_latest_iterations_in_small(
+    run: Run, user: User, spans: None, client: Client
+) -> None:
+    client.force_login(user)
+    page = client.get(f"/runs/{run.pk}/").content.decode()
+    assert "iterations 19 and 20" in page and page.count('height="18"') == 6
+    assert "update-0 planner for driver, 120.00 s" in page and "waited 75% on average" in page
+    assert f'href="/runs/{run.pk}/timeline/?first=20&amp;last=20"' in page
+    Phase.objects.all().delete()
+    assert "time-title" not in client.get(f"/runs/{run.pk}/").content.decode()

@@ -90,6 +90,24 @@ def test_metrics_that_scripts_rely_on_are_there(whole: Path) -> None:
     assert not any(name.endswith("_mfu") for name, _ in points), "a CPU's peak is not known"
 
 
+def test_engine_and_learner_agree_about_every_sampled_token(whole: Path) -> None:
+    told = {event["episode"]: event for event in events(whole, "episode") if event["kind"] == "train"}
+    points = [event["values"] for event in events(whole, "metrics")]
+    for role in ("planner", "executor"):
+        largest = [
+            values[f"policy/{role}/mismatch_max"] for values in points if f"policy/{role}/loss" in values
+        ]
+        assert len(largest) == 4 and all(0.0 <= value < 1e-3 for value in largest), "fp32 on both sides"
+    compared = 0
+    for event in events(whole, "episode_annotation"):
+        for turn in event["turns"]:
+            candidates = told[event["episode"]]["turns"][turn["turn"]]["candidates"]
+            for learnt, candidate in zip(turn.get("training_logprobs", []), candidates, strict=False):
+                assert learnt == pytest.approx(candidate["logprobs"], abs=1e-3)
+                compared += len(learnt)
+    assert compared > 0
+
+
 def test_probes_are_read_at_every_evaluation_and_are_the_same_tasks(whole: Path) -> None:
     probes: dict[int, list[str]] = {}
     for event in events(whole, "episode"):

@@ -1,0 +1,32 @@
+"""The timeline in small, for a run's overview."""
+
+from typing import Any
+
+from django import template
+
+from webapp.runs.models import Run
+from webapp.timeline.drawing import iterations_show, lanes_draw, waits_show
+from webapp.timeline.selectors import timeline_read
+
+register = template.Library()
+ITERATIONS = 2
+"""That are drawn."""
+LANES = 8
+"""The others are counted."""
+
+
+@register.inclusion_tag("timeline/_overview.html")
+def timeline_overview(run: Run) -> dict[str, Any]:
+    """The latest iterations' lanes, the longest wait and how long each iteration was waited."""
+    timeline = timeline_read(run, window=ITERATIONS)
+    if timeline is None:
+        return {"run": run, "lanes": []}
+    lanes = lanes_draw(timeline)
+    return {
+        "run": run,
+        "timeline": timeline,
+        "lanes": lanes[:LANES],
+        "more": len(lanes) - LANES,
+        "wait": next((wait for wait in waits_show(timeline) if wait["awaited"]), None),
+        "latest": next(iter(iterations_show(timeline)), None),
+    }
