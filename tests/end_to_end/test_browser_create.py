@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 from tests.end_to_end.conftest import run_make
 from webapp.accounts.models import Project, User
 from webapp.experiments.models import Sweep
-from webapp.experiments.planning import plan_make
 from webapp.experiments.services import sweep_create
+from webapp.experiments.sweep_planning import plan_make
 from webapp.runs.models import Run, RunState
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

@@ -15,6 +15,11 @@ def projects_visible(user: Person) -> QuerySet[Project]:
     return Project.objects.filter(memberships__user=user).order_by("name", "pk")
 
 
+def project_editable(user: Person, slug: str) -> Project | None:
+    """The project of this slug, if the user may change what is in it."""
+    return projects_editable(user).filter(slug=slug).first()
+
+
 def projects_editable(user: Person) -> QuerySet[Project]:
     """Those that they may launch in."""
     levels = [Membership.Level.OWNER, Membership.Level.EDITOR]

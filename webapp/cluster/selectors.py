@@ -27,10 +27,7 @@ def cluster_read(user: Person) -> dict[str, Any]:
     Runs that hold devices come first, then the queue in its order. Of runs in projects of others only their devices
     are told.
     """
-    try:
-        capacity = make_launcher(settings.TROUPE_LAUNCHER).capacity()
-    except LauncherFailure:
-        capacity = None
+    capacity = capacity_read()
     document = asdict(capacity) if capacity else {}
     nodes = document.pop("nodes", ())
     return {
@@ -41,6 +38,14 @@ def cluster_read(user: Person) -> dict[str, Any]:
         "runs": _runs(user, capacity),
         "services": services_read(),
     }
+
+
+def capacity_read() -> Capacity | None:
+    """What the cluster has now; None where it does not answer."""
+    try:
+        return make_launcher(settings.TROUPE_LAUNCHER).capacity()
+    except LauncherFailure:
+        return None
 
 
 def _runs(user: Person, capacity: Capacity | None) -> list[dict[str, Any]]:

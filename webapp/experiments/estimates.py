@@ -6,12 +6,11 @@ from typing import Any
 from django.conf import settings
 
 from training_core.config.run import RunConfig
-from webapp.cluster.selectors import limits_read
+from webapp.cluster.selectors import capacity_read, limits_read
 from webapp.common.formats import size
 from webapp.runs.admission import demands_ahead
 from workers.launch.estimates import Estimate, PolicyMemory, WorkerMemory, estimate
-from workers.launch.launcher import Capacity, LauncherFailure
-from workers.launch.registry import make_launcher
+from workers.launch.launcher import Capacity
 
 LONGEST_PROMPT = 1_000_000
 """Tokens that may be asked about."""
@@ -41,10 +40,7 @@ class Appraisal:
 def appraise(config: RunConfig, prompt_tokens: int | None = None) -> Appraisal:
     """Estimate a config and compare it with the cluster as it is now."""
     estimated = estimate(config, settings.TROUPE_HOME, prompt_tokens)
-    try:
-        capacity = make_launcher(settings.TROUPE_LAUNCHER).capacity()
-    except LauncherFailure:
-        capacity = None
+    capacity = capacity_read()
     return Appraisal(estimated, capacity, verdict(estimated, capacity))
 
 

@@ -174,7 +174,8 @@ class _Reader:
         if "discriminator" in schema:
             mapping = schema["discriminator"]["mapping"]
             kind = value.get("type") if isinstance(value, Mapping) else None
-            return self._shape({"$ref": mapping.get(kind, next(iter(mapping.values())))}, value)
+            known = kind if isinstance(kind, str) and kind in mapping else next(iter(mapping))
+            return self._shape({"$ref": mapping[known]}, value)
         return schema
 
     def _field(self, path: str, name: str, schema: Schema, value: Any, types: tuple[str, ...]) -> Field:

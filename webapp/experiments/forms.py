@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from training_core.config.files import apply_overrides, parse_config, parse_value, preset_names
@@ -49,6 +50,16 @@ class Draft:
     """None while something is wrong."""
     errors: dict[str, str]
 
+    @cached_property
+    def sections(self) -> list[Section]:
+        """The form's sections, with values and errors."""
+        return config_sections(self.tree, self.base, self.errors)
+
+    @cached_property
+    def fields(self) -> dict[str, Field]:
+        """All fields by path, in the form's order."""
+        return {each.path: each for section in self.sections for each in section.walk()}
+
 
 def draft_make(preset: str, overrides: Mapping[str, Any]) -> Draft:
     """A preset under dotted overrides, validated. Raises ConfigError where there is no such preset."""
@@ -72,8 +83,20 @@ def _draft(preset: str, base: dict[str, Any], tree: dict[str, Any], departing: d
     try:
         config = parse_config(tree)
     except ConfigError as error:
-        return Draft(preset, base, tree, departing, None, error.fields)
+        return Draft(preset, base, _shaped(base, tree), departing, None, error.fields)
     return Draft(preset, base, config.model_dump(mode="json"), departures(base, config), config, {})
+
+
+def _shaped(base: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The tree, with the base's tables and lists where it has something else in their place: pages can draw it."""
+    shaped = dict(tree)
+    for name, before in base.items():
+        value = tree.get(name)
+        if isinstance(before, Mapping):
+            shaped[name] = _shaped(before, value) if isinstance(value, Mapping) else before
+        elif isinstance(before, list) and not isinstance(value, list):
+            shaped[name] = before
+    return shaped
 
 
 def _tree(base: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,10 +186,9 @@ def _number(text: str) -> int | float | str:
     return text
 
 
-def essentials(sections: list[Section]) -> list[Field]:
+def essentials(draft: Draft) -> list[Field]:
     """The fields that stand at the top, in the order of ESSENTIALS."""
-    fields = [each for section in sections for each in section.walk()]
-    return [each for pattern in ESSENTIALS for each in fields if pattern.fullmatch(each.path)]
+    return [each for pattern in ESSENTIALS for path, each in draft.fields.items() if pattern.fullmatch(path)]
 
 
 def stands_apart(path: str) -> bool:

@@ -4,13 +4,12 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
-from django.conf import settings
 from django.utils.safestring import mark_safe
 
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import to_toml
 from webapp.experiments.commands import curl_command, launch_command, spelled
-from webapp.experiments.fields import Field, Section, config_sections, file_errors
+from webapp.experiments.fields import Field, Section, file_errors
 from webapp.experiments.forms import Draft, essentials, stands_apart
 from webapp.experiments.team import team_read
 from webapp.experiments.team_picture import team_svg
@@ -22,22 +21,19 @@ TABLES = {"team.roles": "role-name", "policies": "policy-name"}
 
 def form_context(draft: Draft) -> dict[str, Any]:
     """Essentials, the team editor, the other sections."""
-    sections = config_sections(draft.tree, draft.base, draft.errors)
+    rest = [_rest(section) for section in draft.sections]
     return {
         "draft": draft,
-        "essentials": essentials(sections),
-        "team": team_context(draft, sections),
-        "sections": [
-            rest for section in sections if section.path != "team" and any((rest := _rest(section)).walk())
-        ],
+        "essentials": essentials(draft),
+        "team": team_context(draft),
+        "sections": [section for section in rest if section.path != "team" and any(section.walk())],
     }
 
 
-def team_context(draft: Draft, sections: list[Section]) -> dict[str, Any]:
+def team_context(draft: Draft) -> dict[str, Any]:
     """What the team editor shows: roles in turn order with their fields, policies, the picture."""
     team = team_read(draft.tree)
-    fields = {each.path: each for section in sections for each in section.walk()}
-    named = file_errors(draft.errors, [*fields, *TABLES])
+    fields, named = draft.fields, file_errors(draft.errors, [*draft.fields, *TABLES])
 
     def of(role: str) -> list[Field]:
         paths = [f"team.roles.{role}.{name}" for name in ("policy", "trained", "prompt")]
@@ -47,7 +43,7 @@ def team_context(draft: Draft, sections: list[Section]) -> dict[str, Any]:
         "seats": [(seat, of(seat.role)) for seat in team.seats],
         "speakers": team.speakers,
         "order": fields.get("team.turn_order"),
-        "more": next(_rest(section) for section in sections if section.path == "team"),
+        "more": next(_rest(section) for section in draft.sections if section.path == "team"),
         "errors": {path: named.get(path, "") for path in TABLES},
         "role_names": ",".join(draft.tree["team"]["roles"]),
         "policy_names": ",".join(draft.tree["policies"]),
@@ -74,9 +70,7 @@ def _rest(section: Section) -> Section:
 
 def preview_context(draft: Draft, address: str) -> dict[str, Any]:
     """The same run as TOML, curl and `troupe launch`, and what the browser marks in the form."""
-    sections = config_sections(draft.tree, draft.base, draft.errors)
-    fields = {each.path: each for section in sections for each in section.walk()}
-    filed = file_errors(draft.errors, [*fields, *TABLES])
+    fields, filed = draft.fields, file_errors(draft.errors, [*draft.fields, *TABLES])
     anchors = {path: each.id for path, each in fields.items()} | TABLES
     return {
         "draft": draft,
@@ -91,7 +85,6 @@ def preview_context(draft: Draft, address: str) -> dict[str, Any]:
             "changed": {path: each.preset_shown for path, each in fields.items() if each.changed},
         },
         "budget": _budget(draft),
-        "home": settings.TROUPE_HOME,
     }
 
 

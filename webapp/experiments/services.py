@@ -12,7 +12,7 @@ from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.experiments.models import Sweep, Template
-from webapp.experiments.planning import SweepPlan, point_name, short_names
+from webapp.experiments.sweep_planning import SweepPlan, point_name, short_names
 from webapp.runs.managing import runs_do
 from webapp.runs.models import Run, RunState
 from webapp.runs.services import check_storable, run_create

@@ -11,7 +11,7 @@ from webapp.api.schema import JSON, parameter
 from webapp.experiments.bodies import body_of, project_of
 from webapp.experiments.services import sweep_create, sweep_stop
 from webapp.experiments.sweep_forms import plan_document, plan_from_body
-from webapp.experiments.sweep_tables import sweep_document, sweep_get, sweep_summary, sweeps_visible
+from webapp.experiments.sweep_selectors import sweep_document, sweep_get, sweep_summary, sweeps_visible
 from webapp.metrics.headline import HEADLINE
 
 MOST = 500

@@ -5,10 +5,11 @@ from typing import Any
 
 from django.http import QueryDict
 
-from training_core.config.files import parse_overrides, parse_value, preset_names
+from training_core.config.files import parse_overrides, preset_names
 from training_core.config.sweeps import SEED, parse_axes, parse_values
 from training_core.errors import ConfigError
-from webapp.experiments.planning import SweepPlan, plan_make
+from webapp.experiments.forms import query_overrides
+from webapp.experiments.sweep_planning import SweepPlan, plan_make
 
 ROWS = 3
 """Empty rows of fields that the form begins with."""
@@ -56,7 +57,7 @@ def shared_overrides(text: str) -> dict[str, Any]:
 def form_values(query: Mapping[str, str]) -> dict[str, Any]:
     """What the form shows at first: ?preset=NAME&algorithm.clip_low=0.3 (shared by all runs)."""
     preset = query.get("preset", "")
-    shared = {path: parse_value(text) for path, text in query.items() if "." in path}
+    shared = query_overrides(query)
     seed = shared.pop(SEED, None)
     return {
         "preset": preset if preset in preset_names() else preset_names()[0],

@@ -13,13 +13,13 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from training_core.config.files import preset_names
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import can_edit
-from webapp.accounts.selectors import projects_editable
+from webapp.accounts.selectors import project_editable, projects_editable
 from webapp.experiments.commands import sweep_command
 from webapp.experiments.differences import flatten, preset_tree
-from webapp.experiments.planning import SweepPlan, short_names
 from webapp.experiments.services import sweep_create, sweep_stop
 from webapp.experiments.sweep_forms import form_values, plan_from_post, posted_values
-from webapp.experiments.sweep_tables import sweep_context, sweep_get, sweeps_visible
+from webapp.experiments.sweep_planning import SweepPlan, short_names
+from webapp.experiments.sweep_selectors import sweep_context, sweep_get, sweeps_visible
 from webapp.metrics.headline import HEADLINE
 
 PER_PAGE = 50
@@ -44,8 +44,7 @@ def sweep_new(request: HttpRequest) -> HttpResponse:
         values = form_values(request.GET.dict())
         return _form(request, values, None)
     plan, error = plan_from_post(request.POST), ""
-    slug = request.POST.get("project")
-    project = next((each for each in projects_editable(request.user) if each.slug == slug), None)
+    project = project_editable(request.user, request.POST.get("project", ""))
     if project is None:
         error = "Choose a project that you may launch in."
     if project is not None and not plan.errors:

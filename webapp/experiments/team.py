@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from webapp.common.tones import policy_tones, role_tones
+from webapp.common.tones import SHARED, policy_tones, role_tones
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,20 @@ def team_read(tree: Mapping[str, Any]) -> Team:
     """From a config tree, which may still have mistakes in it."""
     team = tree.get("team") or {}
     roles = {name: role for name, role in (team.get("roles") or {}).items() if isinstance(role, Mapping)}
-    said = team.get("turn_order") or []
-    order = [name for name in (said if isinstance(said, list) else []) if name in roles] or list(roles)
-    tones = role_tones(tree)
-    seats = [_seat(name, roles[name], order, tones.get(name, 0)) for name in dict.fromkeys([*order, *roles])]
+    said = team.get("turn_order")
+    names = [name for name in said if isinstance(name, str)] if isinstance(said, list | tuple) else []
+    order = [name for name in names if name in roles] or list(roles)
+    tones = role_tones({"team": {"roles": roles, "turn_order": order}})
+    seats = [_seat(name, roles[name], order, tones[name]) for name in dict.fromkeys([*order, *roles])]
+    seated = {seat.role: {"policy": seat.policy} for seat in seats}
+    drawn = policy_tones({"team": {"roles": seated, "turn_order": order}})
     policies = tree.get("policies") or {}
-    named = dict.fromkeys([*(seat.policy for seat in seats), *policies])
-    known = [name for name in named if isinstance(policies.get(name), Mapping)]
-    drawn = policy_tones({"team": team | {"roles": {s.role: {"policy": s.policy} for s in seats}}})
-    speakers = [_speaker(name, policies[name], seats, drawn.get(name, 0)) for name in known]
+    known = [
+        name
+        for name in dict.fromkeys([*(seat.policy for seat in seats), *policies])
+        if isinstance(policies.get(name), Mapping)
+    ]
+    speakers = [_speaker(name, policies[name], seats, drawn.get(name, SHARED)) for name in known]
     return Team(seats, speakers, order)
 
 

@@ -14,7 +14,7 @@ from webapp.api.serializers import RunSerializer
 from webapp.experiments.bodies import body_of, project_of
 from webapp.experiments.forms import draft_from_run
 from webapp.experiments.services import template_delete, template_save
-from webapp.experiments.templates_kept import template_document, template_get, templates_visible
+from webapp.experiments.template_selectors import template_document, template_get, templates_visible
 from webapp.runs.selectors import run_get
 from webapp.runs.services import run_create
 

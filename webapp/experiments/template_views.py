@@ -8,9 +8,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from training_core.errors import ConfigError
-from webapp.accounts.selectors import projects_editable
+from webapp.accounts.selectors import project_editable, projects_editable
 from webapp.experiments.services import template_delete, template_save
-from webapp.experiments.templates_kept import template_get
+from webapp.experiments.template_selectors import template_get
 from webapp.experiments.views import form_page, posted_draft
 
 
@@ -20,7 +20,7 @@ def template_keep(request: HttpRequest) -> HttpResponse:
     """Save what the form holds; it comes back as it was where that is refused."""
     projects = list(projects_editable(request.user))
     draft, error = posted_draft(request)
-    project = next((each for each in projects if each.slug == request.POST.get("project")), None)
+    project = project_editable(request.user, request.POST.get("project", ""))
     if error or project is None:
         return form_page(request, draft, projects, error or "Choose a project that you may save in.")
     try:

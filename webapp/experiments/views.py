@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project
-from webapp.accounts.selectors import projects_editable
+from webapp.accounts.selectors import project_editable, projects_editable
 from webapp.checkpoints.forking import run_fork
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.selectors import checkpoint_get
@@ -27,7 +27,7 @@ from webapp.experiments.forms import (
 from webapp.experiments.gallery import gallery
 from webapp.experiments.selectors import draft_query, form_context, preview_context
 from webapp.experiments.team_editing import ACTS
-from webapp.experiments.templates_kept import template_get, templates_visible
+from webapp.experiments.template_selectors import template_get, templates_visible
 from webapp.runs.selectors import run_get
 from webapp.runs.services import run_create
 from webapp.runs.states import TransitionRefused
@@ -50,7 +50,7 @@ def experiment_new(request: HttpRequest) -> HttpResponse:
         except ConfigError as error:
             return form_page(request, draft_from_query({}), projects, str(error))
     draft, errors = posted_draft(request)
-    project = next((each for each in projects if each.slug == request.POST.get("project")), None)
+    project = project_editable(request.user, request.POST.get("project", ""))
     if draft.config is None or project is None or errors:
         return form_page(
             request,

@@ -10,8 +10,8 @@ from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.experiments.commands import sweep_command
 from webapp.experiments.models import Sweep
-from webapp.experiments.planning import plan_make
 from webapp.experiments.services import sweep_create
+from webapp.experiments.sweep_planning import plan_make
 from webapp.runs.models import Run, RunState
 
 NEW = "/experiments/sweeps/new/"

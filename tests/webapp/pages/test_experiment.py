@@ -176,3 +176,27 @@ def test_nobody_launches_where_they_may_not(viewer: Client, ada: Client, run: Ru
     assert Run.objects.count() == before
     assert ada.post(NEW, form | {"project": "elsewhere"}).status_code == 400
     assert ada.post(NEW, form | {"preset": "gone"}).status_code == 400
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"team.roles": "3"},
+        {"team.roles.planner": "3"},
+        {"team.roles.critic": "3"},
+        {"team.turn_order": "3"},
+        {"team.turn_order": "[3, {a = 1}]"},
+        {"policies.planner": "[]"},
+        {"policies.planner.learner.learning_rate.x": "1"},
+        {"environment.type": "nowhere"},
+        {"algorithm.type": "{a = 1}"},
+        {"a.b": "1", "": "x", ".": "y", "team..roles": "z"},
+    ],
+)
+def test_an_address_that_makes_no_sense_is_told_and_drawn(
+    ada: Client, project: object, query: dict[str, str]
+) -> None:
+    answer = ada.get(NEW, query)
+    html = answer.content.decode()
+    assert answer.status_code in (200, 400) and "Ready to launch" not in html and "put right" in html

@@ -13,7 +13,7 @@ from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import projects_visible
 from webapp.experiments.fields import spell
 from webapp.experiments.models import Sweep
-from webapp.experiments.planning import short_names
+from webapp.experiments.sweep_planning import short_names
 from webapp.metrics.headline import HEADLINE
 from webapp.runs.models import ACTIVE_STATES, ENDED_STATES
 from webapp.runs.selectors import run_summary, runs_visible

@@ -9,9 +9,9 @@ from training_core.config.files import apply_overrides, parse_config, read_prese
 from training_core.config.run import RunConfig
 from training_core.config.sweeps import SEED, Method, combinations, count, expand_path
 from training_core.errors import ConfigError
-from webapp.experiments.costs import Cost, cost_of
 from webapp.experiments.differences import flatten
 from webapp.experiments.fields import spell
+from webapp.experiments.sweep_costs import Cost, cost_of
 from webapp.runs.services import check_storable
 
 MOST_RUNS = 200
