@@ -16,6 +16,7 @@ from webapp.accounts.models import User
 from webapp.checkpoints.models import Checkpoint
 from webapp.jobs.models import Job
 from webapp.jobs.services import job_folder, jobs_follow, jobs_submit
+from workers.jobs.intervals import wilson
 from workers.launch.fake import FakeLauncher
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -164,7 +165,13 @@ def test_a_match_and_an_evaluation_say_what_came_out(page: Page, ada: User) -> N
     assert (match.checkpoint, match.other) == (rows[1], rows[0])
     seats = [{"planner": one, "executor": other} for one in "ab" for other in "ab"]
     lines = [
-        {"seats": each, "success": 0.25 * place, "return": 0.5 * place, "length": 3.0}
+        {
+            "seats": each,
+            "success": 0.25 * place,
+            "success_interval": wilson(8 * place, 32),
+            "return": 0.5 * place,
+            "length": 3.0,
+        }
         for place, each in enumerate(seats)
     ]
     played = [Story(run.pk).episode(20, number, "eval", True, HOSTILE) for number in range(3)]
@@ -174,7 +181,7 @@ def test_a_match_and_an_evaluation_say_what_came_out(page: Page, ada: User) -> N
     jobs_follow()
     page.reload()
     expect(page.locator("table tbody tr")).to_have_count(4)
-    expect(page.locator("table tbody tr").nth(3)).to_contain_text("0.75")
+    expect(page.locator("table tbody tr").nth(3)).to_contain_text("0.75 0.58 to 0.87")
     expect(agent(page)).to_have_count(1)
     shoot(page, "match")
     check_accessible(page)
@@ -185,10 +192,18 @@ def test_a_match_and_an_evaluation_say_what_came_out(page: Page, ada: User) -> N
     evaluation = Job.objects.get(kind="evaluate")
     jobs_submit()
     job_folder(evaluation).keep(played)
-    figures = {"episodes": 64, "success": 0.875, "return": 1.5, "length": 3.2, "tokens": 900, "failed": 0}
+    figures = {
+        "episodes": 64,
+        "success": 0.875,
+        "success_interval": wilson(56, 64),
+        "return": 1.5,
+        "length": 3.2,
+        "tokens": 900,
+        "failed": 0,
+    }
     job_folder(evaluation).write("result", figures | {"rewards": {"planner": 0.5, "executor": 1.0}})
     jobs_follow()
     page.goto(f"/jobs/{evaluation.pk}/")
-    expect(page.locator(".episode-facts")).to_contain_text("0.88")
+    expect(page.locator(".episode-facts")).to_contain_text("0.88 0.77 to 0.94")
     shoot(page, "evaluation")
     check_accessible(page)

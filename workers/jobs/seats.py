@@ -12,6 +12,7 @@ from workers.actors.policy_worker import PolicyWorker
 from workers.actors.router import Router
 from workers.actors.spec import PolicyPort, PolicyUpdate, Ready, WorkerSpec
 from workers.jobs.context import JobContext
+from workers.jobs.intervals import wilson
 from workers.loops.records import Collected, EpisodeFacts, Span, System
 
 KEPT = 200
@@ -97,14 +98,15 @@ def played(router: Router, kind: Any, tasks: range, context: JobContext, label: 
 
 
 def figures(facts: Iterable[EpisodeFacts]) -> dict[str, Any]:
-    """Success and return over episodes; rewards by role. Failed ones are no success and have no return."""
+    """Success (with its 95 % interval) and return over episodes; rewards by role. Failed ones are no success and have no return."""
     items = list(facts)
     sound = [item for item in items if not item.failed]
     roles = list(dict.fromkeys(role for item in sound for role in item.rewards))
-    count = len(sound) or 1
+    count, won = len(sound) or 1, sum(item.success for item in items)
     return {
         "episodes": len(items),
-        "success": sum(item.success for item in items) / (len(items) or 1),
+        "success": won / (len(items) or 1),
+        "success_interval": wilson(won, len(items)),
         "return": sum(item.episode_return for item in sound) / count,
         "length": sum(item.turns for item in sound) / count,
         "tokens": sum(item.tokens for item in items),

@@ -28,9 +28,11 @@ def test_a_job_from_start_to_end(troupe: Troupe, connected: str, run: Run) -> No
     assert json.loads(made.out)["id"] == job.pk
     assert (job.parameters["episodes"], job.config["run"]["seed"], job.checkpoint) == (3, 4, None)
     jobs_submit()
-    job_folder(job).write("result", {"success": 0.25, "return": 1.5, "episodes": 3})
+    job_folder(job).write(
+        "result", {"success": 0.25, "success_interval": [0.1, 0.6], "return": 1.5, "episodes": 3}
+    )
     jobs_follow()
-    assert "3 episodes: success 0.250, return 1.500" in troupe("job", job.pk).out
+    assert "3 episodes: success 0.250 (0.100 to 0.600), return 1.500" in troupe("job", job.pk).out
     assert "0.250" in troupe("jobs").out
     assert troupe("dry-run", "plan_path_duo", "--no-wait").status == 0
     second = Job.objects.exclude(pk=job.pk).get()

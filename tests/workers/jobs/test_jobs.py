@@ -12,6 +12,7 @@ from tests.workers.running import small_config
 from training_core.config.files import to_toml
 from workers.job import main
 from workers.jobs import talk as talking
+from workers.jobs.intervals import wilson
 from workers.launch.job_folder import JobFolder
 from workers.loops.attempt import run_attempt
 from workers.loops.records import Attempt
@@ -73,6 +74,8 @@ def test_an_evaluation_of_a_checkpoint_says_what_the_run_itself_said(
     assert status == 0 and len(job.kept()) == config.evaluation.episodes
     assert result["return"] == pytest.approx(said[-1]["eval/return"])
     assert result["success"] == pytest.approx(said[-1]["eval/success"])
+    won, played = sum(each["success"] for each in job.kept()), config.evaluation.episodes
+    assert result["success_interval"] == pytest.approx(list(wilson(won, played)))
 
 
 def test_an_evaluation_may_begin_at_a_later_task(tmp_path: Path, little_model: Path, trained: Path) -> None:

@@ -156,11 +156,13 @@ def _show(found: dict[str, Any]) -> None:
     result = found["result"]
     for line in result.get("seatings", []):
         seats = ", ".join(f"{role}: {side}" for role, side in line["seats"].items())
-        console.print(Text(f"  {seats}  success {line['success']:.3f}, return {line['return']:.3f}"))
+        console.print(
+            Text(f"  {seats}  success {line['success']:.3f}{_interval(line)}, return {line['return']:.3f}")
+        )
     if "success" in result:
         console.print(
             Text(
-                f"  {result['episodes']} episodes: success {result['success']:.3f}, return {result['return']:.3f}"
+                f"  {result['episodes']} episodes: success {result['success']:.3f}{_interval(result)}, return {result['return']:.3f}"
             )
         )
     episodes = found.get("episodes") or []
@@ -173,3 +175,9 @@ def _path(job_id: str, below: str = "") -> str:
     if not (job_id.isascii() and job_id.isalnum()):
         raise ServerFailure(f"{job_id!r} is no job's id; `troupe jobs` lists them")
     return f"/api/v1/jobs/{job_id}/{below}"
+
+
+def _interval(figures: dict[str, Any]) -> str:
+    """The 95 % interval of the success, where it is known."""
+    known = figures.get("success_interval")
+    return f" ({known[0]:.3f} to {known[1]:.3f})" if known else ""
