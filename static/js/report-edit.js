@@ -138,7 +138,11 @@ async function preview() {
 
 for (const field of [title, text]) field.addEventListener("input", changed);
 text.addEventListener("input", drawSoon);
-form.addEventListener("submit", () => localStorage.removeItem(draft));
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  await save();
+  if (same(now(), sent) && conflict.hidden) location.assign(form.dataset.page);
+});
 document.addEventListener("keydown", (event) => {
   if (!(event.ctrlKey || event.metaKey) || event.key !== "s") return;
   event.preventDefault();
@@ -146,7 +150,7 @@ document.addEventListener("keydown", (event) => {
 });
 document.addEventListener("visibilitychange", () => document.visibilityState === "hidden" && save());
 addEventListener("beforeunload", (event) => {
-  if (!same(now(), sent) && document.activeElement !== form.querySelector("button.primary")) event.preventDefault();
+  if (!same(now(), sent)) event.preventDefault();
 });
 
 /* What an earlier visit could not send is sent now, as begun from where it was begun. */

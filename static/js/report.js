@@ -7,7 +7,8 @@ const charts = groupCharts(document);
 
 whileLive((fresh) => {
   const twins = fresh.querySelectorAll("[data-group-chart]");
-  if (twins.length !== charts.length) location.reload();
+  if (twins.length !== charts.length) return location.reload();
   charts.forEach((chart, place) => chart.show(chart.given(twins[place])));
   putRegions(fresh);
+  return undefined;
 });

@@ -8,14 +8,14 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.end_to_end.conftest import Server
-from tests.end_to_end.test_browser_compare import address, runs, shoot
+from tests.end_to_end.test_browser_compare import address, patience, runs, shoot
 from webapp.accounts.models import Project, User
 from webapp.reports.models import Report
 from webapp.reports.services import report_create, report_save
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
 
-__all__ = ["runs"]  # a fixture
+__all__ = ["patience", "runs"]  # fixtures
 expect.set_options(timeout=20_000)
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -81,12 +81,16 @@ def test_a_comparison_becomes_a_report_that_saves_itself(page: Page, runs: list[
 def test_nothing_is_lost_without_a_server_or_beside_another_writer(
     context: BrowserContext, ada: User, report: Report
 ) -> None:
+    context.set_default_timeout(30_000)
     page = context.new_page()  # of the failures that are made here the browser complains
     page.goto(f"/reports/{report.pk}/edit/")
     text = page.get_by_label("Text, in Markdown")
     page.route("**/api/v1/reports/**", lambda route: route.abort())
     text.fill("while the server was away")
     expect(page.get_by_text("kept in this browser")).to_be_visible()
+    page.get_by_role("button", name="Save and read").click()
+    expect(page.get_by_text("kept in this browser")).to_be_visible()
+    expect(text).to_have_value("while the server was away")
     page.unroute("**/api/v1/reports/**")
     page.on("dialog", lambda dialog: dialog.accept())
     report_save(ada, report, "Group size", "another writer's", 1)

@@ -171,6 +171,9 @@ def test_the_page_its_file_and_its_link(
         ("2.0", "0.4", "1"),
         ("4.0", "0.8", "1"),
     ]
+    chosen = client.post("/runs/bulk/", {"runs": ["longnumber", "earlynumber"], "act": ["stop", "compare"]})
+    assert chosen["Location"] == "/compare/?runs=longnumber,earlynumber"
+    assert not Run.objects.exclude(state="finished").exists(), "comparing does nothing to them"
     shared = client.post("/compare/share/", {"query": f"{query}&key=eval/success"}).content.decode()
     link = re.search(r"http://testserver(/shared/[^<]+)<", shared)
     assert link
