@@ -1,7 +1,9 @@
-"""How bodies of episodes are stored: in pieces, so that a page of a long one reads no more than it shows.
+"""How bodies of episodes, and what updates learnt of them, are stored: in pieces, so that a page of a long one reads no more than it
+shows.
 
 A body is zstd frames one after the other, each a line of JSON {"turns": [...]} with PIECE turns; the first and the last also have
 "final_board". `EpisodeBody.frames` says how many turns and bytes each has; it is empty for bodies of before, which are one frame.
+An annotation is the same with the notes of PIECE turns a frame, in order of their turns; the first also has "stages".
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +15,7 @@ import zstandard
 from django.db.models import BinaryField
 from django.db.models.functions import Substr
 
-from webapp.transcripts.models import Episode, EpisodeBody
+from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 
 PIECE = 50
 """Turns of a frame, and of one piece of a page."""
@@ -52,6 +54,36 @@ def unpacked(data: bytes | memoryview) -> dict[str, Any]:
         turns += part["turns"]
         document |= part
     return document | {"turns": turns}
+
+
+def annotation_packed(document: Mapping[str, Any]) -> tuple[bytes, list[list[int]]]:
+    """An annotation as it is stored, and its `frames`: [least turn, most turn, bytes]."""
+    notes = sorted(document["turns"], key=lambda note: note["turn"])
+    parts = [notes[first : first + PIECE] for first in range(0, len(notes), PIECE)] or [[]]
+    data, frames = [], []
+    for place, part in enumerate(parts):
+        stages = {} if place else {"stages": document["stages"]}
+        data.append(zstandard.compress(orjson.dumps({"turns": part, **stages}) + b"\n", level=3))
+        frames.append([part[0]["turn"], part[-1]["turn"], len(data[-1])] if part else [0, -1, len(data[-1])])
+    return b"".join(data), frames
+
+
+def annotations_read(episode: Episode, first: int, end: int) -> list[dict[str, Any]]:
+    """What updates learnt of turns first … end - 1, oldest first; notes on turns nearby may be among them."""
+    learnt = EpisodeAnnotation.objects.filter(
+        run=episode.run_id, episode_name=episode.name, attempt=episode.attempt
+    )
+    found = []
+    for pk, frames in learnt.order_by("pk").values_list("pk", "frames"):
+        start = sum(size for _, most, size in frames if most < first)
+        length = sum(size for least, most, size in frames if most >= first and least < end)
+        note = learnt.filter(pk=pk)
+        if frames:
+            note = note.annotate(piece=Substr("data", start + 1, length, output_field=BinaryField()))
+        data = note.values_list("piece" if frames else "data", flat=True).first()
+        if data:
+            found.append(unpacked(data))
+    return found
 
 
 def piece_read(episode: Episode, first: int, most: int) -> Piece:

@@ -72,7 +72,9 @@ class EpisodeAnnotation(models.Model):
     attempt = models.IntegerField()
     cursor = models.BigIntegerField()
     data = models.BinaryField()
-    """zstd-compressed JSON {"turns": [...], "stages": {...}}."""
+    """zstd-compressed JSON {"turns": [...], "stages": {...}}, in pieces (webapp.transcripts.bodies)."""
+    frames = models.JSONField(default=list)
+    """[least turn, most turn, bytes] of each piece of `data`, in order; empty: it is one piece."""
 
     class Meta:
         indexes = [models.Index(fields=["run", "episode_name"])]

@@ -9,7 +9,7 @@ from django.http import Http404
 from webapp.accounts.permissions import Person
 from webapp.runs.models import Run
 from webapp.runs.selectors import runs_visible
-from webapp.transcripts.bodies import Piece, piece_read, unpacked
+from webapp.transcripts.bodies import Piece, annotations_read, piece_read, unpacked
 from webapp.transcripts.filters import episodes_narrow
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 
@@ -55,11 +55,8 @@ def documents_read(episodes: Sequence[Episode]) -> dict[int, dict[str, Any]]:
 def turns_read(episode: Episode, first: int, most: int) -> Piece:
     """At most `most` turns from place `first` (from 0) with what updates learnt; reads no more of a long episode."""
     piece = piece_read(episode, first, most)
-    learnt = EpisodeAnnotation.objects.filter(
-        run=episode.run_id, episode_name=episode.name, attempt=episode.attempt
-    )
-    for data in learnt.order_by("pk").values_list("data", flat=True):
-        _annotate({"turns": piece.turns}, unpacked(data), piece.first)
+    for note in annotations_read(episode, first, first + len(piece.turns)):
+        _annotate({"turns": piece.turns}, note, piece.first)
     return piece
 
 

@@ -3,14 +3,12 @@
 import math
 from typing import Any
 
-import orjson
-import zstandard
 from django.db.models import Sum
 from django.db.models.functions import Length
 
 from webapp.runs.models import Run
 from webapp.transcripts import words
-from webapp.transcripts.bodies import body_packed
+from webapp.transcripts.bodies import annotation_packed, body_packed
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 from workers.launch.events import EpisodeAnnotationEvent, EpisodeEvent
 
@@ -73,17 +71,13 @@ def _body(row: Episode, document: dict[str, Any]) -> EpisodeBody:
 
 def annotations_store(run: Run, cursor: int, events: list[EpisodeAnnotationEvent]) -> None:
     """Store what updates learnt; the episode may come later, or never."""
-    EpisodeAnnotation.objects.bulk_create(
-        EpisodeAnnotation(
-            run=run,
-            episode_name=event.episode,
-            attempt=event.attempt,
-            cursor=cursor,
-            data=zstandard.compress(
-                orjson.dumps(event.model_dump(mode="json", include={"turns", "stages"})), level=3
-            ),
-        )
-        for event in events
+    EpisodeAnnotation.objects.bulk_create(_annotation(run, cursor, event) for event in events)
+
+
+def _annotation(run: Run, cursor: int, event: EpisodeAnnotationEvent) -> EpisodeAnnotation:
+    data, frames = annotation_packed(event.model_dump(mode="json", include={"turns", "stages"}))
+    return EpisodeAnnotation(
+        run=run, episode_name=event.episode, attempt=event.attempt, cursor=cursor, data=data, frames=frames
     )
 
 

@@ -11,7 +11,7 @@ from django.http import Http404
 from tests.webapp.transcripts.test_episodes import candidate, learnt, played, turn
 from webapp.runs.models import Run
 from webapp.transcripts.bodies import PIECE, body_packed, unpacked
-from webapp.transcripts.models import Episode, EpisodeBody
+from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 from webapp.transcripts.selectors import episode_document, turn_get, turns_read
 from webapp.transcripts.services import annotations_store, episodes_store
 
@@ -84,3 +84,30 @@ def test_frames_add_up() -> None:
     data, frames = body_packed({"turns": answers(120), "final_board": None})
     assert [turns for turns, _ in frames] == [50, 50, 20] and sum(size for _, size in frames) == len(data)
     assert unpacked(data) == {"turns": answers(120), "final_board": None}
+
+
+def test_notes_in_any_order_stand_at_their_turns(run: Run) -> None:
+    episodes_store(run, 1, [played("a", turns=answers(170))])
+    draw = random.Random(0)
+    places = [*range(170), -3, 500, 60, 60]
+    draw.shuffle(places)
+    notes = [{"turn": place, "advantages": [place + order / 1000]} for order, place in enumerate(places)]
+    annotations_store(run, 2, [learnt("a", *notes, stages={"consumed": 5.0})])
+    annotations_store(run, 3, [learnt("a", {"turn": 140, "advantages": [-1.0]}), learnt("a")])
+    episode = Episode.objects.get()
+    document = episode_document(episode)
+    last = {place: place + order / 1000 for order, place in enumerate(places)} | {140: -1.0}
+    assert [each["candidates"][0]["advantage"] for each in document["turns"]] == [last[n] for n in range(170)]
+    assert document["stages"] == {"consumed": 5.0}
+    for first, most in ((0, 50), (50, 50), (59, 3), (139, 2), (150, 50), (160, 1)):
+        assert turns_read(episode, first, most).turns == document["turns"][first : first + most]
+    assert len(EpisodeAnnotation.objects.order_by("pk")[0].frames) == 4
+
+
+def test_annotations_of_before_are_read_as_well(run: Run) -> None:
+    episodes_store(run, 1, [played("a", turns=answers(60))])
+    old = zstandard.compress(orjson.dumps({"turns": [{"turn": 55, "advantages": [2.0]}], "stages": {}}))
+    EpisodeAnnotation.objects.create(run=run, episode_name="a", attempt=1, cursor=2, data=old)
+    episode = Episode.objects.get()
+    assert turns_read(episode, 55, 1).turns[0]["candidates"][0]["advantage"] == 2.0
+    assert turns_read(episode, 0, 50).turns[0]["candidates"][0]["advantage"] is None
