@@ -32,7 +32,7 @@ def test_overview_moves_while_it_is_looked_at(page: Page, telling: Telling) -> N
     page.goto(f"/runs/{run.pk}/")
     expect(page.locator("[data-link]")).to_have_text("live")
     chart = page.locator("#chart-return .plot")
-    expect(chart.locator(".scatterlayer .trace")).not_to_have_count(0)
+    expect(chart.locator(".scatterlayer .trace")).not_to_have_count(0, timeout=30_000)
     before = chart.locator("path.js-line").last.get_attribute("d")
     value = page.locator('[data-figure="train/return"] .value').text_content()
     tell(run, encoded(story.iterations(24, 28)))

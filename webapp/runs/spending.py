@@ -51,6 +51,7 @@ def spending_read(run: Run) -> Spent:
     """Count it up."""
     attempts = list(Attempt.objects.filter(run=run).order_by("number"))
     held, before = _held(run), _before(run)
+    gpus, cpus = (held.gpus, held.cpus) if held else (None, None)
     tokens = tokens_by_attempt(points_read(run, TOKENS), before)
     seconds = {attempt.number: _seconds(attempt) for attempt in attempts}
     total = sum(seconds.values())
@@ -59,15 +60,15 @@ def spending_read(run: Run) -> Spent:
     return Spent(
         waited=_waited(run),
         seconds=total,
-        gpus=held and held.gpus,
-        cpus=held and held.cpus,
-        gpu_hours=_hours(held and held.gpus, total),
-        cpu_hours=_hours(held and held.cpus, total),
+        gpus=gpus,
+        cpus=cpus,
+        gpu_hours=_hours(gpus, total),
+        cpu_hours=_hours(cpus, total),
         tokens=sampled,
         tokens_again=max(0, sampled - (_counted(run) - before)) if sampled else 0,
         eta_seconds=left,
-        expected_gpu_hours=None if left is None else _hours(held and held.gpus, total + left),
-        expected_cpu_hours=None if left is None else _hours(held and held.cpus, total + left),
+        expected_gpu_hours=None if left is None else _hours(gpus, total + left),
+        expected_cpu_hours=None if left is None else _hours(cpus, total + left),
         attempts=[
             {"number": number, "seconds": spent, "tokens": tokens.get(number, 0)}
             for number, spent in seconds.items()
