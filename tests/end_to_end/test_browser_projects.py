@@ -73,9 +73,13 @@ def look(page: Page, name: str, height: int = 900) -> list[Any]:
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
         for width in (1440, 390):
             page.set_viewport_size({"width": width, "height": height})
-            page.wait_for_function(
-                "document.documentElement.scrollWidth <= innerWidth"
-            )  # charts follow a little later
+            for _ in range(50):  # charts follow a little later
+                wide = page.evaluate("document.documentElement.scrollWidth")
+                if wide <= width:
+                    break
+                page.wait_for_timeout(100)
+            else:
+                faults.append(f"{name} is {wide} px wide at {width}")
             if folder := os.environ.get("TROUPE_SHOTS"):
                 page.screenshot(path=str(Path(folder) / f"{name}-{width}-{scheme}.png"), full_page=True)
         faults += violations(page)
