@@ -18,7 +18,7 @@ from training_core.config.files import load_config
 from webapp.accounts.models import Membership, Project, User
 from webapp.metrics.arrays import pack_floats, pack_ints
 from webapp.metrics.models import Chunk, Series
-from webapp.runs.models import Run
+from webapp.runs.models import Run, RunNote
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 RUNS = 10_000
@@ -68,12 +68,20 @@ def test_a_table_of_many_runs(client: Client) -> None:
         for number in range(RUNS)
     ]
     Run.objects.bulk_create(runs, batch_size=1000)
+    keys = ("eval/success", "train/return", "policy/planner/kl", "policy/planner/entropy", "time/update")
     Series.objects.bulk_create(
-        [Series(run=run, key="eval/success", last_value=run.headline["eval/success"]) for run in runs],
+        [
+            Series(run=run, key=key, last_value=value, first_value=0.0, min_value=0.0, max_value=value)
+            for run in runs
+            for key in keys
+            for value in [run.headline["eval/success"]]
+        ],
         batch_size=5000,
     )
+    RunNote.objects.bulk_create([RunNote(run=run, text="a note") for run in runs[::10]], batch_size=5000)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
+    own = "progress,run.seed,algorithm.type,eval/success:max,policy/planner/kl,policy/planner/entropy,owner,created"
     requests: list[tuple[str, dict[str, str], str]] = [
         ("newest first", {}, "10000 runs"),
         ("words", {"q": "run 77"}, " runs"),
@@ -81,10 +89,25 @@ def test_a_table_of_many_runs(client: Client) -> None:
         ("by metric", {"filter": "eval/success >= 0.9 and state = finished"}, "250 runs"),
         ("ordered by success", {"sort": "-eval/success"}, "10000 runs"),
         ("families", {"group": "family"}, "1000 experiments"),
+        ("own columns", {"columns": own}, "10000 runs"),
+        ("own columns, by config", {"columns": own, "filter": "run.seed < 3"}, "3000 runs"),
+        ("ordered by a metric's best", {"columns": own, "sort": "-policy/planner/kl:max"}, "10000 runs"),
+        ("ordered by config", {"columns": own, "sort": "run.seed"}, "10000 runs"),
+        (
+            "by config, ordered by config",
+            {"filter": "algorithm.type = at_grpo", "sort": "-run.seed"},
+            "10000 runs",
+        ),
+        ("by a metric's best", {"filter": "policy/planner/kl:max > 0.5"}, "4999 runs"),
+        ("by note", {"filter": "note ~ NOTE"}, "1000 runs"),
+        ("families, own columns", {"group": "family", "columns": own}, "1000 experiments"),
     ]
     for what, query, said in requests:
         assert said in figures(client, f"{RUNS:,} runs, {what}", "/runs/", query).decode()
     figures(client, "the API's first page", "/api/v1/runs/", {})
+    figures(
+        client, "the API's, own columns and order", "/api/v1/runs/", {"columns": own, "sort": "-run.seed"}
+    )
 
 
 def test_a_series_of_many_points(client: Client) -> None:
