@@ -49,8 +49,8 @@ class RunningStack:
         self.process: subprocess.Popen[bytes] | None = None
         self.facts: dict[str, Any] = {}
 
-    def start(self, *, wait: bool = True) -> "RunningStack":
-        """Start `up`; with `wait`, until /readyz answers 200 and, when Ray is ours, Ray does too."""
+    def start(self, *, wait: bool = True, within: float = STARTUP) -> "RunningStack":
+        """Start `up`; with `wait`, at most `within` seconds until /readyz answers 200 and, when Ray is ours, Ray does too."""
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, str(ROOT / "manage.py"), "up"],
@@ -61,7 +61,7 @@ class RunningStack:
                 start_new_session=True,
             )
         if wait:
-            self.until(lambda: self.well(), STARTUP)
+            self.until(lambda: self.well(), within)
             self.facts = json.loads((self.home / "stack.json").read_text())
         return self
 

@@ -1,0 +1,142 @@
+"""Take the pictures of the README's tour from real runs: `python -m docs.make_tour [HOME]`.
+
+Starts a stack of its own, trains the demonstration with two seeds (some minutes on two cores), and takes each page of
+docs/tour.py, 1440 pixels wide, light and dark, into docs/images. Needs /usr/bin/chromium. With a folder HOME, data is kept
+there, and runs that an earlier call has trained are shown again.
+"""
+
+import io
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from docs.tour import SHOTS, Shot
+from tests.end_to_end.running_stack import RunningStack
+from training_core.errors import TroupeError
+from workers.cli.api import Server
+
+IMAGES = Path(__file__).with_name("images")
+CHROMIUM = "/usr/bin/chromium"
+WIDTH, HEIGHT = 1440, 900
+DRAWN = """() => [...document.querySelectorAll(".plot")].every((plot) =>
+  plot.getBoundingClientRect().top > innerHeight || plot.querySelector(".scatterlayer .trace"))"""
+"""Whether every chart that is in sight has its curves."""
+COLOURS = 256
+"""Of a picture: pages have few, and it makes the files a third as large."""
+PATIENCE = 600.0
+"""Seconds for the stack to start, on a machine that is busy with other things."""
+SEEDS = (0, 1)
+ITERATIONS = 32
+SMALLER = {"run.iterations": ITERATIONS, "evaluation.every": 5, "evaluation.episodes": 64}
+COLUMNS = "progress,train/return,eval/success,eval_sampled/success,run.seed,policy/planner/entropy"
+
+
+def main(home: Path | None = None) -> None:
+    """Stack, runs, pictures."""
+    stack = RunningStack(home)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    try:
+        with Progress(*columns) as progress:
+            progress.console.print("Starting a stack of its own ...")
+            server = Server(stack.start(within=PATIENCE).url, stack.token)
+            runs = [run["id"] for run in server.call("/api/v1/runs/", tag="tour", sort="created")["results"]]
+            if not runs:
+                runs = [_launch(server, seed) for seed in SEEDS]
+                _dress(server, runs)
+            _wait(server, runs, progress)
+            words = _words(server, runs)
+            _pictures(stack, words, progress)
+    finally:
+        stack.stop() if home else stack.remove()
+
+
+def _launch(server: Server, seed: int) -> str:
+    """The id of a run of the demonstration."""
+    body = {"preset": "plan_path_duo", "name": f"duo, seed {seed}", "tags": ["tour"]}
+    made = server.call("/api/v1/runs/", {**body, "overrides": {**SMALLER, "run.seed": seed}})
+    return str(made["id"])
+
+
+def _wait(server: Server, runs: list[str], progress: Progress) -> None:
+    """Until all have finished. Raises TroupeError where one ends otherwise."""
+    tasks = {run: progress.add_task(f"training {run}", total=ITERATIONS) for run in runs}
+    states = dict.fromkeys(runs, "")
+    while set(states.values()) != {"finished"}:
+        for run, task in tasks.items():
+            found = server.call(f"/api/v1/runs/{run}/")
+            states[run] = found["state"]
+            progress.update(task, completed=found["iteration"], description=f"{found['state']:9} {run}")
+            if found["state"] in ("failed", "stopped"):
+                raise TroupeError(f"run {run} {found['state']}: {found['reason']}")
+        time.sleep(1.0)
+
+
+def _dress(server: Server, runs: list[str]) -> None:
+    """What people add to runs: a note, saved views."""
+    server.call(
+        f"/api/v1/runs/{runs[0]}/notes/", {"text": "The planner's entropy falls fast: try a higher bonus."}
+    )
+    query = {"filter": "tag = tour", "columns": COLUMNS}
+    server.call("/api/v1/views/", {"name": "tour", "query": query})
+    server.call("/api/v1/views/", {"name": "good ones", "query": {"filter": "eval/success > 0.8"}})
+
+
+def _words(server: Server, runs: list[str]) -> dict[str, Any]:
+    """What addresses of the tour are filled with."""
+    asked = {"kind": "train", "limit": 200}
+    episodes = server.call(f"/api/v1/runs/{runs[0]}/episodes/", **asked)["results"]
+    whole = [each for each in episodes if each["success"]] or episodes
+    first = max(whole, key=lambda each: (each["iteration"] > ITERATIONS // 4, each.get("turns") or 0))
+    return {"run": runs[0], "runs": ",".join(runs), "episode": first["id"], "columns": COLUMNS}
+
+
+def _pictures(stack: RunningStack, words: dict[str, Any], progress: Progress) -> None:
+    link = re.search(r"https?://\S+/account/link/\S+", stack.said)
+    if link is None:
+        raise TroupeError("the stack printed no link")
+    task = progress.add_task("pictures", total=2 * len(SHOTS))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = _page(browser, link[0])
+        for shot, theme in _all():
+            progress.update(task, description=f"{shot.name} {theme}")
+            _keep(page, shot, theme, stack.url + shot.address.format(**words))
+            progress.advance(task)
+        browser.close()
+
+
+def _all() -> Iterator[tuple[Shot, str]]:
+    for shot in SHOTS:
+        for theme in ("light", "dark"):
+            yield shot, theme
+
+
+def _page(browser: Browser, link: str) -> Page:
+    """Logged in by the link."""
+    page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, reduced_motion="reduce")
+    page.goto(link)
+    return page
+
+
+def _keep(page: Page, shot: Shot, theme: str, address: str) -> None:
+    page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+    page.goto(address)
+    page.locator(shot.ready).first.wait_for(timeout=60_000)
+    if shot.scroll:
+        page.locator(shot.scroll).first.scroll_into_view_if_needed()
+    page.wait_for_function(DRAWN, timeout=60_000)
+    page.wait_for_timeout(2500)  # what is drawn on a canvas, or settles
+    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+    few = picture.quantize(COLOURS, kmeans=2, dither=Image.Dither.NONE)
+    few.save(IMAGES / f"{shot.name}-{theme}.png", optimize=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None)
