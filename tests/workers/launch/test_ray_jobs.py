@@ -1,5 +1,6 @@
 """Ray jobs on a real cluster: once per submission id, told apart when they end, never failed because Ray is silent."""
 
+import os
 import zipfile
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -93,7 +94,12 @@ class TestOnRay:
             other.submit(launch("end"))
 
     def test_capacity(self, launcher: RayJobLauncher) -> None:
-        until(lambda: launcher.capacity() is not None)
+        def memory() -> int:
+            found = launcher.capacity()
+            return found.nodes[0].memory if found else 0
+
+        until(lambda: memory() > 0)  # told by the node's own agent, a moment after the head is up
+        assert memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         capacity = launcher.capacity()
         assert capacity is not None
         assert (capacity.cpus, capacity.gpus, capacity.free_cpus, capacity.free_gpus) == (2.0, 0.0, 2.0, 0.0)
