@@ -15,6 +15,8 @@ from webapp.transcripts.words import query, terms
 Episodes = QuerySet[Episode]
 Given = Mapping[str, Any]
 
+RARE = 2000
+"""Episodes that words may be in and still be looked up first."""
 OUTCOMES = {
     "success": {"success": True},
     "unsolved": {"success": False, "failed": False},
@@ -45,8 +47,18 @@ def episodes_narrow(found: Episodes, run: Run, given: Given) -> Episodes:
         found = narrow(found, given)
     if given.get("label"):
         found = found.filter(Exists(EpisodeNote.objects.filter(episode=OuterRef("pk"), label=given["label"])))
-    asked = str(given.get("q", ""))
-    return found.filter(words=query(run.pk, asked)) if terms(asked) else found
+    return _words(found, run, str(given.get("q", "")))
+
+
+def _words(found: Episodes, run: Run, asked: str) -> Episodes:
+    """Those with the words. Rare ones are looked up first: the database takes them for more frequent than they are, and would go
+    through all episodes from the newest on; common ones are soon met on that way.
+    """
+    if not terms(asked):
+        return found
+    wanted = query(run.pk, asked)
+    hits = list(Episode.objects.filter(words=wanted).order_by().values_list("pk", flat=True)[: RARE + 1])
+    return found.filter(pk__in=hits) if len(hits) <= RARE else found.filter(words=wanted)
 
 
 def _is_given(value: Any) -> bool:

@@ -29,7 +29,11 @@ def names(run: Run) -> Any:
     return read
 
 
-def test_words_are_found_wherever_they_were_seen_or_said(run: Run, names: Any) -> None:
+@pytest.mark.parametrize("rare", [0, 1, 2000])
+def test_words_are_found_wherever_they_were_seen_or_said(
+    run: Run, names: Any, monkeypatch: pytest.MonkeyPatch, rare: int
+) -> None:
+    monkeypatch.setattr("webapp.transcripts.filters.RARE", rare)
     episodes_store(
         run,
         1,
