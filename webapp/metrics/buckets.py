@@ -33,6 +33,8 @@ class Buckets:
 
 def superseded(steps: Ints, attempts: Ints) -> NDArray[np.bool_]:
     """Which points a later attempt has played again: those at or after its first step."""
+    if not len(attempts) or attempts.min() == attempts.max():
+        return np.zeros(len(steps), bool)
     starts = {attempt: steps[attempts == attempt].min() for attempt in np.unique(attempts)}
     again = np.zeros(len(steps), bool)
     for attempt, start in starts.items():
@@ -42,11 +44,13 @@ def superseded(steps: Ints, attempts: Ints) -> NDArray[np.bool_]:
 
 def buckets_of(steps: Ints, values: Floats, times: Floats, attempts: Ints, wanted: int = BUCKETS) -> Buckets:
     """Columns sorted by (step, attempt), in `wanted` buckets of equally many points (to one)."""
-    kept = np.flatnonzero(np.isfinite(values) & ~superseded(steps, attempts))
-    steps, values, times = steps[kept], values[kept], times[kept]
-    if not len(kept):
+    kept = np.isfinite(values) & ~superseded(steps, attempts)
+    if not kept.all():  # copies of a million points take longer than their buckets
+        steps, values, times = steps[kept], values[kept], times[kept]
+    total = len(values)
+    if not total:
         return Buckets(steps, times, values, values, values, steps)
-    edges = np.unique(np.arange(min(wanted, len(kept)) + 1) * len(kept) // min(wanted, len(kept)))
+    edges = np.arange(min(wanted, total) + 1) * total // min(wanted, total)
     firsts, counts = edges[:-1], np.diff(edges)
     return Buckets(
         steps=steps[edges[1:] - 1],
