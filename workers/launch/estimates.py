@@ -52,8 +52,8 @@ class PolicyMemory:
 class Volume:
     """How much is played and sampled; all at most, for episodes may end early."""
 
-    tasks: int
-    """Training episodes per iteration: one path through each task's tree."""
+    episodes: int
+    """Training episodes per iteration: one path through each task's tree, or as many of a task as its group has."""
     answers: int
     """Sampled per iteration."""
     tokens: int
@@ -92,17 +92,18 @@ def volume(config: RunConfig) -> Volume:
     tasks, group = config.rollout.tasks, config.rollout.group_size
     turns, roles = max_turns(config), config.team.order
     tokens = tasks * group * turns * sum(config.team.roles[name].sampling.max_tokens for name in roles)
+    episodes = tasks if config.workflow.type == "turn_tree" else tasks * group
     every, iterations = config.evaluation.every, config.run.iterations
     evaluations = 1 + math.ceil(iterations / every) if every else 0
     kinds = config.evaluation.greedy + config.evaluation.sampled
     per_evaluation = config.evaluation.episodes * kinds
     return Volume(
-        tasks=tasks,
+        episodes=episodes,
         answers=tasks * group * turns * len(roles),
         tokens=tokens,
         evaluations=evaluations,
         evaluation_episodes=per_evaluation,
-        episodes_total=iterations * tasks + evaluations * per_evaluation,
+        episodes_total=iterations * episodes + evaluations * per_evaluation,
         tokens_total=iterations * tokens,
     )
 

@@ -46,11 +46,15 @@ def test_volume_by_hand() -> None:
          "evaluation.every": 10, "evaluation.episodes": 20, "evaluation.sampled": False},
     )  # fmt: skip
     found = volume(config)
-    assert (found.tasks, found.answers, found.tokens) == (10, 10 * 4 * 3 * 2, 10 * 4 * 3 * (5 + 7))
+    assert (found.episodes, found.answers, found.tokens) == (10, 10 * 4 * 3 * 2, 10 * 4 * 3 * (5 + 7))
     assert found.evaluations == 4  # base model, iterations 10, 20 and the last one
     assert found.evaluation_episodes == 20 and found.episodes_total == 25 * 10 + 4 * 20
     assert found.tokens_total == 25 * found.tokens
     assert volume(load_config("plan_path_duo", {"evaluation.every": 0})).evaluations == 0
+    whole = {"workflow.type": "episodes", "rollout.tasks": 6, "rollout.group_size": 4}
+    assert (
+        volume(load_config("plan_path_duo", whole)).episodes == 24
+    )  # each candidate is an episode of its own
 
 
 def test_a_colocated_policy_holds_everything_once(big: Path, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def _show(found: dict[str, Any]) -> None:
         for worker in policy["workers"]:
             _line(f"  {_device(worker)}: {size(worker['peak'])} at most ({_parts(worker['parts'])})")
     _line(
-        f"an iteration: {volume['tasks']:,} episodes, at most {volume['answers']:,} answers and "
+        f"an iteration: {volume['episodes']:,} episodes, at most {volume['answers']:,} answers and "
         f"{volume['tokens']:,} tokens"
     )
     _line(
