@@ -17,7 +17,14 @@ django.setup()  # conftest files are imported before pytest-django does it
 from django.conf import settings  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.test import Client, override_settings  # noqa: E402
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, sync_playwright  # noqa: E402
+from playwright.sync_api import (  # noqa: E402
+    Browser,
+    BrowserContext,
+    Page,
+    Playwright,
+    expect,
+    sync_playwright,
+)
 
 from training_core.config.files import load_config  # noqa: E402
 from webapp.accounts.models import Membership, Project, User  # noqa: E402
@@ -25,6 +32,7 @@ from webapp.ingest.services import batch_store  # noqa: E402
 from webapp.runs.models import Attempt, Run  # noqa: E402
 from webapp.stack.processes import dies_with_parent  # noqa: E402
 
+expect.set_options(timeout=20_000)
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
@@ -134,7 +142,7 @@ def context(browser: Browser, server: Server, ada: User) -> Iterator[BrowserCont
         base_url=server.url, viewport={"width": 1280, "height": 900}, color_scheme="light"
     )
     opened.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": server.url}])
-    opened.set_default_timeout(10_000)
+    opened.set_default_timeout(30_000)
     yield opened
     opened.close()
 

@@ -4,7 +4,6 @@ import re
 import time
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.end_to_end.conftest import Server, run_make, tell
@@ -176,32 +175,3 @@ def test_theme_menu_and_help(page: Page, telling: Telling) -> None:
     page.get_by_role("button", name="Menu").click()
     link.click()
     expect(page.locator("h1")).to_have_text("New experiment")
-
-
-def every_page(run: Run) -> list[str]:
-    episode = Episode.objects.filter(run=run, kind="train").order_by("-pk").first()
-    assert episode
-    tabs = ("", "curves/", "transcripts/", f"episodes/{episode.pk}/", "checkpoints/", "logs/", "config/")
-    return ["/runs/", "/experiments/new/", "/account/tokens/", *(f"/runs/{run.pk}/{tab}" for tab in tabs)]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_and_have_no_serious_fault(page: Page, telling: Telling, scheme: str) -> None:
-    run, _ = telling
-    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-    faults: list[str] = []
-    for address in every_page(run):
-        page.goto(address)
-        if "/runs/" in address:
-            expect(page.locator("[data-link]").first).to_have_text("live")
-        for width in (1280, 390):
-            page.set_viewport_size({"width": width, "height": 900})
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            if wide > width:
-                faults.append(f"{address} is {wide} px wide at {width}")
-        for each in Axe().run(page).response["violations"]:
-            if each["impact"] in ("serious", "critical"):
-                faults.append(
-                    f"{address}: {each['id']}: {[node['html'][:160] for node in each['nodes'][:3]]}"
-                )
-    assert not faults, "\n".join(faults)

@@ -1,0 +1,96 @@
+"""Walks over all pages that links lead to, one of each kind, and looks for what no page may have."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from axe_playwright_python.sync_playwright import Axe
+from django.urls import Resolver404, URLPattern, get_resolver, resolve
+from playwright.sync_api import Page
+
+WIDTHS = (1440, 390)
+SCHEMES = ("light", "dark")
+SERIOUS = ("serious", "critical")
+
+
+class Crawl:
+    """One look at every kind of page; `faults` says what was found, `seen` has an address per kind."""
+
+    def __init__(self, page: Page, leave: set[str]) -> None:
+        self.page = page
+        self.leave = leave
+        """Kinds of addresses that are no pages."""
+        self.seen: dict[str, str] = {}
+        self.faults: list[str] = []
+
+    def walk(self, start: str) -> "Crawl":
+        """From an address through all links of this site, each kind of page once."""
+        waiting = [start]
+        while waiting:
+            address = waiting.pop(0)
+            kind = kind_of(address)
+            if kind is None or kind in self.seen or kind in self.leave:
+                continue
+            self.seen[kind] = address
+            answer = self.page.goto(address)
+            if answer is None or answer.status != 200:
+                self.faults.append(f"{address} answers {answer.status if answer else 'nothing'}")
+                continue
+            self._look(kind, address)
+            waiting += self.page.eval_on_selector_all(
+                "a[href]:not([download])", "all => all.map(a => a.href)"
+            )
+        return self
+
+    def _look(self, kind: str, address: str) -> None:
+        self.page.wait_for_load_state("networkidle")
+        for scheme in SCHEMES:
+            self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+            for width in WIDTHS:
+                self.page.set_viewport_size({"width": width, "height": 900})
+                wide = self.page.evaluate("document.documentElement.scrollWidth")
+                if wide > width:
+                    self.faults.append(f"{address} is {wide} px wide at {width}")
+                self._keep(f"{kind}-{scheme}-{width}")
+            self.faults += [f"{address} ({scheme}): {fault}" for fault in violations(self.page)]
+        self.page.set_viewport_size({"width": WIDTHS[0], "height": 900})
+
+    def _keep(self, name: str) -> None:
+        """A picture, where TROUPE_SHOTS names a folder for them."""
+        if folder := os.environ.get("TROUPE_SHOTS"):
+            self.page.wait_for_timeout(300)
+            self.page.screenshot(path=Path(folder) / f"{name.replace(':', '.')}.png", full_page=True)
+
+
+def violations(page: Page) -> Iterator[str]:
+    """What axe holds to be serious."""
+    for each in Axe().run(page).response["violations"]:
+        if each["impact"] in SERIOUS:
+            yield f"{each['id']}: {[node['html'][:160] for node in each['nodes'][:3]]}"
+
+
+def kind_of(address: str) -> str | None:
+    """The name of the page at an address; None for what is no page of ours."""
+    parts = urlsplit(address)
+    if parts.hostname not in (None, "127.0.0.1", "localhost") or parts.path.startswith(("/api/", "/static/")):
+        return None
+    try:
+        return resolve(parts.path).view_name
+    except Resolver404:
+        return None
+
+
+def page_kinds() -> set[str]:
+    """Names of all pages that the site has, API and admin left out."""
+    return {name for name in _names(get_resolver().url_patterns, "") if not re.match(r"(api|admin):", name)}
+
+
+def _names(patterns: list[object], before: str) -> Iterator[str]:
+    for each in patterns:
+        if isinstance(each, URLPattern):
+            yield f"{before}{each.name}"
+        else:
+            space = getattr(each, "namespace", None)
+            yield from _names(each.url_patterns, f"{before}{space}:" if space else before)  # type: ignore[attr-defined]

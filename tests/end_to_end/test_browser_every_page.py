@@ -1,0 +1,81 @@
+"""Every page, reached by links alone: no serious fault by axe, no error in the console, nothing wider than the screen."""
+
+import time
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.crawling import Crawl, page_kinds
+from tests.end_to_end.seed import Story, encoded
+from webapp.accounts.models import Project, User
+from webapp.experiments.services import sweep_create
+from webapp.experiments.sweep_planning import plan_make
+from webapp.health.models import Finding
+from webapp.jobs.models import Job
+from webapp.reports.services import report_create
+from webapp.runs.models import Phase, Run
+from webapp.webhooks.models import Webhook
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
+
+ACTS = {
+    "accounts:member-remove", "accounts:token-revoke", "experiments:check", "experiments:edit", "experiments:estimate",
+    "experiments:sweep-check", "experiments:sweep-stop", "experiments:template-delete", "experiments:template-save",
+    "health:act", "health:channel-act", "health:channel-add", "health:fork", "jobs:cancel", "jobs:say", "jobs:start",
+    "reports:delete", "reports:preview", "reports:restore", "reports:share", "runs:act", "runs:bulk", "runs:checkpoint-act",
+    "runs:checkpoints-prune", "runs:note", "runs:note-change", "runs:note-remove", "runs:view-act", "runs:view-save",
+    "shares:revoke", "transcripts:note", "transcripts:note-remove", "webhooks:act", "webhooks:again", "accounts:logout",
+    "compare:share", "reports:new",
+}  # fmt: skip
+"""What is sent, not visited."""
+NO_PAGES = {
+    "compare:csv", "jobs:fragment", "reports:export", "transcripts:export", "healthz", "readyz", "metrics", "home",
+    "accounts:link", "accounts:login", "shares:open",
+}  # fmt: skip
+"""Parts of pages, files, answers for machines; and pages of people who are not logged in, which have tests of their own."""
+
+
+@pytest.fixture
+def run(ada: User) -> Run:
+    """A run with something of everything."""
+    made = run_make(ada)
+    story = Story(made.pk, start=time.time() - 30)
+    tell(made, encoded(story.opening()))
+    tell(made, encoded(story.iterations(0, 24)))
+    Phase.objects.bulk_create(
+        Phase(
+            run=made, attempt=1, cursor=1, iteration=iteration, worker=worker, phase=phase, policy="planner",
+            start=story.now + 10 * iteration, end=story.now + 10 * iteration + 6,
+        )
+        for iteration in range(10)
+        for worker, phase in (("rollout-0", "rollout"), ("update-0", "update"))
+    )  # fmt: skip
+    Finding.objects.create(
+        run=made, rule="entropy_collapse", key="policy/planner/entropy", severity="bad",
+        title="The planner's entropy fell to 0.02", first_step=12, last_step=20,
+        evidence={"figures": [["entropy", 0.02]], "series": ["policy/planner/entropy"]},
+    )  # fmt: skip
+    return made
+
+
+@pytest.fixture(autouse=True)
+def things(ada: User, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else has pages of its own."""
+    lab = Project.objects.get(slug="lab")
+    Job.objects.create(kind="dry_run", project=lab, owner=ada, config=run.config)
+    sweep_create(ada, lab, plan_make("plan_path_duo", {}, {"run.seed": [0, 1]}), "seeds")
+    report_create(
+        ada, lab, "What was seen", f"It **rises**.\n\n```chart\nruns: {run.pk}\nkey: train/return\n```\n"
+    )
+    Webhook.objects.create(
+        project=lab, name="chat", host="http://127.0.0.1:9", sealed_address="x", sealed_secret="x"
+    )
+
+
+def test_every_page_is_reached_and_has_no_serious_fault(page: Page, run: Run) -> None:
+    other = Run.objects.exclude(pk=run.pk)[0]
+    crawl = Crawl(page, NO_PAGES).walk(f"/compare/?runs={run.pk},{other.pk}").walk("/runs/")
+    assert not crawl.faults, "\n".join(crawl.faults)
+    assert page_kinds() >= ACTS | NO_PAGES
+    assert sorted(page_kinds() - set(crawl.seen) - ACTS - NO_PAGES) == [], "reached by no link"
