@@ -24,7 +24,7 @@ ACTS = {
     "experiments:sweep-check", "experiments:sweep-stop", "experiments:template-delete", "experiments:template-save",
     "health:act", "health:channel-act", "health:channel-add", "health:fork", "jobs:cancel", "jobs:say", "jobs:start",
     "reports:delete", "reports:preview", "reports:restore", "reports:share", "runs:act", "runs:bulk", "runs:checkpoint-act",
-    "runs:checkpoints-prune", "runs:note", "runs:note-change", "runs:note-remove", "runs:view-act", "runs:view-save",
+    "runs:checkpoints-prune", "runs:edit", "runs:note", "runs:note-change", "runs:note-remove", "runs:view-act", "runs:view-save",
     "shares:revoke", "transcripts:note", "transcripts:note-remove", "webhooks:act", "webhooks:again", "accounts:logout",
     "compare:share", "reports:new",
 }  # fmt: skip

@@ -60,6 +60,14 @@ class FiniteFloat(serializers.FloatField):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
+class ResumeSerializer(serializers.Serializer[Any]):
+    """How a run goes on."""
+
+    overrides = serializers.DictField(
+        required=False, help_text="Dotted field paths of the config to their new values, from here on."
+    )
+
+
 class EpisodeSerializer(serializers.ModelSerializer[Episode]):
     """An episode's facts."""
 

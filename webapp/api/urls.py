@@ -22,7 +22,7 @@ urlpatterns = [
     path("v1/runs/<str:run_id>/", views.RunDetail.as_view(), name="run"),
     path("v1/runs/<str:run_id>/stop/", views.RunAct.as_view(act="stop"), name="run-stop"),
     path("v1/runs/<str:run_id>/pause/", views.RunAct.as_view(act="pause"), name="run-pause"),
-    path("v1/runs/<str:run_id>/resume/", views.RunAct.as_view(act="resume"), name="run-resume"),
+    path("v1/runs/<str:run_id>/resume/", views.RunResume.as_view(), name="run-resume"),
     path("v1/runs/<str:run_id>/series/", views.RunSeries.as_view(), name="run-series"),
     path("v1/runs/<str:run_id>/episodes/", views.RunEpisodes.as_view(), name="run-episodes"),
     path("v1/runs/<str:run_id>/checkpoints/", views.RunCheckpoints.as_view(), name="run-checkpoints"),

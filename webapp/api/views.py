@@ -26,6 +26,7 @@ from webapp.api.serializers import (
     EpisodeSerializer,
     LaunchSerializer,
     LogLineSerializer,
+    ResumeSerializer,
     RunSerializer,
 )
 from webapp.cluster.selectors import cluster_read
@@ -34,6 +35,7 @@ from webapp.metrics.selectors import keys as series_keys
 from webapp.metrics.selectors import series_read
 from webapp.runs import services
 from webapp.runs.columns import cells_json, columns_read, rows_cells
+from webapp.runs.editing import run_resume_edited
 from webapp.runs.managing import run_do
 from webapp.runs.models import Run, RunState
 from webapp.runs.selectors import log_lines, run_get, runs_list
@@ -162,7 +164,7 @@ class RunDetail(APIView):
 
 
 class RunAct(APIView):
-    """stop, pause or resume."""
+    """stop or pause."""
 
     act = "stop"
 
@@ -170,6 +172,19 @@ class RunAct(APIView):
     def post(self, request: Request, run_id: str) -> Response:
         """The run afterwards; 409 where its state does not allow it."""
         run_do(request.user, run_get(request.user, run_id), self.act)
+        return Response(RunSerializer(run_get(request.user, run_id)).data)
+
+
+class RunResume(APIView):
+    """A new attempt, under an edited config where that is wanted."""
+
+    @extend_schema(request=ResumeSerializer, responses={200: JSON, 400: JSON, 409: JSON})
+    def post(self, request: Request, run_id: str) -> Response:
+        """The run afterwards; 409 where its state does not allow it, 400 with a message per field of `overrides`."""
+        body = ResumeSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        run = run_get(request.user, run_id)
+        run_resume_edited(request.user, run, body.validated_data.get("overrides", {}))
         return Response(RunSerializer(run_get(request.user, run_id)).data)
 
 

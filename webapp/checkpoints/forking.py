@@ -46,7 +46,7 @@ def run_fork(
     title = name or (config.run.name if renamed else f"{parent.name} fork")
     run = run_create(user, parent.project, tree, parent.preset, overrides, title, tags)
     run.parent, run.parent_checkpoint, run.iteration = parent, held.path, held.iteration
-    run.family = _family(run)
+    run.family = fork_family(run)
     run.save(update_fields=["parent", "parent_checkpoint", "iteration", "family"])
     checkpoint_hold(held)
     audit_note(user, parent.project, "checkpoint.fork", f"{parent.pk}/{held.path}", run=run.pk)
@@ -94,7 +94,7 @@ def _held(checkpoint: Checkpoint) -> Checkpoint:
     return held
 
 
-def _family(run: Run) -> str:
+def fork_family(run: Run) -> str:
     """Forks of one checkpoint under one config, apart from runs that start from the base model."""
     said = f"{run.family} {run.parent_id} {run.parent_checkpoint}"
     return hashlib.sha256(said.encode()).hexdigest()[:16]

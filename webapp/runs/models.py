@@ -58,6 +58,8 @@ class Run(models.Model):
     parent = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="forks")
     """The run it was forked from."""
     parent_checkpoint = models.CharField(max_length=400, blank=True)
+    edits = models.JSONField(default=dict, blank=True)
+    """Fields of the config that were edited since the last attempt, which the next one takes over."""
     """Path of the checkpoint it was forked at, relative to the parent's run folder."""
     archived = models.BooleanField(default=False, db_index=True)
     """Left out of tables unless they are asked for."""

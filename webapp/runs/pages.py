@@ -17,9 +17,10 @@ from webapp.metrics.models import Series
 from webapp.runs.acts import ACTS
 from webapp.runs.charts import Panel, axes_of
 from webapp.runs.marks import KINDS, Mark
-from webapp.runs.models import ENDED_STATES, LogLine, Run, RunState
+from webapp.runs.models import ENDED_STATES, LogLine, Run, RunSource, RunState
 from webapp.runs.notes import run_notes_list
 from webapp.runs.selectors import runs_visible, summary_shown
+from webapp.runs.states import RESUMABLE
 
 ENDED = (*ENDED_STATES, RunState.PAUSED)
 EVENTS = 8
@@ -155,6 +156,8 @@ def config_context(run: Run, toml: str, address: str) -> dict[str, Any]:
         "launch": launch_command(run.preset, overrides) if run.preset else "troupe launch run.toml",
         "curl": curl_command(address, run.preset, overrides, config=None if run.preset else run.config),
         "packages": run.facts.get("packages", {}),
+        "edited": [attempt for attempt in run.attempts.order_by("number") if attempt.changes],
+        "resumable": run.state in RESUMABLE and run.source != RunSource.CLIENT,
     }
 
 

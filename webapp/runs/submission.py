@@ -8,6 +8,7 @@ import logging
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -79,7 +80,15 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
         number=number,
         submission_id=Launch(run.pk, number, Path(), Path()).submission_id,
         resumed_from=latest.path if latest else "",
+        changes=_edits_taken(run),
     )
+
+
+def _edits_taken(run: Run) -> dict[str, Any]:
+    """What was edited since the last attempt; from now on it belongs to the one that is made."""
+    edits, run.edits = run.edits, {}
+    run.save(update_fields=["edits"])
+    return edits
 
 
 def _refuse(run: Run, reason: str) -> None:

@@ -1,14 +1,16 @@
 """Pages of runs: the list, and the tabs of one run."""
 
+from typing import Any
+
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from training_core.config.files import parse_config, to_toml
+from training_core.config.files import parse_config, parse_overrides, to_toml
 from training_core.errors import ConfigError, TroupeError
 from webapp.accounts.permissions import Visitor, can_edit
 from webapp.checkpoints.lineage import lineage_shown
@@ -18,10 +20,12 @@ from webapp.metrics.selectors import keys as metric_keys
 from webapp.metrics.selectors import series_read
 from webapp.runs.base_models import base_models, before_training
 from webapp.runs.charts import all_sections
+from webapp.runs.editing import run_resume_edited
 from webapp.runs.forms import LEVELS, LogFilters
 from webapp.runs.layouts import overview_panels, panel_get
 from webapp.runs.managing import run_do
 from webapp.runs.marks import marks_shown
+from webapp.runs.models import Run
 from webapp.runs.pages import (
     checkpoint_context,
     config_context,
@@ -33,6 +37,7 @@ from webapp.runs.pages import (
 )
 from webapp.runs.selectors import run_get
 from webapp.runs.spending import spending_read
+from webapp.runs.states import TransitionRefused
 from webapp.runs.tiles import overview_tiles, tile_keys
 
 PER_PAGE = 50
@@ -116,14 +121,33 @@ def logs_page(request: HttpRequest, run_id: str) -> HttpResponse:
 @require_GET
 def config_page(request: HttpRequest, run_id: str) -> HttpResponse:
     """The config as TOML, what departs from the preset, the same run as words to copy."""
-    run = run_get(request.user, run_id)
+    return _config_page(request, run_get(request.user, run_id), {})
+
+
+def _config_page(request: HttpRequest, run: Run, form: dict[str, Any], status: int = 200) -> HttpResponse:
     try:
         toml = to_toml(parse_config(run.config))
     except ConfigError as error:
         toml = f"# This config is from another version of Troupe, which this one does not read: {error}"
     address = request.build_absolute_uri("/api/v1/runs/")
-    context = run_context(request.user, run, "config") | config_context(run, toml, address)
-    return render(request, "runs/config.html", context)
+    context = run_context(request.user, run, "config") | config_context(run, toml, address) | form
+    return render(request, "runs/config.html", context, status=status)
+
+
+@login_required
+@require_POST
+def run_edit_act(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Edit the config of a run that has ended and go on with it; what is wrong is said on the page it came from."""
+    run = run_get(request.user, run_id)
+    edits = request.POST.get("edits", "")
+    try:
+        run_resume_edited(request.user, run, parse_overrides(list(filter(str.strip, edits.splitlines()))))
+    except ConfigError as error:
+        wrong = [f"{path}: {text}" if path else text for path, text in error.fields.items()]
+        return _config_page(request, run, {"edits": edits, "wrong": wrong}, status=400)
+    except TransitionRefused as error:
+        messages.error(request, str(error))
+    return redirect("runs:detail", run.pk)
 
 
 @login_required

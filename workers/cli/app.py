@@ -155,8 +155,8 @@ def logs(
         return
 
 
-def _act(run_id: str, act: str, as_json: bool) -> None:
-    found = find_server().call(run_path(run_id, f"{act}/"), {})
+def _act(run_id: str, act: str, as_json: bool, body: dict[str, Any] | None = None) -> None:
+    found = find_server().call(run_path(run_id, f"{act}/"), body or {})
     if as_json:
         _print_json(found)
     else:
@@ -176,9 +176,17 @@ def pause(run_id: RunId, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def resume(run_id: RunId, as_json: AsJson = False) -> None:
-    """Go on from the last checkpoint, in a new attempt."""
-    _act(run_id, "resume", as_json)
+def resume(
+    run_id: RunId,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Fields to change from here on: key=value.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on from the last checkpoint, in a new attempt, with fields of the config changed where wanted."""
+    from training_core.config.files import parse_overrides
+
+    _act(run_id, "resume", as_json, {"overrides": parse_overrides(overrides or [])})
 
 
 @app.command()

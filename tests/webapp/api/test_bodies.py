@@ -92,7 +92,7 @@ def test_an_unknown_project_is_not_there(call: Call, project: Any) -> None:
     assert call("runs/", {"preset": PRESET, "project": "elsewhere"}).status_code == 404
 
 
-@pytest.mark.parametrize("path", ["stop", "pause", "resume"])
+@pytest.mark.parametrize("path", ["stop", "pause"])
 def test_acts_do_not_read_their_body(call: Call, run: Run, path: str) -> None:
     assert call(f"runs/{run.pk}/{path}/", b"not json").status_code in (200, 409)
 
@@ -146,3 +146,14 @@ def test_odd_addresses_are_not_there(call: Call, run: Run, path: str) -> None:
 )  # fmt: skip
 def test_odd_queries_that_make_sense_are_answered(call: Call, run: Run, path: str, query: str) -> None:
     assert call(f"/api/v1/{path.format(run=run.pk)}?{query}").status_code == 200
+
+
+def test_resume_reads_what_is_edited(call: Call, run: Run) -> None:
+    path = f"runs/{run.pk}/resume/"
+    call(f"runs/{run.pk}/stop/", {})
+    assert call(path, b"not json").status_code == 400
+    refused = call(path, {"overrides": {"algorithm.clip_low": 7}})
+    assert (refused.status_code, list(refused.json()["errors"])) == (400, ["algorithm.clip_low"])
+    assert Run.objects.get().state == "stopped"
+    assert call(path, {"overrides": {"algorithm.clip_low": 0.3}}).json()["state"] == "queued"
+    assert Run.objects.get().edits == {"algorithm.clip_low": 0.3}

@@ -109,6 +109,14 @@ def test_logs_print_every_line_once(troupe: Troupe, run: Run) -> None:
 def test_stop_and_resume(troupe: Troupe, run: Run) -> None:
     assert troupe("stop", run.pk).out.split() == [run.pk, "stopped"]
     assert json.loads(troupe("resume", run.pk, "--json").out)["state"] == "queued"
+
+
+def test_resume_under_an_edited_config(troupe: Troupe, run: Run) -> None:
+    troupe("stop", run.pk)
+    assert "queued" in troupe("resume", run.pk, "algorithm.clip_low=0.1", "run.iterations=300").out
+    run.refresh_from_db()
+    assert run.edits == {"algorithm.clip_low": 0.1, "run.iterations": 300}
+    assert (run.config["algorithm"]["clip_low"], run.iterations) == (0.1, 300)
     assert troupe("pause", run.pk).out.split() == [run.pk, "paused"]
 
 
