@@ -86,7 +86,8 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
 
 def _edits_taken(run: Run) -> dict[str, Any]:
     """What was edited since the last attempt; from now on it belongs to the one that is made."""
-    edits, run.edits = run.edits, {}
+    edits: dict[str, Any] = run.edits
+    run.edits = {}
     run.save(update_fields=["edits"])
     return edits
 

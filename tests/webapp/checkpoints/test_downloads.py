@@ -97,9 +97,7 @@ def test_transformers_loads_what_was_downloaded(run: Run, user: User, make: Make
     (place / "iteration-000020").rename(tmp_path / "aside")
     (folder / "checkpoints" / "iteration-000001").rename(place / "iteration-000020")
 
-    unpacked(caller(user, "read")(f"runs/{run.pk}/checkpoints/20/download/")).extractall(
-        tmp_path, filter="data"
-    )
+    unpacked(caller(user, "read")(f"runs/{run.pk}/checkpoints/20/download/")).extractall(tmp_path)
     got = tmp_path / f"{run.pk}-iteration-000020" / "planner"
     model = AutoModelForCausalLM.from_pretrained(got)
     tokenizer = AutoTokenizer.from_pretrained(got)
