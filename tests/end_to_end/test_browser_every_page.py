@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.crawling import Crawl, page_kinds
+from tests.end_to_end.crawling import NO_PAGES, Crawl, page_kinds
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import Project, User
 from webapp.experiments.services import sweep_create
@@ -29,11 +29,6 @@ ACTS = {
     "compare:share", "reports:new",
 }  # fmt: skip
 """What is sent, not visited."""
-NO_PAGES = {
-    "compare:csv", "jobs:fragment", "reports:export", "transcripts:export", "healthz", "readyz", "metrics", "home",
-    "accounts:link", "accounts:login", "shares:open",
-}  # fmt: skip
-"""Parts of pages, files, answers for machines; and pages of people who are not logged in, which have tests of their own."""
 
 
 @pytest.fixture
@@ -75,7 +70,7 @@ def things(ada: User, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_page_is_reached_and_has_no_serious_fault(page: Page, run: Run) -> None:
     other = Run.objects.exclude(pk=run.pk)[0]
-    crawl = Crawl(page, NO_PAGES).walk(f"/compare/?runs={run.pk},{other.pk}").walk("/runs/")
+    crawl = Crawl(page).walk(f"/compare/?runs={run.pk},{other.pk}").walk("/runs/")
     assert not crawl.faults, "\n".join(crawl.faults)
     assert page_kinds() >= ACTS | NO_PAGES
     assert sorted(page_kinds() - set(crawl.seen) - ACTS - NO_PAGES) == [], "reached by no link"

@@ -8,10 +8,16 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.end_to_end.crawling import Crawl
 from tests.end_to_end.running_stack import RunningStack
 
-pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.slow, pytest.mark.timeout(900)]
 PATIENCE = 180_000
+OF_A_RUN = {
+    "runs:list", "runs:detail", "runs:curves", "runs:chart", "runs:checkpoints", "runs:logs", "runs:config", "health:page",
+    "timeline:page", "transcripts:list", "transcripts:detail", "transcripts:tree", "transcripts:probes", "transcripts:diff",
+    "cluster:page", "compare:page", "experiments:new", "jobs:list", "reports:list",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -80,5 +86,9 @@ def test_a_person_launches_watches_reads_and_stops(stack: RunningStack, browser:
     page.get_by_role("link", name=re.compile("Checkpoints")).click()
     expect(page.locator("[data-checkpoints] tbody tr")).not_to_have_count(0, timeout=PATIENCE)
     keep(page, "stopped")
+
+    crawl = Crawl(page).walk(f"{stack.url}/runs/")
+    assert not crawl.faults, "\n".join(crawl.faults)
+    assert not OF_A_RUN - set(crawl.seen), "pages of a real run"
     context.close()
     assert not complaints, complaints
