@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -19,6 +20,14 @@ from webapp.stack.postgres import PostgresServer, become, clean_environment, pre
 from webapp.stack.processes import dies_with_parent
 from webapp.stack.redis_server import redis_answers, redis_command, redis_url
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Playwright
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-quic",
+]  # fmt: skip
 FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "autovacuum": "off"}
 BASE = Path(tempfile.mkdtemp(prefix="troupe-test-"))
 BASE.chmod(0o711)  # the account that serves the database goes through it
@@ -93,3 +102,22 @@ def _up(postgres: PostgresServer) -> bool:
     except psycopg.Error:
         return False
     return True
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator["Playwright"]:
+    """Playwright keeps an event loop in this thread, which Django would refuse to work beside."""
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: "Playwright") -> Iterator["Browser"]:
+    """Debian's Chromium."""
+    if not Path(CHROMIUM).exists():
+        pytest.skip(f"there is no {CHROMIUM}; apt-get install chromium")
+    with playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS) as running:
+        yield running

@@ -17,7 +17,7 @@ STAGES: dict[str, list[str]] = {
     "types": ["mypy"],
     "unit": ["pytest", "-q"],
     "ray": ["pytest", "-q", "-m", "ray and not stack and not browser"],
-    "browser": ["pytest", "-q", "-m", "browser"],
+    "browser": ["pytest", "-q", "-m", "browser", "--ignore=tests/benchmarks"],
     "stack": ["pytest", "-q", "-m", "stack and not browser"],
     "slow": ["pytest", "-q", "-m", "slow and not ray and not stack and not browser"],
 }

@@ -14,10 +14,8 @@ from playwright.sync_api import Page
 
 from tests.end_to_end.conftest import (  # noqa: F401
     ada,
-    browser,
     context,
     page,
-    playwright,
     run_make,
     server,
     static_root,

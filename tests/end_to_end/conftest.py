@@ -21,9 +21,7 @@ from playwright.sync_api import (  # noqa: E402
     Browser,
     BrowserContext,
     Page,
-    Playwright,
     expect,
-    sync_playwright,
 )
 
 from training_core.config.files import load_config  # noqa: E402
@@ -33,11 +31,6 @@ from webapp.runs.models import Attempt, Run  # noqa: E402
 from webapp.stack.processes import dies_with_parent  # noqa: E402
 
 expect.set_options(timeout=20_000)
-CHROMIUM = "/usr/bin/chromium"
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-quic",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -104,23 +97,6 @@ def _answers(address: str, process: "subprocess.Popen[bytes]") -> None:
             assert process.poll() is None, "the server ended"
             assert time.monotonic() < deadline, "the server does not answer"
             time.sleep(0.1)
-
-
-@pytest.fixture(scope="session")
-def playwright() -> Iterator[Playwright]:
-    """Playwright keeps an event loop in this thread, which Django would refuse to work beside."""
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
-    with sync_playwright() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def browser(playwright: Playwright) -> Iterator[Browser]:
-    """Debian's Chromium."""
-    if not Path(CHROMIUM).exists():
-        pytest.skip(f"there is no {CHROMIUM}; apt-get install chromium")
-    with playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS) as running:
-        yield running
 
 
 @pytest.fixture
