@@ -11,7 +11,7 @@ from typing import Literal
 import psutil
 
 from training_core.errors import TroupeError
-from workers.cli.api import find_server, home
+from workers.server_api import find_server, home
 
 TORCH = "2.13.0"
 NEEDED = (

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from training_core.errors import TroupeError
-from workers.cli.api import Server
+from workers.server_api import Server
 
 
 def _extract(archive: tarfile.TarFile, folder: Path) -> None:

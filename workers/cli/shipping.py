@@ -1,11 +1,11 @@
 """`troupe sync`: what a dead run left on this machine's disk, delivered."""
 
 from training_core.errors import TroupeError
-from workers.cli.api import Server, home
 from workers.cli.show import console
 from workers.launch.delivery import Undelivered
 from workers.reporting.opening import ask_again
 from workers.reporting.sync import Shipped, ship_spool, undelivered
+from workers.server_api import Server, home
 
 
 def ship_run(server: Server, run_id: str) -> Shipped:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 from training_core.errors import TroupeError
-from workers.cli.api import Server, ServerAway
 from workers.launch.delivery import Undelivered
 from workers.launch.run_folder import RunFolder
 from workers.reporting.episodes import Message, episode_fields, turns_of
 from workers.reporting.opening import ALPHABET, Opened, ask, begin, data_folder, new_id
 from workers.reporting.reporter import Reporter
 from workers.reporting.scalars import Scalars
+from workers.server_api import Server, ServerAway
 
 logger = logging.getLogger("troupe")
 Mode = Literal["online", "offline", "disabled"]

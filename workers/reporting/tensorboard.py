@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from training_core.errors import TroupeError
-from workers.cli.api import Server
 from workers.launch.delivery import Courier, HttpChannel
 from workers.launch.spool import SpoolWriter
 from workers.reporting.encoding import encode
 from workers.reporting.opening import ALPHABET, begin
 from workers.reporting.scalars import Scalars
+from workers.server_api import Server
 
 PATTERN = "*tfevents*"
 

@@ -15,8 +15,8 @@ from webapp.accounts.tokens import token_create
 from webapp.runs.client_runs import client_run_look_after
 from webapp.runs.models import Attempt, Run
 from webapp.transcripts.models import Episode
-from workers.cli.api import find_server
 from workers.cli.shipping import ship_run
+from workers.server_api import find_server
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -101,7 +101,7 @@ def test_what_was_made_offline_is_delivered_later_once(connected: User) -> None:
 
 
 def test_a_server_that_is_away_at_first(connected: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workers.cli.api import Server, ServerAway
+    from workers.server_api import Server, ServerAway
 
     real, calls = Server.call, []
 

@@ -15,7 +15,8 @@ import pytest
 from tests.architecture.source import ROOT
 from tests.workers.cli.conftest import Troupe
 from training_core.errors import ConfigError
-from workers.cli import api, doctor, launching, show
+from workers import server_api
+from workers.cli import doctor, launching, show
 
 
 @pytest.fixture
@@ -83,12 +84,12 @@ def test_the_local_token_goes_to_the_local_server_only(
 ) -> None:
     monkeypatch.setenv("TROUPE_HOME", str(tmp_path))
     (tmp_path / "local.json").write_text(json.dumps({"url": "http://127.0.0.1:8000", "token": "secret"}))
-    assert api.find_server() == api.Server("http://127.0.0.1:8000", "secret")
+    assert server_api.find_server() == server_api.Server("http://127.0.0.1:8000", "secret")
     monkeypatch.setenv("TROUPE_URL", "http://elsewhere:8000")
-    with pytest.raises(api.ServerFailure, match="TROUPE_TOKEN is not set"):
-        api.find_server()
+    with pytest.raises(server_api.ServerFailure, match="TROUPE_TOKEN is not set"):
+        server_api.find_server()
     monkeypatch.setenv("TROUPE_URL", "http://127.0.0.1:8000/")
-    assert api.find_server().token == "secret"
+    assert server_api.find_server().token == "secret"
 
 
 def test_presets_are_listed(troupe: Troupe) -> None:

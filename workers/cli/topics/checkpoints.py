@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from workers.cli.api import ServerFailure, find_server, run_path
 from workers.cli.show import console, number, visible
+from workers.server_api import ServerFailure, find_server, run_path
 
 app = typer.Typer()
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from workers.cli.api import find_server
 from workers.cli.show import console, visible
+from workers.server_api import find_server
 
 app = typer.Typer()
 Runs = Annotated[list[str] | None, typer.Argument(help="Ids of runs.")]

@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from workers.cli.api import find_server, run_path
 from workers.cli.show import console, visible
+from workers.server_api import find_server, run_path
 
 app = typer.Typer()
 RunId = Annotated[str, typer.Argument(help="Id of the run, as `troupe runs` shows it.")]

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from workers.cli.api import find_server
 from workers.cli.show import console
+from workers.server_api import find_server
 
 app = typer.Typer()
 

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from training_core.config.files import parse_overrides
-from workers.cli.api import Server, ServerFailure, find_server
 from workers.cli.show import console, errors, number, visible
+from workers.server_api import Server, ServerFailure, find_server
 
 app = typer.Typer()
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from workers.cli.api import ServerFailure, find_server
 from workers.cli.topics.projects import AsJson, Project, project_path, say
+from workers.server_api import ServerFailure, find_server
 
 app = typer.Typer()
 

@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 
 from training_core.errors import TroupeError
-from workers.cli.api import find_server
 from workers.cli.show import console
+from workers.server_api import find_server
 
 app = typer.Typer()
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

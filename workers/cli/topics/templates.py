@@ -8,8 +8,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from workers.cli.api import Server, ServerFailure, find_server
 from workers.cli.show import console, visible
+from workers.server_api import Server, ServerFailure, find_server
 
 app = typer.Typer()
 template = typer.Typer(help="Experiments that are kept under a name.", no_args_is_help=True)

@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from workers.cli.api import find_server, run_path
 from workers.cli.show import console, number, visible
+from workers.server_api import find_server, run_path
 
 app = typer.Typer()
 

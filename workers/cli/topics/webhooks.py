@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from workers.cli.api import find_server
 from workers.cli.topics.projects import AsJson, Project, project_path, say
+from workers.server_api import find_server
 
 app = typer.Typer()
 Hook = Annotated[int, typer.Argument(help="Its number, as `troupe webhooks` shows it.")]
