@@ -143,7 +143,7 @@ def test_form_checks_while_typing_and_launches(page: Page, ada: User) -> None:
     expect(page.get_by_label("group size")).to_have_attribute("aria-invalid", "true")
     page.get_by_label("group size").fill("6")
     expect(error).to_be_hidden()
-    expect(page.locator("#preview")).to_contain_text("rollout.group_size=6")
+    expect(page.locator("#words")).to_contain_text("rollout.group_size=6")
     expect(page.locator('[data-field="rollout.group_size"]')).to_have_class(re.compile("changed"))
     page.locator('[data-section="resources"] summary').click()
     page.get_by_label("environments per worker").fill("2")

@@ -28,6 +28,7 @@ def episode(ada: User) -> Episode:
 def test_the_tree_is_walked_by_keyboard_and_the_address_follows(page: Page, episode: Episode) -> None:
     page.goto(f"/runs/{episode.run_id}/episodes/{episode.pk}/")
     page.get_by_role("link", name="tree", exact=True).click()
+    page.wait_for_url("**/tree/")  # until its script listens
     chosen = page.locator(".tree .node[aria-current]")
     expect(chosen).to_have_count(1)
     expect(chosen).to_have_class(re.compile("executed"))
