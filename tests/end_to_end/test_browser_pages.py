@@ -58,7 +58,7 @@ def test_a_dead_server_is_said_and_survived(
     server.start()
     expect(page.locator("[data-link]")).to_have_text("live", timeout=30_000)
     expect(page.locator(".run-progress [data-iteration]")).to_have_text("iteration 30 of 120")
-    page.wait_for_function("document.querySelector('#chart-reward .plot').data.at(-1).x.at(-1) === 30")
+    page.wait_for_function("document.querySelector('#chart-reward .plot').data?.at(-1).x.at(-1) === 30")
     steps = page.evaluate("document.querySelector('#chart-reward .plot').data.at(-1).x")
     assert steps == list(range(1, 31)), "every point once"
 
