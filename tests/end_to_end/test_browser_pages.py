@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from tests.end_to_end.conftest import Server, run_make, tell
 from tests.end_to_end.seed import Story, encoded, hostile
@@ -61,6 +61,21 @@ def test_a_dead_server_is_said_and_survived(
     page.wait_for_function("document.querySelector('#chart-reward .plot').data?.at(-1).x.at(-1) === 30")
     steps = page.evaluate("document.querySelector('#chart-reward .plot').data.at(-1).x")
     assert steps == list(range(1, 31)), "every point once"
+
+
+def test_a_drawing_library_that_was_not_read_is_asked_for_again(
+    context: BrowserContext, telling: Telling
+) -> None:
+    page, asked = context.new_page(), []  # a bare one: a browser complains of what it could not read
+
+    def first_refused(route: Route) -> None:
+        asked.append(route.request.url)
+        route.abort() if len(asked) == 1 else route.continue_()
+
+    page.route("**/vendor/plotly*", first_refused)
+    page.goto(f"/runs/{telling[0].pk}/")
+    expect(page.locator("#chart-return .plot .scatterlayer .trace")).not_to_have_count(0)
+    assert len(asked) == 2
 
 
 def test_a_flood_ends_in_a_resync_and_the_same_curve(page: Page, telling: Telling) -> None:
