@@ -1,14 +1,35 @@
-"""Archives from the server, unpacked as they come in."""
+"""What the server streams: archives, unpacked as they come in, and lines, written to a file."""
 
 import io
 import shutil
+import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import TextIO
 
 from training_core.errors import TroupeError
 from workers.server_api import Server
+
+
+def write_lines(lines: Iterable[str], output: Path | None) -> int:
+    """Write a streamed answer to a file, which is there whole or not at all, or to standard output; the lines written."""
+    if output is None:
+        return _copy(lines, sys.stdout)
+    partial = output.with_name(output.name + ".part")
+    with partial.open("w", encoding="utf-8") as file:
+        count = _copy(lines, file)
+    partial.replace(output)
+    return count
+
+
+def _copy(lines: Iterable[str], file: TextIO) -> int:
+    count = 0
+    for line in lines:
+        file.write(line + "\n")
+        count += 1
+    return count
 
 
 def _extract(archive: tarfile.TarFile, folder: Path) -> None:

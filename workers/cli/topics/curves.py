@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from workers.cli.fetching import write_lines
 from workers.cli.show import console, visible
 from workers.server_api import find_server, run_path
 
@@ -50,18 +51,9 @@ def export_curves(
 ) -> None:
     """Write metrics as CSV, every point a row: metric, attempt, step, time, value."""
     lines = find_server().lines(run_path(run_id, "series/export/"), keys=",".join(metrics or []))
-    if output is None:
-        for line in lines:
-            sys.stdout.write(line + "\n")
-        return
-    count = -1  # the header is no point
-    partial = output.with_name(output.name + ".part")
-    with partial.open("w", encoding="utf-8") as file:
-        for line in lines:
-            file.write(line + "\n")
-            count += 1
-    partial.replace(output)
-    _line(f"{count} points in {output}")
+    count = write_lines(lines, output)
+    if output is not None:
+        _line(f"{count - 1} points in {output}")  # the header is no point
 
 
 @app.command()

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from workers.cli.fetching import write_lines
 from workers.cli.show import console, number, visible
 from workers.server_api import find_server, run_path
 
@@ -184,18 +185,9 @@ def export_transcripts(
 ) -> None:
     """Write the episodes that fit as JSON Lines: facts, turns, tokens, what updates learnt, notes."""
     lines = find_server().lines(run_path(run_id, "episodes/export/"), q=search, **_given(filters))
-    if output is None:
-        for line in lines:
-            sys.stdout.write(line + "\n")
-        return
-    count = 0
-    partial = output.with_name(output.name + ".part")
-    with partial.open("w", encoding="utf-8") as file:
-        for line in lines:
-            file.write(line + "\n")
-            count += 1
-    partial.replace(output)
-    _line(f"{count} episodes in {output}")
+    count = write_lines(lines, output)
+    if output is not None:
+        _line(f"{count} episodes in {output}")
 
 
 @app.command()
