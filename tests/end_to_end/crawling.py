@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from axe_playwright_python.sync_playwright import Axe
 from django.urls import Resolver404, URLPattern, get_resolver, resolve
 from playwright.sync_api import Page
 
+from tests.end_to_end.looks import violations
+
 WIDTHS = (1440, 390)
 SCHEMES = ("light", "dark")
-SERIOUS = ("serious", "critical")
 NO_PAGES = {
     "compare:csv", "jobs:fragment", "reports:export", "transcripts:export", "healthz", "readyz", "metrics", "home",
     "accounts:link", "accounts:login", "shares:open",
@@ -65,13 +65,6 @@ class Crawl:
         if folder := os.environ.get("TROUPE_SHOTS"):
             self.page.wait_for_timeout(300)
             self.page.screenshot(path=Path(folder) / f"{name.replace(':', '.')}.png", full_page=True)
-
-
-def violations(page: Page) -> Iterator[str]:
-    """What axe holds to be serious."""
-    for each in Axe().run(page).response["violations"]:
-        if each["impact"] in SERIOUS:
-            yield f"{each['id']}: {[node['html'][:160] for node in each['nodes'][:3]]}"
 
 
 def kind_of(address: str) -> str | None:

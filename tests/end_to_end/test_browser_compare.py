@@ -1,15 +1,13 @@
 """Runs side by side in a browser."""
 
-import os
 import re
 import time
-from itertools import product
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.looks import look_at
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
 from webapp.runs.families import family_of
@@ -149,23 +147,4 @@ def test_fits_and_is_accessible(page: Page, runs: list[Run]) -> None:
         ("probes", address(runs, "probes/", at="common")),
         ("curves", address(runs, key="eval/success,train/return", smooth="0.6")),
     )
-    for (name, where), width in product(pages, (1440, 390)):
-        page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
-        page.goto(where)
-        page.wait_for_load_state("networkidle")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, where
-        for colours in ("light", "dark"):
-            page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
-            shoot(page, f"compare-{name}-{width}-{colours}")
-            found = [
-                each
-                for each in Axe().run(page).response["violations"]
-                if each["impact"] in ("serious", "critical")
-            ]
-            assert not found, [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found]
-
-
-def shoot(page: Page, name: str) -> None:
-    """A picture, where TROUPE_SHOTS names a folder for it."""
-    if folder := os.environ.get("TROUPE_SHOTS"):
-        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+    look_at(page, "compare", pages)

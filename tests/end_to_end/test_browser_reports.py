@@ -1,14 +1,13 @@
 """Reports in a browser: written, saved by itself, never lost, shared."""
 
 import re
-from itertools import product
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.end_to_end.conftest import Server
-from tests.end_to_end.test_browser_compare import address, patience, runs, shoot
+from tests.end_to_end.looks import look_at
+from tests.end_to_end.test_browser_compare import address, patience, runs
 from webapp.accounts.models import Project, User
 from webapp.reports.models import Report
 from webapp.reports.services import report_create, report_save
@@ -128,17 +127,4 @@ def test_fits_and_is_accessible(page: Page, ada: User, report: Report) -> None:
         ("versions", f"/reports/{report.pk}/versions/?version=1"),
         ("page", f"/reports/{report.pk}/"),
     )
-    for (name, where), width in product(pages, (1440, 390)):
-        page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
-        page.goto(where)
-        page.wait_for_load_state("networkidle")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, where
-        for colours in ("light", "dark"):
-            page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
-            shoot(page, f"report-{name}-{width}-{colours}")
-            found = [
-                each
-                for each in Axe().run(page).response["violations"]
-                if each["impact"] in ("serious", "critical")
-            ]
-            assert not found, [(each["id"], [node["html"] for node in each["nodes"]][:3]) for each in found]
+    look_at(page, "report", pages)
