@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run install dev test lint types unit ray browser stack slow format docs constraints chromium clean
+.PHONY: run install dev test lint types unit ray browser stack slow format docs constraints chromium bubblewrap clean
 
 run: .venv/.base
 	@exec $(BIN)/python manage.py up
@@ -41,7 +41,13 @@ chromium:
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
 	  echo "No /usr/bin/chromium, and this user may not install it: browser tests will be skipped (apt-get install chromium)."
 
-test: .venv/.dev chromium
+bubblewrap:
+	@command -v bwrap >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  echo "Installing Debian's bubblewrap for the sandbox ..." && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends bubblewrap >/dev/null; } || \
+	  echo "No bwrap, and this user may not install it: code that agents write cannot run (apt-get install bubblewrap)."
+
+test: .venv/.dev chromium bubblewrap
 	@$(BIN)/python -m tests.run_all
 
 lint: .venv/.dev

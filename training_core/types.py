@@ -4,10 +4,16 @@ A group is the K candidates sampled from one state: (task, turn, role). Tensors 
 plain lists, cheap to pickle, and what reports and learners both read.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypedDict
+from itertools import compress
+from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
+
+Item = TypeVar("Item")
 
 StopReason = Literal["stop", "length", "interrupt"]
+NOT_SAMPLED = -1
+"""Version of a token that no policy sampled."""
 
 
 class Message(TypedDict):
@@ -41,7 +47,11 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Answer:
-    """One sampled answer; the lists have one entry per token."""
+    """What follows a prompt; the lists have one entry per token.
+
+    Usually one sampled answer. It may hold text between what was sampled (a tool's result, the next question): loss_mask
+    tells it apart, and its logprobs are 0.0 and its versions NOT_SAMPLED.
+    """
 
     token_ids: list[int]
     logprobs: list[float]
@@ -49,6 +59,12 @@ class Answer:
     versions: list[int]
     stop_reason: StopReason
     text: str
+    loss_mask: list[bool] | None = None
+    """Which tokens are learnt from; None for all."""
+
+    def learnt(self, values: Sequence[Item]) -> list[Item]:
+        """Those of `values`, one per token, whose tokens are learnt from."""
+        return list(values) if self.loss_mask is None else list(compress(values, self.loss_mask))
 
 
 @dataclass

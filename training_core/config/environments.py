@@ -7,11 +7,19 @@ from pydantic import Field
 from training_core.config.base import Section
 
 
-class PlanPath(Section):
+class EnvironmentSection(Section):
+    """What every environment's config says of the team."""
+
+    roles: ClassVar[tuple[str, ...]] = ()
+    """Who plays it; a team has exactly these, unless open_roles says otherwise."""
+    open_roles: ClassVar[bool] = False
+    """Whether any roles may play, as many as there are; `roles` then names the usual ones."""
+
+
+class PlanPath(EnvironmentSection):
     """A walk over a grid with walls, to a goal that only the planner sees."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
-    """Who plays it; a team has exactly these."""
     type: Literal["plan_path"] = "plan_path"
     """Path finding on a small grid."""
     size: int = Field(5, ge=3, le=20)

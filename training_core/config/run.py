@@ -72,7 +72,7 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _the_environment_knows_the_roles(self) -> Self:
         wanted = self.environment.roles
-        if set(self.team.roles) != set(wanted):
+        if not self.environment.open_roles and set(self.team.roles) != set(wanted):
             raise ValueError(
                 f"team.roles: {self.environment.type} is played by {', '.join(wanted)}, "
                 f"not by {', '.join(self.team.roles)}"

@@ -70,9 +70,18 @@ def annotation_document(
                 "ratios": group.ratios,
                 "entropies": group.entropies,
                 "training_logprobs": group.training_logprobs,
-            }
+            } | _masks(turn)
         turns.append(document)
     return {"episode": episode.id, "turns": turns, "stages": dict(stages)}
+
+
+def _masks(turn: Turn) -> dict[str, Any]:
+    """Which tokens were learnt from, where not all of them were."""
+    answers = [candidate.answer for candidate in turn.candidates]
+    if all(answer.loss_mask is None for answer in answers):
+        return {}
+    masks = [answer.loss_mask or [True] * len(answer.token_ids) for answer in answers]
+    return {"masks": [[int(learnt) for learnt in mask] for mask in masks]}
 
 
 def _turn_document(turn: Turn, spell: Speller) -> dict[str, Any]:

@@ -32,7 +32,9 @@ def check_versions(
         answers += len(lags)
         lag += sum(abs(item) for item in lags)
         if any(lags) and stale == "error":
-            found = sorted({number for answer in group.answers for number in answer.versions} - {version})
+            found = sorted(
+                {number for answer in group.answers for number in answer.learnt(answer.versions)} - {version}
+            )
             raise StalePolicy(
                 f"policy {policy!r} is at version {version}, but episode {group.episode}, turn {group.turn} has "
                 f'tokens of version {", ".join(map(str, found))}; collect again, or set rollout.stale = "drop" '
@@ -58,7 +60,7 @@ def check_weights(have: int, want: int, policy: str, worker: str) -> None:
 
 def _lag(answer: Answer, version: int) -> int:
     """Versions between the policy and the answer's most distant token; negative when it is ahead."""
-    return max((version - number for number in answer.versions), key=abs, default=0)
+    return max((version - number for number in answer.learnt(answer.versions)), key=abs, default=0)
 
 
 def _only(group: Group, places: list[int]) -> Group:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import nan
 
 from torch import Tensor
 
@@ -10,7 +11,7 @@ from training_core.llm.learning.micro_batches import MicroBatch
 
 @dataclass
 class GroupAnnotation:
-    """What the update saw of one group, per answer and token."""
+    """What the update saw of one group, per answer and token; NaN for tokens that are not learnt from."""
 
     ratios: list[list[float]]
     """pi / pi_old when the update first came to it."""
@@ -37,8 +38,17 @@ def annotate(
         found = annotations.get((group.episode, group.turn))
         if found is None:
             found = annotations[group.episode, group.turn] = _empty(len(group.answers))
+        mask = group.answers[place].loss_mask
         for name, tokens in values.items():
-            getattr(found, name)[place] = tokens[begin:end]
+            getattr(found, name)[place] = _spread(tokens[begin:end], mask)
+
+
+def _spread(values: list[float], mask: list[bool] | None) -> list[float]:
+    """One value per token of the answer: NaN for those that are not learnt from."""
+    if mask is None:
+        return values
+    learnt = iter(values)
+    return [next(learnt) if wanted else nan for wanted in mask]
 
 
 def _empty(answers: int) -> GroupAnnotation:

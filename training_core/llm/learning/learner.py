@@ -1,6 +1,6 @@
 """The torch learner: policy-gradient updates of one policy on grouped answers.
 
-T response tokens of a micro-batch, U distinct places that predict them, V vocabulary.
+T response tokens of a micro-batch that are learnt from, U distinct places that predict them, V vocabulary.
 
 Numbers that are not finite: data (advantages, sampled logprobs) is refused with an error that names the episode, for
 something before the learner is broken. A gradient is skipped and counted (`skipped_steps`), so that one odd batch
@@ -294,8 +294,9 @@ def check_fresh(groups: Sequence[Group], version: int) -> None:
     """Raises StalePolicy where a token was sampled by another version than `version`."""
     for group in groups:
         for answer in group.answers:
-            if answer.versions.count(version) != len(answer.versions):
-                other = next(found for found in answer.versions if found != version)
+            versions = answer.learnt(answer.versions)
+            if versions.count(version) != len(versions):
+                other = next(found for found in versions if found != version)
                 raise StalePolicy(
                     f"episode {group.episode}, turn {group.turn}: sampled by version {other}, but the policy is at "
                     f'version {version}; on-policy training refuses it (rollout.stale = "drop" leaves such data out)'

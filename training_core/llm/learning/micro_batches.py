@@ -1,6 +1,6 @@
 """One forward pass of the learner: rows as tensors, with what the loss needs per response token.
 
-T response tokens, end to end in the order of the rows' answers.
+T response tokens that are learnt from, end to end in the order of the rows' answers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ class MicroBatch:
     answers: list[tuple[Group, int]]
     """(group, place of the answer in it)"""
     lengths: Tensor
-    """(R,) tokens of each answer."""
+    """(R,) tokens of each answer that are learnt from."""
     old_logprobs: Tensor
     """(T,) when sampled."""
     advantages: Tensor
@@ -70,7 +70,7 @@ def split(part: Sequence[int], groups: Sequence[Group], how: Split) -> Iterator[
         alike.setdefault((group.temperature, group.top_k, group.top_p), []).append(index)
     answers = [answer for index in part for answer in groups[index].answers]
     per_token = how.algorithm.loss_average == "token"
-    scale = 1.0 / max(sum(len(answer.token_ids) for answer in answers) if per_token else len(answers), 1)
+    scale = 1.0 / max(sum(learnt_tokens(answer) for answer in answers) if per_token else len(answers), 1)
     limit = how.settings.micro_batch_tokens
     for members in alike.values():
         rows = (
@@ -85,10 +85,12 @@ def split(part: Sequence[int], groups: Sequence[Group], how: Split) -> Iterator[
 def _micro_batch(rows: Sequence[Row], groups: Sequence[Group], how: Split, scale: float) -> MicroBatch:
     members = [(groups[group], place) for row in rows for group, place in row.answers]
     answers = [group.answers[place] for group, place in members]
-    old = np.array([logprob for answer in answers for logprob in answer.logprobs], dtype=np.float32)
+    old = np.array(
+        [logprob for answer in answers for logprob in answer.learnt(answer.logprobs)], dtype=np.float32
+    )
     each = np.array([group.advantages[place] for group, place in members], dtype=np.float32)
     _check(members, answers, each, old)
-    counts = np.array([len(answer.token_ids) for answer in answers])
+    counts = np.array([learnt_tokens(answer) for answer in answers])
     first = members[0][0]
 
     def per_token(values: NDArray[Any]) -> Tensor:
@@ -106,6 +108,11 @@ def _micro_batch(rows: Sequence[Row], groups: Sequence[Group], how: Split, scale
         top_p=first.top_p,
         work=rows_work(rows),
     )
+
+
+def learnt_tokens(answer: Answer) -> int:
+    """How many tokens of an answer are learnt from."""
+    return len(answer.token_ids) if answer.loss_mask is None else sum(answer.loss_mask)
 
 
 def _shared_by(

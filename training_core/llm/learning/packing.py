@@ -10,10 +10,13 @@ Places are in preorder, so one number a place says who sees it: place j is seen 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from training_core.types import Group
 
 Tokens = tuple[int, ...]
+Response = tuple[Tokens, tuple[bool, ...]]
+"""Token ids, and which of them are learnt from; empty for all."""
 Place = tuple[int, int]
 """(group, place of an answer in it)"""
 
@@ -29,7 +32,7 @@ class Row:
     answers: list[Place] = field(default_factory=list)
     """Whose responses are in this row, in the order of `sources` and `targets`."""
     sources: list[int] = field(default_factory=list)
-    """Per response token: the place whose logits predict it."""
+    """Per response token that is learnt from: the place whose logits predict it."""
     targets: list[int] = field(default_factory=list)
 
 
@@ -48,24 +51,26 @@ class _Tree:
         self._path: list[int] = []
         """Places of the response before, its last token left out."""
 
-    def fits(self, response: Sequence[int], longest: int) -> bool:
+    def fits(self, response: Tokens, longest: int) -> bool:
         """Whether the row stays within `longest` with this response; the first one always does."""
         most = len(self.row.tokens) + len(response) - 1
         return not self.row.answers or most <= longest or most - self._shared(response) <= longest
 
-    def add(self, response: Sequence[int], answers: Sequence[Place]) -> None:
+    def add(self, response: Response, answers: Sequence[Place]) -> None:
         """Append a response that these answers gave."""
         row = self.row
-        shared = self._shared(response)
+        tokens, learnt = response
+        shared = self._shared(tokens)
         self._close(shared)
-        begin, end = len(row.tokens), len(row.tokens) + len(response) - 1 - shared
+        begin, end = len(row.tokens), len(row.tokens) + len(tokens) - 1 - shared
         self._path.extend(range(begin, end))
-        row.tokens.extend(response[shared:-1])
-        row.positions.extend(range(self._prompt + shared, self._prompt + len(response) - 1))
+        row.tokens.extend(tokens[shared:-1])
+        row.positions.extend(range(self._prompt + shared, self._prompt + len(tokens) - 1))
         row.ends.extend([0] * (end - begin))
         row.answers.extend(answers)
-        row.sources.extend([self._prompt - 1, *self._path] * len(answers))
-        row.targets.extend([*response] * len(answers))
+        sources = [self._prompt - 1, *self._path]
+        row.sources.extend((list(compress(sources, learnt)) if learnt else sources) * len(answers))
+        row.targets.extend((list(compress(tokens, learnt)) if learnt else list(tokens)) * len(answers))
 
     def close(self) -> Row:
         """The row, finished."""
@@ -73,7 +78,7 @@ class _Tree:
         self.row.ends[: self._prompt] = [len(self.row.tokens)] * self._prompt
         return self.row
 
-    def _shared(self, response: Sequence[int]) -> int:
+    def _shared(self, response: Tokens) -> int:
         """How many places of the path a response begins with."""
         tokens, shared = self.row.tokens, 0
         for place, token in zip(self._path, response[:-1], strict=False):
@@ -95,7 +100,7 @@ def tree_rows(groups: Sequence[Group], which: Iterable[int], longest: int) -> li
     for prompt, responses in _by_prompt(groups, which):
         tree = _Tree(prompt)
         for response, answers in responses:
-            if not tree.fits(response, longest):
+            if not tree.fits(response[0], longest):
                 rows.append(tree.close())
                 tree = _Tree(prompt)
             tree.add(response, answers)
@@ -116,14 +121,18 @@ def single_rows(groups: Sequence[Group], which: Iterable[int]) -> list[Row]:
 
 def _by_prompt(
     groups: Sequence[Group], which: Iterable[int]
-) -> Iterator[tuple[Tokens, list[tuple[Tokens, list[Place]]]]]:
-    """Distinct prompts with the distinct responses to them, in lexicographic order. Empty responses are left out."""
-    prompts: dict[Tokens, dict[Tokens, list[Place]]] = {}
+) -> Iterator[tuple[Tokens, list[tuple[Response, list[Place]]]]]:
+    """Distinct prompts with the distinct responses to them, in lexicographic order.
+
+    Responses of which nothing is learnt are left out.
+    """
+    prompts: dict[Tokens, dict[Response, list[Place]]] = {}
     for index in which:
         responses = prompts.setdefault(tuple(groups[index].prompt_ids), {})
         for place, answer in enumerate(groups[index].answers):
-            if answer.token_ids:
-                responses.setdefault(tuple(answer.token_ids), []).append((index, place))
+            if answer.learnt(answer.token_ids):
+                response = tuple(answer.token_ids), tuple(answer.loss_mask or ())
+                responses.setdefault(response, []).append((index, place))
     for prompt, responses in prompts.items():
         if responses:
             yield prompt, sorted(responses.items())

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 from training_core.config.run import RunConfig
 from training_core.llm.environments.host import EnvironmentPool, SlotView
 from training_core.llm.generation.base import SamplingSettings
-from training_core.types import Answer, Candidate, Episode, Message, NoiseKey, Prompt, Stage, Turn
+from training_core.types import (
+    NOT_SAMPLED,
+    Answer,
+    Candidate,
+    Episode,
+    Message,
+    NoiseKey,
+    Prompt,
+    Stage,
+    Turn,
+)
 
 Generate = Callable[[Sequence[Prompt], SamplingSettings], list[list[Answer]]]
 Render = Callable[[Sequence[Message]], list[int]]
@@ -90,7 +100,7 @@ def record_turn(
 
 def record_stages(episode: Episode, table: Table, role: str, began: float, asked: Asked, now: float) -> None:
     """Note whom the episode waited for at a role's turn, from `began` to `now`."""
-    known = [version for answer in asked.answers for version in answer.versions]
+    known = [version for answer in asked.answers for version in answer.versions if version != NOT_SAMPLED]
     policy = table.config.team.roles[role].policy
     versions = (min(known), max(known)) if known else None
     _environment(episode, began, asked.sent)
