@@ -4,6 +4,7 @@ TroupeError
 ├── ConfigError          the run config is wrong; carries one message per field path
 ├── EnvironmentFailure   an environment raised; its episode fails, the run goes on
 ├── EngineFailure        generation failed
+├── DataError            a conversation or sample from outside cannot be learnt from
 ├── LearnerFailure       an update failed: its data, or every gradient, is no number
 ├── StalePolicy          data or weights of another version than the one asked for
 ├── CheckpointError      a checkpoint is missing, torn or of another shape
@@ -32,6 +33,10 @@ class EnvironmentFailure(TroupeError):
 
 class EngineFailure(TroupeError):
     """An engine could not generate."""
+
+
+class DataError(TroupeError):
+    """A conversation or sample that came from outside cannot be learnt from."""
 
 
 class LearnerFailure(TroupeError):
