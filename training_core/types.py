@@ -43,6 +43,10 @@ class Prompt:
     token_ids: list[int]
     count: int
     key: NoiseKey
+    first: int = 0
+    """Index of the first of these candidates in the group; noise depends on it."""
+    offset: int = 0
+    """How many tokens at the end of `token_ids` a candidate has said already: its answer goes on after them."""
 
 
 @dataclass(frozen=True)

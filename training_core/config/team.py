@@ -1,6 +1,6 @@
 """Who plays: roles, the policies behind them and the order in which they speak."""
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -20,6 +20,8 @@ class Sampling(Section):
     """Keep the smallest set of tokens whose probability reaches p; 1 disables."""
     max_tokens: int = Field(8, ge=1, le=32768)
     """Longest answer in tokens, end-of-turn token included."""
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), max_length=16)
+    """Texts that end an answer as soon as it contains one: its tokens are kept, its text ends before the stop text."""
 
 
 class Role(Section):

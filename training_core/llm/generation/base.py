@@ -1,9 +1,10 @@
 """What an engine is: prompts in, sampled answers out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from training_core.config.team import Sampling
 from training_core.types import Answer, Prompt
 
 if TYPE_CHECKING:
@@ -22,6 +23,19 @@ class SamplingSettings:
     max_tokens: int = 8
     greedy: bool = False
     """Take the likeliest token; stored logprobs are then those of the tempered distribution."""
+    stop: tuple[str, ...] = ()
+    """Texts that end an answer. The token that completes one is the answer's last; the answer's text ends before it."""
+
+
+def settings_of(sampling: Sampling) -> SamplingSettings:
+    """How a role's tokens are drawn in training."""
+    return SamplingSettings(
+        sampling.temperature, sampling.top_k, sampling.top_p, sampling.max_tokens, stop=sampling.stop
+    )
+
+
+Interrupted = Callable[[], bool]
+"""Asked between two tokens: whether to leave off."""
 
 
 class Engine(Protocol):
@@ -30,8 +44,14 @@ class Engine(Protocol):
     version: int
     """Of the weights it holds."""
 
-    def generate(self, prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
-        """`count` answers per prompt, in order. Raises EngineFailure."""
+    def generate(
+        self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
+    ) -> list[list[Answer]]:
+        """`count` answers per prompt, in order. Raises EngineFailure.
+
+        Once `interrupted` is true, answers that have not ended are returned as far as they are, with the stop reason
+        "interrupt" and perhaps no token at all; `resuming.py` says how they go on.
+        """
         ...
 
     def load_weights(self, state: "Mapping[str, Tensor]", version: int) -> None:

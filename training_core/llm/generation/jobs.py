@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from training_core.llm.generation.stop_words import StopWords
 from training_core.seeding import Words, fold, key_states, uniforms
-from training_core.types import Prompt
+from training_core.types import Prompt, StopReason
 
 Ints = NDArray[np.int64]
 
@@ -60,29 +61,54 @@ class Candidates:
     def __init__(self, jobs: Sequence[Job], max_tokens: int) -> None:
         counts = [job.count for job in jobs]
         keys = key_states(np.asarray([job.prompt.key for job in jobs], dtype=np.int64))
-        indices = np.concatenate([np.arange(job.first, job.first + job.count) for job in jobs])
+        indices = np.concatenate([job.prompt.first + job.first + np.arange(job.count) for job in jobs])
         self.states: Words = fold(np.repeat(keys, counts), indices)
         """Hash state of each candidate's noise key (C,)."""
+        self.offsets = np.repeat([job.prompt.offset for job in jobs], counts)
+        """Tokens that each had said before (C,): the first columns of `tokens`."""
         self.tokens = np.zeros((len(indices), max_tokens), dtype=np.int64)
+        for row, place in enumerate(np.repeat(np.arange(len(jobs)), counts)):
+            prompt = jobs[place].prompt
+            self.tokens[row, : prompt.offset] = prompt.token_ids[len(prompt.token_ids) - prompt.offset :]
         self.logprobs = np.zeros((len(indices), max_tokens), dtype=np.float64)
-        self.lengths = np.zeros(len(indices), dtype=np.int64)
+        self.lengths = self.offsets.copy()
+        self.reasons: list[StopReason] = ["interrupt"] * len(indices)
+        """Why each fell silent; those that still speak would be interrupted."""
         self.live: Ints = np.arange(len(indices))
         """Those that still speak."""
 
-    def uniforms(self, step: int) -> NDArray[np.float64]:
-        """A number in [0, 1) for each live candidate's token at this position."""
-        return uniforms(fold(self.states[self.live], step))
+    def uniforms(self) -> NDArray[np.float64]:
+        """A number in [0, 1) for each live candidate's next token."""
+        return uniforms(fold(self.states[self.live], self.lengths[self.live]))
 
-    def say(self, step: int, tokens: Ints, logprobs: NDArray[np.float64], stops: Ints) -> NDArray[np.bool_]:
-        """Note the live candidates' next tokens; those that said a stop token fall silent. Returns who goes on."""
-        self.tokens[self.live, step] = tokens
-        self.logprobs[self.live, step] = logprobs
-        self.lengths[self.live] = step + 1
-        on: NDArray[np.bool_] = ~np.isin(tokens, stops)
+    def say(
+        self, tokens: Ints, logprobs: NDArray[np.float64], stops: Ints, words: StopWords
+    ) -> NDArray[np.bool_]:
+        """Note the live candidates' next tokens. Returns who goes on: not those that stop or have said all they may."""
+        spots = self.lengths[self.live]
+        self.tokens[self.live, spots] = tokens
+        self.logprobs[self.live, spots] = logprobs
+        self.lengths[self.live] += 1
+        stopped = np.isin(tokens, stops)
+        if words.window:
+            stopped |= words.ended(self._tails(words.window))
+        on: NDArray[np.bool_] = ~stopped & (self.lengths[self.live] < self.tokens.shape[1])
+        for place in np.flatnonzero(~on):
+            self.reasons[self.live[place]] = "stop" if stopped[place] else "length"
         self.live = self.live[on]
         return on
 
-    def said(self) -> Iterator[tuple[list[int], list[float]]]:
-        """Each candidate's tokens and their log-probabilities."""
-        rows = zip(self.tokens.tolist(), self.logprobs.tolist(), self.lengths.tolist(), strict=True)
-        return ((tokens[:length], logprobs[:length]) for tokens, logprobs, length in rows)
+    def _tails(self, window: int) -> list[list[int]]:
+        spans = zip(self.live, self.lengths[self.live], strict=True)
+        return [self.tokens[row, max(end - window, 0) : end].tolist() for row, end in spans]
+
+    def said(self) -> Iterator[tuple[list[int], list[float], int, StopReason]]:
+        """Of each candidate: all its tokens, their log-probabilities, how many it had said before, and why it ended."""
+        rows = zip(
+            self.tokens.tolist(), self.logprobs.tolist(), self.lengths.tolist(), self.offsets.tolist(), self.reasons,
+            strict=True,
+        )  # fmt: skip
+        return (
+            (tokens[:length], logprobs[:length], offset, reason)
+            for tokens, logprobs, length, offset, reason in rows
+        )

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from transformers import PreTrainedTokenizerBase
 
-from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.base import Interrupted, SamplingSettings
+from training_core.llm.generation.stop_words import StopWords
 from training_core.types import Answer, Prompt
 
 if TYPE_CHECKING:
@@ -23,25 +24,33 @@ class ScriptedEngine:
         self.script = script
         self.version = version
 
-    def generate(self, prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
-        """`count` answers per prompt, cut after settings.max_tokens tokens."""
-        return [self._answers(prompt, settings.max_tokens) for prompt in prompts]
+    def generate(
+        self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
+    ) -> list[list[Answer]]:
+        """`count` answers per prompt, cut after settings.max_tokens tokens. Said at once, so never interrupted."""
+        words = StopWords(self.tokenizer, settings.stop)
+        return [self._answers(prompt, settings.max_tokens, words) for prompt in prompts]
 
     def load_weights(self, state: "Mapping[str, Tensor]", version: int) -> None:
         """There are none: only the version changes."""
         self.version = version
 
-    def _answers(self, prompt: Prompt, max_tokens: int) -> list[Answer]:
+    def _answers(self, prompt: Prompt, max_tokens: int, words: StopWords) -> list[Answer]:
         seen = str(self.tokenizer.decode(prompt.token_ids))
-        return [self._answer(self.script(seen, prompt, index), max_tokens) for index in range(prompt.count)]
+        indices = range(prompt.first, prompt.first + prompt.count)
+        said = [self.script(seen, prompt, index) for index in indices]
+        return [self._answer(text, prompt.offset, max_tokens, words) for text in said]
 
-    def _answer(self, said: str, max_tokens: int) -> Answer:
+    def _answer(self, said: str, offset: int, max_tokens: int, words: StopWords) -> Answer:
         ids = [*self.tokenizer(said, add_special_tokens=False)["input_ids"], int(self.tokenizer.eos_token_id)]
-        kept = ids[:max_tokens]
+        ends = (length for length in range(1, len(ids)) if words.ended([ids[:length]])[0])
+        whole = ids[: next(ends, len(ids))]
+        kept = whole[:max_tokens]
+        new = len(kept) - offset
         return Answer(
-            token_ids=kept,
-            logprobs=[0.0] * len(kept),
-            versions=[self.version] * len(kept),
-            stop_reason="stop" if len(kept) == len(ids) else "length",
-            text=str(self.tokenizer.decode(kept, skip_special_tokens=True)),
+            token_ids=kept[offset:],
+            logprobs=[0.0] * new,
+            versions=[self.version] * new,
+            stop_reason="stop" if len(kept) == len(whole) else "length",
+            text=words.cut(str(self.tokenizer.decode(kept, skip_special_tokens=True))),
         )

@@ -17,10 +17,11 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.errors import EngineFailure
-from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.jobs import Candidates, Ints, Job, by_length, split_jobs
 from training_core.llm.generation.sampling import draw, tempered_log_probs
-from training_core.types import Answer, Prompt, StopReason
+from training_core.llm.generation.stop_words import StopWords
+from training_core.types import Answer, Prompt
 
 _PADDABLE = {"full_attention", "sliding_attention", "chunked_attention"}
 _CACHES = ("past_key_values", "cache_params")
@@ -83,46 +84,59 @@ class TorchEngine:
         self.version = version
 
     @torch.no_grad()
-    def generate(self, prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
+    def generate(
+        self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
+    ) -> list[list[Answer]]:
         """`count` answers per prompt, in the order given.
 
         An answer ends with a stop token (the tokenizer's end-of-text token, or one of the model's generation config),
-        which is part of it, or after max_tokens. Raises EngineFailure.
+        which is part of it, with a stop text, after max_tokens, or where it is interrupted. Raises EngineFailure.
         """
         self._check(prompts, settings)
         if was_training := self.model.training:
             self.model.eval()
+        words = StopWords(self.tokenizer, settings.stop)
         answers: list[list[Answer]] = [[] for _ in prompts]
         for jobs in split_jobs(prompts, self.max_batch):
             for batch in [jobs] if self._paddable else by_length(jobs):
-                self._collect(batch, self._speak(batch, settings), answers)
+                candidates = Candidates(batch, settings.max_tokens)
+                if not (interrupted and interrupted()):
+                    self._speak(batch, candidates, settings, words, interrupted)
+                self._collect(batch, candidates, words, answers)
         if was_training:
             self.model.train()
         return answers
 
     def _check(self, prompts: Sequence[Prompt], settings: SamplingSettings) -> None:
         room = getattr(self.model.config, "max_position_embeddings", None)
-        longest = max((len(prompt.token_ids) for prompt in prompts), default=0)
+        longest = max((len(prompt.token_ids) - prompt.offset for prompt in prompts), default=0)
         if any(not prompt.token_ids or prompt.count < 1 for prompt in prompts):
             raise EngineFailure("a prompt is empty or asks for no answers")
+        if any(prompt.offset >= settings.max_tokens for prompt in prompts):
+            raise EngineFailure("an answer that goes on has said max_tokens already: it has ended")
         if room is not None and longest + settings.max_tokens > room:
             raise EngineFailure(
                 f"a prompt of {longest} tokens and {settings.max_tokens} new ones exceed the model's context of {room}; "
                 "shorten the prompt or lower sampling.max_tokens"
             )
 
-    def _speak(self, jobs: Sequence[Job], settings: SamplingSettings) -> Candidates:
-        """All candidates of these jobs, from the first token to the last."""
-        candidates = Candidates(jobs, settings.max_tokens)
+    def _speak(
+        self,
+        jobs: Sequence[Job],
+        candidates: Candidates,
+        settings: SamplingSettings,
+        words: StopWords,
+        interrupted: Interrupted | None,
+    ) -> None:
+        """Let all candidates of these jobs speak, from their next token to the last."""
         texts, place = self._distinct(jobs)
         nodes = self._prefill(texts)
-        for step in range(settings.max_tokens):
-            tokens, logprobs = self._choose(nodes.logits, place, candidates, step, settings)
-            on = candidates.say(step, tokens, logprobs, self.stops)
-            if step + 1 == settings.max_tokens or not on.any():
+        while True:
+            tokens, logprobs = self._choose(nodes.logits, place, candidates, settings)
+            on = candidates.say(tokens, logprobs, self.stops, words)
+            if not on.any() or (interrupted and interrupted()):
                 break
             place = self._advance(nodes, place[on], tokens[on])
-        return candidates
 
     def _distinct(self, jobs: Sequence[Job]) -> tuple[list[list[int]], Ints]:
         """The prompts to prefill, and each candidate's place (C,) among them."""
@@ -189,7 +203,7 @@ class TorchEngine:
         return logits[:, -1]
 
     def _choose(
-        self, logits: Tensor, place: Ints, candidates: Candidates, step: int, settings: SamplingSettings
+        self, logits: Tensor, place: Ints, candidates: Candidates, settings: SamplingSettings
     ) -> tuple[Ints, np.ndarray[Any, np.dtype[np.float64]]]:
         """The live candidates' next tokens and their log-probabilities under the tempered, truncated distribution."""
         log_probs = tempered_log_probs(logits, settings.temperature, settings.top_k, settings.top_p)
@@ -197,7 +211,7 @@ class TorchEngine:
         if settings.greedy:
             tokens = log_probs.argmax(dim=-1)[rows]
         else:
-            tokens = draw(log_probs, rows, torch.from_numpy(candidates.uniforms(step)).to(logits.device))
+            tokens = draw(log_probs, rows, torch.from_numpy(candidates.uniforms()).to(logits.device))
         chosen = log_probs[rows, tokens].double().cpu().numpy()
         if not np.isfinite(chosen).all():
             raise EngineFailure(
@@ -206,18 +220,19 @@ class TorchEngine:
             )
         return tokens.cpu().numpy(), chosen
 
-    def _collect(self, jobs: Sequence[Job], candidates: Candidates, answers: list[list[Answer]]) -> None:
-        """Candidates as answers, each text decoded once."""
+    def _collect(
+        self, jobs: Sequence[Job], candidates: Candidates, words: StopWords, answers: list[list[Answer]]
+    ) -> None:
+        """Candidates as answers, each text decoded once. The text is of all that was said, before a continuation too."""
         said = list(candidates.said())
-        distinct = list({tuple(tokens): None for tokens, _ in said})
+        distinct = list({tuple(tokens): None for tokens, *_ in said})
         decoded = self.tokenizer.batch_decode([list(tokens) for tokens in distinct], skip_special_tokens=True)
-        texts = dict(zip(distinct, decoded, strict=True))
-        stops = set(self.stops.tolist())
+        texts = dict(zip(distinct, map(words.cut, decoded), strict=True))
         places = [job.place for job in jobs for _ in range(job.count)]
-        for place, (tokens, logprobs) in zip(places, said, strict=True):
-            reason: StopReason = "stop" if tokens[-1] in stops else "length"
+        for place, (tokens, logprobs, offset, reason) in zip(places, said, strict=True):
+            new = tokens[offset:]
             answers[place].append(
-                Answer(tokens, logprobs, [self.version] * len(tokens), reason, texts[tuple(tokens)])
+                Answer(new, logprobs[offset:], [self.version] * len(new), reason, texts[tuple(tokens)])
             )
 
 

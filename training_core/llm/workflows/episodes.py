@@ -6,7 +6,7 @@ the episode. It is AT-GRPO's control at equal sampling budget, tasks x K answers
 
 from collections.abc import Sequence
 
-from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.workflows.lockstep import Manner, play
 from training_core.llm.workflows.table import Table
 from training_core.types import Episode, NoiseKey
@@ -20,8 +20,7 @@ def play_episodes(tasks: Sequence[int], table: Table) -> list[Episode]:
     slots = [task for task in tasks for _ in range(count)]
 
     def settings(role: str) -> SamplingSettings:
-        sampling = config.team.roles[role].sampling
-        return SamplingSettings(sampling.temperature, sampling.top_k, sampling.top_p, sampling.max_tokens)
+        return settings_of(config.team.roles[role].sampling)
 
     def key(slot: int, turn: int, seat: int) -> NoiseKey:
         sibling = slots[slot] * count + slot % count

@@ -1,9 +1,10 @@
 """Independent play for evaluation: one answer per turn, no tree, nothing is selected."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
-from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.workflows.lockstep import Manner, play
 from training_core.llm.workflows.table import Table
 from training_core.types import Episode, NoiseKey
@@ -23,11 +24,9 @@ def play_independent(
     config = table.config
 
     def settings(role: str) -> SamplingSettings:
-        sampling = config.team.roles[role].sampling
         temperature = 1.0 if kind == "eval" else config.evaluation.temperature
-        return SamplingSettings(
-            temperature, sampling.top_k, sampling.top_p, sampling.max_tokens, kind == "eval"
-        )
+        usual = settings_of(config.team.roles[role].sampling)
+        return replace(usual, temperature=temperature, greedy=kind == "eval")
 
     def key(slot: int, turn: int, seat: int) -> NoiseKey:
         return NoiseKey(EVALUATION_SEED, EVALUATION_STREAM, 0, tasks[slot], turn, seat)

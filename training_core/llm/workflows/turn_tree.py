@@ -8,7 +8,7 @@ that are stepped are those that are selected from, and every agent sees the sele
 from collections.abc import Sequence
 
 from training_core.config.rollout import TurnTree
-from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.workflows.lockstep import Manner, play
 from training_core.llm.workflows.table import Table
 from training_core.seeding import keyed_uniform
@@ -24,8 +24,7 @@ def play_turn_tree(tasks: Sequence[int], table: Table) -> list[Episode]:
     config = table.config
 
     def settings(role: str) -> SamplingSettings:
-        sampling = config.team.roles[role].sampling
-        return SamplingSettings(sampling.temperature, sampling.top_k, sampling.top_p, sampling.max_tokens)
+        return settings_of(config.team.roles[role].sampling)
 
     def key(slot: int, turn: int, seat: int) -> NoiseKey:
         return NoiseKey(config.run.seed, TRAINING_STREAM, table.iteration, tasks[slot], turn, seat)
