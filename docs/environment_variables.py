@@ -88,6 +88,17 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
         ],
     ),
     (
+        "Rollout buffer",
+        "Read by `troupe buffer` and by runs that learn from it. See [Rollouts from outside](rollout-buffer.md).",
+        [
+            (
+                "TROUPE_BUFFER_TOKEN",
+                "made anew at every start",
+                "What writers and readers show. A run on the same machine finds it in `$TROUPE_HOME/rollout_buffer.json`.",
+            ),
+        ],
+    ),
+    (
         "Your own program",
         "Read by `import troupe`; an argument of `troupe.init` counts more. See [Your own trainer](client.md).",
         [

@@ -3,6 +3,7 @@
 import typer
 
 from workers.cli.topics import (
+    buffers,
     checkpoints,
     cluster,
     compare,
@@ -46,4 +47,5 @@ TOPICS: tuple[typer.Typer, ...] = (
     quotas.app,
     webhooks.app,
     imports.app,
+    buffers.app,
 )

@@ -1,0 +1,125 @@
+"""A channel on a real file: deliveries, restarts, time-outs."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers.rollout_buffer.test_rules import record
+from workers.rollout_buffer.channel import Channel, Full
+from workers.rollout_buffer.rules import Limits
+from workers.rollout_buffer.store import Store
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+PAIRS = Limits(group_size=2)
+
+
+def make(tmp_path: Path, clock: Clock | None = None, limits: Limits = PAIRS, **hooks: Any) -> Channel:
+    return Channel("", Store(tmp_path / "records.sqlite"), limits, hooks, clock or Clock())
+
+
+def write(channel: Channel, *records: tuple[str, float, str]) -> None:
+    for instance, reward, uid in records:
+        channel.write(record(instance, reward, uid))
+
+
+def uids(records: list[dict[str, Any]]) -> list[str]:
+    return [each["uid"] for each in records]
+
+
+def test_a_restart_keeps_open_and_ready_groups_and_the_totals(tmp_path: Path) -> None:
+    channel = make(tmp_path)
+    write(channel, ("a", 1.0, "a1"), ("b", 1.0, "b1"), ("a", 0.0, "a2"))
+    again = make(tmp_path)
+    write(again, ("b", 0.0, "b2"))
+    delivery = again.read(None)
+    assert uids(delivery.records) == ["a1", "a2", "b1", "b2"]
+    assert delivery.meta_info["finished_groups"] == ["a", "b"]
+    assert again.stats()["total_written"] == 4
+    assert make(tmp_path).read(None).records == []
+    assert make(tmp_path).done_instances() == ["a", "b"]
+
+
+def test_what_is_under_way_is_given_again_until_it_is_acknowledged(tmp_path: Path) -> None:
+    channel = make(tmp_path)
+    write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"))
+    first = channel.read(0)
+    write(channel, ("b", 1.0, "b1"), ("b", 0.0, "b2"))
+    again = make(tmp_path)  # both processes died before the reader had it
+    assert again.read(0) == first
+    second = again.read(first.number)
+    assert uids(second.records) == ["b1", "b2"] and second.number == first.number + 1
+    assert again.read(second.number).records == []
+    assert again.stats()["total_read"] == 4 and again.done_instances() == ["a", "b"]
+
+
+def test_a_writer_that_asks_again_writes_nothing_twice(tmp_path: Path) -> None:
+    channel = make(tmp_path)
+    write(channel, ("a", 1.0, "a1"), ("a", 1.0, "a1"), ("a", 0.0, "a2"))
+    assert len(channel.read(None).records) == 2
+    write(make(tmp_path), ("a", 1.0, "a1"))
+    assert make(tmp_path).stats()["current_size"] == 0, "known even after it was handed over"
+
+
+def test_a_full_channel_refuses_and_takes_again_once_it_was_read(tmp_path: Path) -> None:
+    channel = make(tmp_path, limits=Limits(group_size=2, max_records=2))
+    write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"))
+    with pytest.raises(Full):
+        write(channel, ("b", 1.0, "b1"))
+    channel.read(None)
+    write(channel, ("b", 1.0, "b1"))
+    assert channel.stats()["current_size"] == 1
+
+
+def test_groups_time_out_by_the_clock_and_are_counted(tmp_path: Path) -> None:
+    clock = Clock()
+    channel = make(tmp_path, clock, Limits(group_size=4, timeout=300.0))
+    write(channel, *[("a", float(place), f"a{place}") for place in range(3)], ("b", 1.0, "b1"))
+    clock.now = 300.5
+    delivery = channel.read(None)
+    assert delivery.meta_info["finished_groups"] == ["a"]
+    assert sum(each["reward"] for each in delivery.records) == pytest.approx(0.0)
+    stats = channel.stats()
+    assert (stats["groups_timed_out"], stats["groups_dropped"], stats["current_size"]) == (2, 1, 0)
+    assert channel.done_instances() == ["a"], "what was dropped is not done"
+
+
+def test_raw_rewards_go_out_beside_the_normalised_ones_and_invalid_records_stay_behind(
+    tmp_path: Path,
+) -> None:
+    channel = make(tmp_path, limits=Limits(group_size=4))
+    write(channel, ("a", 1.0, "1"), ("a", 0.0, "2"), ("a", -1.0, "3"), ("a", 0.0, "4"))
+    delivery = channel.read(None)
+    assert [each["raw_reward"] for each in delivery.records] == [1.0, 0.0, 0.0]
+    assert sum(each["reward"] for each in delivery.records) == pytest.approx(0.0)
+    assert delivery.meta_info["total_samples"] == 4
+    assert delivery.meta_info["avg_reward"] == pytest.approx(1 / 3)
+
+
+def test_a_hook_that_raises_costs_nothing_that_was_written(tmp_path: Path) -> None:
+    def breaks(group: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        raise RuntimeError("a stranger's bug")
+
+    channel = make(tmp_path, normalize_group_data=breaks)
+    write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"))
+    with pytest.raises(RuntimeError, match="a stranger's bug"):
+        channel.read(None)
+    channel.configure(Limits(group_size=2), {})
+    assert uids(channel.read(None).records) == ["a1", "a2"]
+
+
+def test_a_new_rollout_forgets_what_was_finished_and_keeps_what_is_held(tmp_path: Path) -> None:
+    channel = make(tmp_path)
+    write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"), ("b", 0.0, "b1"))
+    channel.read(None)
+    channel.restart(empty=False)
+    assert channel.done_instances() == [] and channel.begun() == {"b": 1}
+    channel.restart(empty=True)
+    assert channel.stats()["current_size"] == 0

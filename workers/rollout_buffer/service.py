@@ -1,0 +1,168 @@
+"""The HTTP face of a rollout buffer: slime's endpoints and shapes, a bearer token, 429 where it is full.
+
+Every path stands at the root, and again under /channels/<name>/ for further runs. An answer is an envelope
+{success, message, data}; an error has success = false, data = null and says in `message` what to do.
+"""
+
+import base64
+import hmac
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import orjson
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+
+from workers.rollout_buffer.buffer import RolloutBuffer, whole_number
+from workers.rollout_buffer.channel import Delivery, Full
+from workers.rollout_buffer.plugins import PluginFailure
+from workers.rollout_buffer.rules import finite
+
+RETRY_SECONDS = 2
+"""What a writer is told to wait where the buffer is full."""
+_LOOK_EVERY = 0.05
+"""Seconds between looks of a reader that waits."""
+LONGEST_WAIT = 60.0
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def make_app(buffer: RolloutBuffer, token: str) -> Starlette:
+    """The service. An empty token lets everybody in: for tests in one process alone."""
+    face = _Face(buffer)
+    routes = [
+        Route(path, _guarded(endpoint, token), methods=[method])
+        for method, path, endpoint in (
+            ("GET", "/", face.home),
+            ("POST", "/start_rollout", face.start_rollout),
+            ("POST", "/stop_rollout", face.stop_rollout),
+            ("POST", "/buffer/write", face.write),
+            ("POST", "/get_rollout_data", face.get_rollout_data),
+            ("POST", "/buffer/read", face.read),
+            ("GET", "/buffer/peek", face.peek),
+            ("GET", "/buffer/stats", face.stats),
+            ("GET", "/stats", face.stats),
+        )
+    ]
+    return Starlette(routes=[*routes, Mount("/channels/{channel}", routes=routes)])
+
+
+class _Face:
+    """One method per endpoint. Disk work goes to threads: a slow read holds up no writer's connection."""
+
+    def __init__(self, buffer: RolloutBuffer) -> None:
+        self._buffer = buffer
+
+    async def home(self, request: Request) -> Response:
+        return _json({"message": "Rollout buffer", "task_types": sorted(self._buffer.plugins.found)})
+
+    async def start_rollout(self, request: Request) -> Response:
+        await run_in_threadpool(self._buffer.start_rollout, _channel(request), await _body(request))
+        return _json({"message": "Rollout started"})
+
+    async def stop_rollout(self, request: Request) -> Response:
+        await run_in_threadpool(self._buffer.stop_rollout, _channel(request))
+        return _json({"message": "Rollout stopped"})
+
+    async def write(self, request: Request) -> Response:
+        channel = self._buffer.channel(_channel(request))
+        record = await run_in_threadpool(channel.write, await _body(request))
+        return _envelope("Data has been successfully written to buffer", [record], "write to buffer")
+
+    async def get_rollout_data(self, request: Request) -> Response:
+        body = await _body(request)
+        return await run_in_threadpool(self._read, _channel(request), body, 0.0)
+
+    async def read(self, request: Request) -> Response:
+        body = await _body(request)
+        wait = min(finite(body.get("timeout", 0), "timeout"), LONGEST_WAIT)
+        return await run_in_threadpool(self._read, _channel(request), body, wait)
+
+    async def peek(self, request: Request) -> Response:
+        group = await run_in_threadpool(self._buffer.channel(_channel(request)).peek)
+        return _envelope("Next group" if group else "No group is ready", group, {}, success=bool(group))
+
+    async def stats(self, request: Request) -> Response:
+        name = _channel(request)
+        stats = await run_in_threadpool(self._buffer.channel(name).stats)
+        data = {**stats, "rollout": self._buffer.rollout(name)}
+        return _json({"success": True, "message": "Buffer statistics", "data": data})
+
+    def _read(self, name: str, body: Mapping[str, Any], wait: float) -> Response:
+        """Hand out groups, after `wait` seconds at most."""
+        most = body.get("batch_size")
+        size = whole_number(most, "batch_size") if most is not None else None
+        known = body.get("delivery")
+        acknowledged = int(finite(known, "delivery")) if known is not None else None
+        channel, until = self._buffer.channel(name), time.monotonic() + wait
+        delivery = channel.read(acknowledged, size)
+        while not delivery.records and time.monotonic() < until:
+            time.sleep(_LOOK_EVERY)
+            delivery = channel.read(acknowledged, size)
+        return self._delivered(name, delivery)
+
+    def _delivered(self, name: str, delivery: Delivery) -> Response:
+        stats = self._buffer.channel(name).stats()
+        meta = {**delivery.meta_info, "delivery": delivery.number, "buffer": stats}
+        meta["rollout"] = self._buffer.rollout(name)
+        if not delivery.meta_info["finished_groups"]:
+            return _envelope("No group is ready", [], meta, success=False)
+        return _envelope(f"{len(delivery.records)} records", delivery.records, meta)
+
+
+def _guarded(endpoint: Endpoint, token: str) -> Endpoint:
+    """An endpoint that asks for the token and turns errors into envelopes."""
+
+    async def answer(request: Request) -> Response:
+        if token and not hmac.compare_digest(_given_token(request).encode(), token.encode()):
+            return _failure(401, "the buffer's token is missing or wrong; send Authorization: Bearer TOKEN")
+        try:
+            return await endpoint(request)
+        except Full:
+            full = f"the buffer is full; ask again in {RETRY_SECONDS} s, or read from it"
+            return _failure(429, full, {"Retry-After": str(RETRY_SECONDS)})
+        except (ValueError, PluginFailure) as error:
+            return _failure(400, str(error))
+        except Exception as error:  # a plugin's hook, the disk: the writer must hear that nothing was kept
+            return _failure(500, f"{type(error).__name__}: {error}")
+
+    return answer
+
+
+def _given_token(request: Request) -> str:
+    """From `Bearer TOKEN`, or from the password of an address http://buffer:TOKEN@host, as clients send it."""
+    kind, _, value = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "basic":
+        try:
+            return base64.b64decode(value).decode().partition(":")[2]
+        except ValueError:
+            return ""
+    return value if kind.lower() == "bearer" else ""
+
+
+def _channel(request: Request) -> str:
+    return str(request.path_params.get("channel", ""))
+
+
+async def _body(request: Request) -> Any:
+    """The request's JSON object. Raises ValueError."""
+    raw = await request.body()
+    body = orjson.loads(raw) if raw.strip() else {}
+    if not isinstance(body, dict):
+        raise ValueError("send one JSON object")
+    return body
+
+
+def _envelope(message: str, records: Any, meta: Any, *, success: bool = True) -> Response:
+    return _json({"success": success, "message": message, "data": {"data": records, "meta_info": meta}})
+
+
+def _failure(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    return _json({"success": False, "message": message, "data": None}, status, headers)
+
+
+def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(content), status, headers, "application/json")
