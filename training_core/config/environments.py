@@ -1,6 +1,6 @@
 """Environments by `type`."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,12 +16,11 @@ class EnvironmentSection(Section):
     """Whether any roles may play, as many as there are; `roles` then names the usual ones."""
 
 
-class PlanPath(EnvironmentSection):
-    """A walk over a grid with walls, to a goal that only the planner sees."""
+class PlanPathGrid(EnvironmentSection):
+    """What the walks over a grid have in common, whoever plays them."""
 
-    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
-    type: Literal["plan_path"] = "plan_path"
-    """Path finding on a small grid."""
+    type: str
+    """Who sees what, and who walks."""
     size: int = Field(5, ge=3, le=20)
     """Rows and columns of the grid, in cells."""
     wall_share: float = Field(0.08, ge=0.0, le=0.5)
@@ -29,7 +28,7 @@ class PlanPath(EnvironmentSection):
     max_turns: int = Field(5, ge=1, le=64)
     """Turns of the whole team before the episode ends without success."""
     moves_per_turn: int = Field(3, ge=1, le=8)
-    """Most moves that the executor makes in one turn, in cells."""
+    """Most moves that are made in one turn, in cells."""
     step_reward: float = -0.01
     """Local reward per move made."""
     blocked_reward: float = -0.10
@@ -46,7 +45,37 @@ class PlanPath(EnvironmentSection):
     """Discount inside the shaping term, gamma."""
 
 
-Environment = PlanPath
-"""One class per environment, told apart by `type`; becomes a union with the second one."""
+class PlanPath(PlanPathGrid):
+    """A walk over a grid with walls, to a goal that only the planner sees."""
 
-ENVIRONMENT_CONFIGS: dict[str, type[Section]] = {"plan_path": PlanPath}
+    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
+    type: Literal["plan_path"] = "plan_path"
+    """Path finding on a small grid."""
+
+
+class PlanPathSingle(PlanPathGrid):
+    """The same walk by one agent, which sees what planner and executor see together (single-agent control)."""
+
+    roles: ClassVar[tuple[str, ...]] = ("walker",)
+    type: Literal["plan_path_single"] = "plan_path_single"
+    """Path finding on a small grid, alone."""
+
+
+class PlanPathTrio(PlanPathGrid):
+    """The same walk by three: the planner sees the goal, the scout the walls, and the executor only what both tell it."""
+
+    roles: ClassVar[tuple[str, ...]] = ("planner", "scout", "executor")
+    type: Literal["plan_path_trio"] = "plan_path_trio"
+    """Path finding on a small grid, by three."""
+    report_reward: float = Field(0.2, ge=0.0)
+    """Local reward of the scout for a report that is right about all four sides; one that is wrong about all costs as much."""
+
+
+Environment = Annotated[PlanPath | PlanPathSingle | PlanPathTrio, Field(discriminator="type")]
+"""One class per environment, told apart by `type`."""
+
+ENVIRONMENT_CONFIGS: dict[str, type[Section]] = {
+    "plan_path": PlanPath,
+    "plan_path_single": PlanPathSingle,
+    "plan_path_trio": PlanPathTrio,
+}

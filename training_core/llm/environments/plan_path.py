@@ -14,7 +14,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any, ClassVar, Self
 
-from training_core.config.environments import PlanPath
+from training_core.config.environments import PlanPathGrid
 from training_core.llm.environments.base import Split, StepResult
 from training_core.seeding import keyed_seed
 
@@ -67,7 +67,7 @@ def held_out(grid: Grid) -> bool:
     return zlib.crc32(repr(whole).encode()) % 4 == 0
 
 
-def draw_grid(config: PlanPath, random: Random, split: Split) -> Grid:
+def draw_grid(config: PlanPathGrid, random: Random, split: Split) -> Grid:
     """A grid of a split whose goal can be reached, start and goal at least two steps apart."""
     cells = [(row, column) for row in range(config.size) for column in range(config.size)]
     while True:
@@ -79,7 +79,7 @@ def draw_grid(config: PlanPath, random: Random, split: Split) -> Grid:
 
 
 @lru_cache(maxsize=4)
-def held_out_grids(config: PlanPath) -> tuple[Grid, ...]:
+def held_out_grids(config: PlanPathGrid) -> tuple[Grid, ...]:
     """The held-out tasks, all different; fewer than HELD_OUT_TASKS where the grid is too small to hold so many."""
     grids: dict[Grid, None] = {}
     for number in range(4 * HELD_OUT_TASKS):
@@ -89,7 +89,7 @@ def held_out_grids(config: PlanPath) -> tuple[Grid, ...]:
     return tuple(grids)
 
 
-def task_grid(config: PlanPath, seed: int, task: int, split: Split) -> Grid:
+def task_grid(config: PlanPathGrid, seed: int, task: int, split: Split) -> Grid:
     """The instance of a task number; held-out numbers wrap round."""
     if split == "train":
         return draw_grid(config, Random(keyed_seed(seed, 0, task)), split)
@@ -102,7 +102,7 @@ class PlanPathEnvironment:
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
 
-    def __init__(self, config: PlanPath, seed: int) -> None:
+    def __init__(self, config: PlanPathGrid, seed: int) -> None:
         self.config = config
         self.seed = seed
 
@@ -130,18 +130,33 @@ class PlanPathEnvironment:
     def observe(self, role: str) -> str:
         """Planner: where the goal lies from here. Executor: what blocks it, its last moves, the plan."""
         if role == "planner":
-            return f"goal {self._goal_words()}"
-        around = " ".join(
+            return self.sight_of_goal()
+        return f"{self.sight_around()} ; {self.memory()} ; {self.plan_heard()}"
+
+    def sight_of_goal(self) -> str:
+        """How far the goal lies, by axis."""
+        return f"goal {self._goal_words()}"
+
+    def sight_around(self) -> str:
+        """Which of the four cells beside it are free."""
+        return " ".join(
             f"{word} {'free' if self.grid.free(self.next_cell(word)) else 'wall'}" for word in MOVES
         )
-        return f"{around} ; last {_words(self.last)} ; plan {_words(self.plan)}"
+
+    def memory(self) -> str:
+        """The last move, and whether the last turn led nowhere."""
+        return f"last {spoken(self.last)}"
+
+    def plan_heard(self) -> str:
+        """What the planner said in this turn."""
+        return f"plan {spoken(self.plan)}"
 
     def act(self, role: str, answer: str) -> StepResult:
         """Take a plan, or walk."""
         words = answer.split()
-        return self._plan(words) if role == "planner" else self._walk(words)
+        return self.take_plan(words) if role == "planner" else self.walk(words)
 
-    def _plan(self, words: list[str]) -> StepResult:
+    def take_plan(self, words: list[str]) -> StepResult:
         """Score a plan by what its speaker can know: as if no wall stood anywhere.
 
         Scored on the real grid it would also be paid for walls that it cannot see, and the best of K plans would have
@@ -158,9 +173,10 @@ class PlanPathEnvironment:
             target = _beside(cell, COMPASS[word])
             local += self._move_reward(-self._steps_in_the_open(cell), -self._steps_in_the_open(target))
             cell = target
-        return StepResult(local, 0.0, False, False, f"plans {_words(self.plan)}")
+        return StepResult(local, 0.0, False, False, f"plans {spoken(self.plan)}")
 
-    def _walk(self, words: list[str]) -> StepResult:
+    def walk(self, words: list[str]) -> StepResult:
+        """Make moves until one is blocked for good or the goal is reached; the turn of the team ends with it."""
         self.turns += 1
         local = 0.0
         if not self._sayable(words, MOVES):
@@ -189,7 +205,7 @@ class PlanPathEnvironment:
         elif self.turns >= self.config.max_turns:
             self.done = True
             team = self.config.fail_reward
-        return StepResult(local, team, self.done, self.success, f"walks {_words(taken)}")
+        return StepResult(local, team, self.done, self.success, f"walks {spoken(taken)}")
 
     def _move(self, cell: Cell, word: str) -> tuple[Cell, float]:
         """Where a move leads and its local reward."""
@@ -262,11 +278,12 @@ def _beside(cell: Cell, word: str) -> Cell:
     return (cell[0] + MOVES[word][0], cell[1] + MOVES[word][1])
 
 
-def _words(words: list[str] | tuple[str, ...]) -> str:
+def spoken(words: list[str] | tuple[str, ...]) -> str:
+    """Words as they are shown; "none" where there are none."""
     return " ".join(words) or "none"
 
 
-def plan_path_vocabulary(config: PlanPath) -> tuple[str, ...]:
+def plan_path_vocabulary(config: PlanPathGrid) -> tuple[str, ...]:
     """Every word that observations and answers are made of, in a fixed order."""
     numbers = tuple(str(number) for number in range(1, config.size))
     return (*MOVES, *COMPASS, *numbers, "goal", "here", "free", "wall", "last", "plan", "none", STUCK, ";")

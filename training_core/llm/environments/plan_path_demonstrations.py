@@ -1,16 +1,19 @@
-"""Noisy demonstrations of plan_path for both roles: what the tiny base model is warm-started on.
+"""Noisy demonstrations of plan_path for each role: what the tiny base model is warm-started on.
 
 They teach the language and half of the idea. The planner's: name the axes on which the goal lies and how far, but not
 which way: each axis is turned round by a coin. The executor's: walk along the axes of the plan, each turned round by a
 coin too, and step round a wall. Some words are replaced at random besides. Play seldom arrives; which way is north, and
 how to agree, is left to the run.
+
+The agent that walks alone is shown both halves in one: moves along the axes of the goal, each turned round by one coin,
+and a step round a wall. The scout of three names each side, blocked or free, right three times in four.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import count
 from random import Random
 
-from training_core.config.environments import PlanPath
+from training_core.config.environments import PlanPath, PlanPathSingle, PlanPathTrio
 from training_core.llm.environments.plan_path import (
     COMPASS,
     MOVES,
@@ -18,6 +21,10 @@ from training_core.llm.environments.plan_path import (
     STUCK,
     PlanPathEnvironment,
     draw_grid,
+)
+from training_core.llm.environments.plan_path_teams import (
+    PlanPathSingleEnvironment,
+    PlanPathTrioEnvironment,
 )
 from training_core.seeding import keyed_seed
 
@@ -33,6 +40,8 @@ TURNED = 0.5
 """Probability that the planner turns an axis round."""
 MISREAD = 0.5
 """Probability that the executor does."""
+SEEN_WELL = 0.75
+"""Probability that the scout tells a side as it is."""
 _IN_COMPASS = {move: word for word, move in COMPASS.items()}
 
 
@@ -40,21 +49,57 @@ def plan_path_demonstrations(config: PlanPath, seed: int) -> Iterator[Demonstrat
     """Endless pairs of observation and answer, planner and executor in turn."""
     random = Random(keyed_seed(seed, 2))
     environment = PlanPathEnvironment(config, seed)
+    for meant, read in _hard_states(environment, random):
+        yield environment.observe("planner"), _planned(environment, random)
+        environment.plan = tuple(_IN_COMPASS[move] for move in meant)
+        yield environment.observe("executor"), _noisy(_follow(environment, read, random), list(MOVES), random)
+
+
+def plan_path_single_demonstrations(config: PlanPathSingle, seed: int) -> Iterator[Demonstration]:
+    """Endless pairs of observation and answer of the walker."""
+    random = Random(keyed_seed(seed, 2))
+    environment = PlanPathSingleEnvironment(config, seed)
+    for _, _ in _hard_states(environment, random):
+        read = _turned(_towards_goal(environment, random), TURNED, random)
+        yield environment.observe("walker"), _noisy(_follow(environment, read, random), list(MOVES), random)
+
+
+def plan_path_trio_demonstrations(config: PlanPathTrio, seed: int) -> Iterator[Demonstration]:
+    """Endless pairs of observation and answer: planner, scout and executor in turn."""
+    random = Random(keyed_seed(seed, 2))
+    environment = PlanPathTrioEnvironment(config, seed)
+    for meant, read in _hard_states(environment, random):
+        yield environment.observe("planner"), _planned(environment, random)
+        walls = [word for word in MOVES if not environment.grid.free(environment.next_cell(word))]
+        told = [word for word in MOVES if (word in walls) == (random.random() < SEEN_WELL)]
+        yield environment.observe("scout"), _noisy(told, list(MOVES), random) or "none"
+        environment.plan = tuple(_IN_COMPASS[move] for move in meant)
+        environment.report = tuple(walls)
+        yield environment.observe("executor"), _noisy(_follow(environment, read, random), list(MOVES), random)
+
+
+def _hard_states(
+    environment: PlanPathEnvironment, random: Random
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Put the environment in one state after another, mostly such where something blocks the way.
+
+    Yields the moves that a plan means there, and how an executor that may misread it takes them.
+    """
     for number in count():
         if number % STATES_PER_GRID == 0:
-            environment.start(draw_grid(config, random, "train"), "demonstration")
+            environment.start(draw_grid(environment.config, random, "train"), "demonstration")
         _random_state(environment, random)
         meant = _random_plan(environment, random)
         read = _turned(meant, MISREAD, random)
         if environment.grid.free(environment.next_cell(read[0])) and random.random() < OPEN_LEFT_OUT:
             continue
-        said = _turned(_towards_goal(environment, random), TURNED, random)
-        yield (
-            environment.observe("planner"),
-            _noisy([_IN_COMPASS[move] for move in said], list(COMPASS), random),
-        )
-        environment.plan = tuple(_IN_COMPASS[move] for move in meant)
-        yield environment.observe("executor"), _noisy(_follow(environment, read, random), list(MOVES), random)
+        yield meant, read
+
+
+def _planned(environment: PlanPathEnvironment, random: Random) -> str:
+    """What the planner says: the goal's axes, each turned round by a coin, in compass words."""
+    said = _turned(_towards_goal(environment, random), TURNED, random)
+    return _noisy([_IN_COMPASS[move] for move in said], list(COMPASS), random)
 
 
 def _random_state(environment: PlanPathEnvironment, random: Random) -> None:

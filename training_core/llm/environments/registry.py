@@ -6,9 +6,19 @@ from typing import Any
 
 from training_core.llm.environments.base import TextEnvironment
 from training_core.llm.environments.plan_path import PlanPathEnvironment, plan_path_vocabulary
-from training_core.llm.environments.plan_path_demonstrations import NOISE, plan_path_demonstrations
+from training_core.llm.environments.plan_path_demonstrations import (
+    NOISE,
+    plan_path_demonstrations,
+    plan_path_single_demonstrations,
+    plan_path_trio_demonstrations,
+)
+from training_core.llm.environments.plan_path_teams import PlanPathSingleEnvironment, PlanPathTrioEnvironment
 
-ENVIRONMENTS: dict[str, Callable[[Any, int], TextEnvironment]] = {"plan_path": PlanPathEnvironment}
+ENVIRONMENTS: dict[str, Callable[[Any, int], TextEnvironment]] = {
+    "plan_path": PlanPathEnvironment,
+    "plan_path_single": PlanPathSingleEnvironment,
+    "plan_path_trio": PlanPathTrioEnvironment,
+}
 """type -> (config section, run seed) -> environment."""
 
 
@@ -25,5 +35,7 @@ class WarmStart:
 
 
 WARM_STARTS: dict[str, WarmStart] = {
-    "plan_path": WarmStart(plan_path_vocabulary, plan_path_demonstrations, NOISE)
+    "plan_path": WarmStart(plan_path_vocabulary, plan_path_demonstrations, NOISE),
+    "plan_path_single": WarmStart(plan_path_vocabulary, plan_path_single_demonstrations, NOISE),
+    "plan_path_trio": WarmStart(plan_path_vocabulary, plan_path_trio_demonstrations, NOISE),
 }

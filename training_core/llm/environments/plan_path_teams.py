@@ -1,0 +1,70 @@
+"""The walk of plan_path by other teams: one agent that sees it all, or three of which none sees enough.
+
+Tasks, rewards of walking and held-out instances are those of plan_path: what differs is who sees what and who says it.
+"""
+
+from typing import ClassVar
+
+from training_core.config.environments import PlanPathTrio
+from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.environments.plan_path import MOVES, PlanPathEnvironment, spoken
+
+
+class PlanPathSingleEnvironment(PlanPathEnvironment):
+    """One agent, the walker, sees what planner and executor see together, and walks. It is told no plan."""
+
+    roles: ClassVar[tuple[str, ...]] = ("walker",)
+
+    def observe(self, role: str) -> str:
+        """The goal, what blocks it, its last move."""
+        return f"{self.sight_of_goal()} ; {self.sight_around()} ; {self.memory()}"
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """Walk."""
+        return self.walk(answer.split())
+
+
+class PlanPathTrioEnvironment(PlanPathEnvironment):
+    """The planner sees the goal alone, the scout the walls alone; the executor walks by what both tell it.
+
+    Planner and scout do not hear each other: they may act in parallel (`team.parallel`).
+    """
+
+    roles: ClassVar[tuple[str, ...]] = ("planner", "scout", "executor")
+    config: PlanPathTrio
+
+    def reset(self, task: int, split: Split) -> None:
+        """Start a task."""
+        super().reset(task, split)
+        self.report: tuple[str, ...] = ()
+
+    def observe(self, role: str) -> str:
+        """Planner: the goal. Scout: the four sides. Executor: its last move, the plan, and the sides told to be blocked."""
+        if role == "planner":
+            return self.sight_of_goal()
+        if role == "scout":
+            return self.sight_around()
+        return f"{self.memory()} ; {self.plan_heard()} ; wall {spoken(self.report)}"
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """Take a plan, take a report, or walk; after walking both are forgotten."""
+        words = answer.split()
+        if role == "planner":
+            return self.take_plan(words)
+        if role == "scout":
+            return self.take_report(words)
+        self.report = ()
+        return self.walk(words)
+
+    def take_report(self, words: list[str]) -> StepResult:
+        """Sides said to be blocked ("none": none). Each of the four that is told right pays, each told wrong costs."""
+        said = [] if words == ["none"] else words
+        if not words or len(set(said)) != len(said) or any(word not in MOVES for word in said):
+            self.report = ()
+            return StepResult(-self.config.report_reward, 0.0, False, False, "no report")
+        self.report = tuple(said)
+        right = sum((word in said) != self.grid.free(self.next_cell(word)) for word in MOVES)
+        share = (2 * right - len(MOVES)) / len(MOVES)
+        return StepResult(
+            self.config.report_reward * share, 0.0, False, False, f"reports walls {spoken(said)}"
+        )
