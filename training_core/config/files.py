@@ -163,6 +163,8 @@ def _messages(error: ValidationError) -> dict[str, str]:
             head, sign, rest = text.partition(": ")
             if sign and " " not in head:
                 path, text = ".".join(filter(None, (path, head))), rest
+        if item["type"] == "union_tag_invalid":
+            path = f"{path}.type"
         if item["type"] == "extra_forbidden":
             text = "there is no such field"
         messages.setdefault(path, text)

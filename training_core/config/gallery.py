@@ -20,5 +20,15 @@ GALLERY: dict[str, Expected] = {
         time="1 to 2 minutes on two CPU cores",
         result="success from 0.2 to 0.98 or more (greedy, 256 held-out tasks)",
     ),
+    "plan_path_single": Expected(
+        purpose="One agent sees goal and walls and walks alone: the control for plan_path_duo.",
+        time="about 1 minute on two CPU cores",
+        result="success from 0.4 to 0.96 by iteration 10 (greedy, 256 held-out tasks)",
+    ),
+    "plan_path_trio": Expected(
+        purpose="Three agents, one policy each: planner and scout speak at the same time, the executor walks by both.",
+        time="2 to 3 minutes on two CPU cores",
+        result="success from 0.15 to 0.93 by iteration 40 (greedy, 256 held-out tasks)",
+    ),
 }
 """By preset, as seen in docs/tuning.md; one that is missing shows its description alone."""

@@ -127,7 +127,7 @@ def test_a_section_that_does_not_say_its_type_is_of_the_default_one() -> None:
 def test_an_unknown_algorithm_is_told_with_those_there_are() -> None:
     with pytest.raises(ConfigError) as told:
         load_config("plan_path_duo", {"algorithm.type": "magic"})
-    assert "at_grpo" in told.value.fields["algorithm"] and "dapo" in told.value.fields["algorithm"]
+    assert "at_grpo" in told.value.fields["algorithm.type"] and "dapo" in told.value.fields["algorithm.type"]
 
 
 def test_a_part_of_another_type_starts_afresh() -> None:

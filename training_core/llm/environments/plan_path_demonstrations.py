@@ -78,9 +78,7 @@ def plan_path_trio_demonstrations(config: PlanPathTrio, seed: int) -> Iterator[D
         yield environment.observe("executor"), _noisy(_follow(environment, read, random), list(MOVES), random)
 
 
-def _hard_states(
-    environment: PlanPathEnvironment, random: Random
-) -> Iterator[tuple[list[str], list[str]]]:
+def _hard_states(environment: PlanPathEnvironment, random: Random) -> Iterator[tuple[list[str], list[str]]]:
     """Put the environment in one state after another, mostly such where something blocks the way.
 
     Yields the moves that a plan means there, and how an executor that may misread it takes them.
