@@ -113,7 +113,8 @@ class RolloutBuffer:
     def _run(self, channel: Channel, request: Mapping[str, Any]) -> None:
         skip = [*request.get("skip_instance_ids", []), *channel.done_instances()]
         url = f"{self.address}/channels/{channel.name}" if channel.name else self.address
-        whole = {"remote_buffer_url": url, **request, "skip_instance_ids": skip, "begun": channel.begun()}
+        whole = {"remote_buffer_url": url, "invalid_reward": self._limits.least_reward, **request}
+        whole |= {"skip_instance_ids": skip, "begun": channel.begun()}
         self._rollouts.start(channel.name, self.plugins.get(request["task_type"]), whole)
 
     def _configure(self, channel: Channel, request: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from workers.cli.topics import (
     cluster,
     compare,
     curves,
+    data,
     estimates,
     experiments,
     health,
@@ -48,4 +49,5 @@ TOPICS: tuple[typer.Typer, ...] = (
     webhooks.app,
     imports.app,
     buffers.app,
+    data.app,
 )

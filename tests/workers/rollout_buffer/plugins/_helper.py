@@ -1,0 +1,3 @@
+"""No plugin."""
+
+raise AssertionError("files with an underscore are not loaded")

@@ -1,0 +1,112 @@
+"""Asking an OpenAI-compatible server for one answer, whatever happens to its weights in between."""
+
+import random
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from training_core.errors import EngineFailure
+
+Messages = list[dict[str, Any]]
+ATTEMPTS = 6
+PAUSE_SECONDS = 10.0
+"""After an abort: the server is taking new weights."""
+_OPENAI = {
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "stop",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "logprobs",
+}
+"""Sampling parameters of the protocol; others (top_k, min_p ...) travel as extra fields of the body."""
+
+
+def make_client(url: str) -> Any:
+    """The official client for a server's address, with or without /v1; a password in it becomes the API key."""
+    import httpx
+    import openai
+
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    path = parts.path.rstrip("/")
+    base = urlunsplit((parts.scheme, host, path if path.endswith("/v1") else f"{path}/v1", "", ""))
+    return openai.OpenAI(
+        base_url=base,
+        api_key=parts.password or "none",
+        max_retries=0,
+        http_client=httpx.Client(trust_env=False, timeout=httpx.Timeout(600.0, connect=10.0)),
+    )
+
+
+def query_single_turn(
+    client: Any,
+    messages: Messages,
+    sampling_params: Mapping[str, Any],
+    tools: list[dict[str, Any]] | None = None,
+    *,
+    model: str = "custom",
+    pause: float = PAUSE_SECONDS,
+) -> Messages:
+    """The conversation with one more assistant message; six tries. Raises EngineFailure where nothing came of them.
+
+    An answer that ends with finish_reason "abort" is partial: the next try continues it (`continue_final_message`), with
+    max_tokens less what is there already.
+    """
+    text: str | None = None
+    spent = 0
+    failure = "no answer"
+    for _ in range(ATTEMPTS):
+        request = _request(messages, sampling_params, tools, text, spent)
+        if request["max_tokens"] is not None and request["max_tokens"] <= 0:
+            break
+        try:
+            response = client.chat.completions.create(model=model, **request)
+        except Exception as error:  # whatever a server or the way to it does: asked again
+            failure = f"{type(error).__name__}: {error}"
+            time.sleep(min(pause, 1.0))
+            continue
+        if not response.choices:
+            failure = "an answer without choices"
+            continue
+        choice = response.choices[0]
+        text = (text or "") + (choice.message.content or "")
+        if choice.finish_reason != "abort":
+            return [*messages, _said(text, choice.message)]
+        spent += response.usage.completion_tokens if response.usage else 0
+        time.sleep(pause)
+    if text is None:
+        raise EngineFailure(f"the engine gave no answer in {ATTEMPTS} tries: {failure}")
+    return [*messages, {"role": "assistant", "content": text}]
+
+
+def _request(
+    messages: Messages,
+    sampling: Mapping[str, Any],
+    tools: list[dict[str, Any]] | None,
+    text: str | None,
+    spent: int,
+) -> dict[str, Any]:
+    extra = {name: value for name, value in sampling.items() if name not in _OPENAI}
+    request: dict[str, Any] = {
+        "messages": messages,
+        "seed": random.randint(1, 10_000_000),
+        "max_tokens": None,
+        **{name: value for name, value in sampling.items() if name in _OPENAI},
+    }
+    if tools:
+        request["tools"] = tools
+    if text is not None:
+        request["messages"] = [*messages, {"role": "assistant", "content": text}]
+        extra |= {"continue_final_message": True, "add_generation_prompt": False}
+        if request["max_tokens"] is not None:
+            request["max_tokens"] -= spent
+    return request | ({"extra_body": extra} if extra else {})
+
+
+def _said(text: str, message: Any) -> dict[str, Any]:
+    calls = [call.model_dump() for call in message.tool_calls or ()]
+    return {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})

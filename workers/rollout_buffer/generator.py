@@ -1,0 +1,220 @@
+"""For writers of generator plugins: many rollouts of a file of prompts at once, each written to the buffer.
+
+    TASK_TYPE = "mine"
+
+    def run_rollout(data):
+        generator = BaseGenerator.from_request(data)
+        generator.entry(data["input_file"], query_single_turn, my_reward, data["num_epoch"])
+
+A rollout function is (client, messages, sampling_params) -> messages, a reward function (messages) or (messages, item) ->
+number; `item` is the line of the input file. They run in worker processes, so they may block and may crash.
+"""
+
+import inspect
+import json
+import multiprocessing
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from training_core.errors import TroupeError
+from workers.rollout_buffer.engine_client import Messages, make_client, query_single_turn
+from workers.rollout_buffer.writing import Writer
+
+__all__ = ["BaseGenerator", "query_single_turn"]
+
+RolloutFunction = Callable[[Any, Messages, dict[str, Any]], Messages]
+RewardFunction = Callable[..., float]
+Item = dict[str, Any]
+_CONTEXT = multiprocessing.get_context("fork")
+"""A plugin's functions need not be importable by name."""
+_TELL_EVERY = 5.0
+"""Seconds between lines of progress."""
+
+
+class DataFailure(TroupeError):
+    """An input file cannot be used."""
+
+
+@dataclass
+class BaseGenerator:
+    """A pool of processes that plays every prompt of a file so many times. Field names are slime's."""
+
+    remote_engine_url: str
+    """An OpenAI-compatible server; empty for rollout functions that need none (their client is None)."""
+    remote_buffer_url: str
+    """Where records go, token included."""
+    num_repeat_per_sample: int = 1
+    """Rollouts per prompt and epoch: the group size."""
+    queue_size: int = 1_000_000
+    """Prompts that wait at a time."""
+    num_process: int = 10
+    """Rollouts at a time."""
+    task_type: str = "math"
+    """Named in its lines of progress."""
+    max_tokens: int = 4096
+    """Longest answer, where sampling_params names none."""
+    skip_instance_ids: Sequence[str] | None = None
+    """Prompts that are done: one that is named k times is skipped in the first k epochs."""
+    sampling_params: Mapping[str, Any] = field(default_factory=dict)
+    """Sent with every request: max_tokens, temperature, top_p ..."""
+    begun: Mapping[str, int] = field(default_factory=dict)
+    """Records that the buffer has of groups that are not whole: so many rollouts of the prompt are not repeated."""
+    attempts: int = 3
+    """Tries of a rollout before its record is written as invalid."""
+    invalid_reward: float = -1.0
+    """What an invalid record has for a reward."""
+
+    @classmethod
+    def from_request(cls, data: Mapping[str, Any]) -> Self:
+        """From what run_rollout is given; numbers may be text."""
+        sampling = dict(data.get("sampling_params") or {})
+        return cls(
+            str(data.get("remote_engine_url") or ""),
+            str(data["remote_buffer_url"]),
+            num_repeat_per_sample=int(data["num_repeat_per_sample"]),
+            num_process=int(data.get("num_process") or 10),
+            task_type=str(data["task_type"]),
+            max_tokens=int(sampling.get("max_tokens") or data.get("max_tokens") or 4096),
+            skip_instance_ids=data.get("skip_instance_ids"),
+            sampling_params=sampling,
+            begun=data.get("begun") or {},
+            invalid_reward=float(data.get("invalid_reward", -1.0)),
+        )
+
+    def entry(
+        self, input_file: str, rollout_func: RolloutFunction, reward_func: RewardFunction, num_epoch: int = 1
+    ) -> None:
+        """Play the whole file; returns when every record is written. Raises DataFailure."""
+        items = read_prompts(Path(input_file))
+        tasks: Any = _CONTEXT.Queue(self.queue_size)
+        written, failed = _CONTEXT.Value("q", 0), _CONTEXT.Value("q", 0)
+        play = _Play(rollout_func, _two_arguments(reward_func), written, failed)
+        workers = [
+            _CONTEXT.Process(target=self._work, args=(tasks, play), daemon=True)
+            for _ in range(self.num_process)
+        ]
+        for worker in workers:
+            worker.start()
+        total = sum(1 for _ in self._tasks(items, num_epoch))
+        ended = threading.Event()
+        line = threading.Thread(target=self._tell, args=(play, total, ended), daemon=True)
+        line.start()
+        for task in self._tasks(items, num_epoch):
+            tasks.put(task)
+        for _ in workers:
+            tasks.put(None)
+        for worker in workers:
+            worker.join()
+        ended.set()
+        line.join()
+
+    def _tasks(self, items: Sequence[Item], epochs: int) -> Iterator[Item]:
+        """One item per rollout, repeats of a prompt one after another."""
+        skip, begun = Counter(map(str, self.skip_instance_ids or ())), Counter(self.begun)
+        for epoch in range(epochs):
+            for item in items:
+                instance = item["instance_id"]
+                if skip[instance] > 0:
+                    skip[instance] -= 1
+                    continue
+                done = min(begun.pop(instance, 0), self.num_repeat_per_sample)
+                for repeat in range(done, self.num_repeat_per_sample):
+                    yield {**item, "epoch": epoch, "repeat": repeat}
+
+    def _work(self, tasks: Any, play: "_Play") -> None:
+        """One process: prompts from the queue until it says None."""
+        client = make_client(self.remote_engine_url) if self.remote_engine_url else None
+        with Writer(self.remote_buffer_url) as writer:
+            for item in iter(tasks.get, None):
+                record = self._record(item, client, play)
+                writer.write(record)
+                with play.written.get_lock():
+                    play.written.value += 1
+
+    def _record(self, item: Item, client: Any, play: "_Play") -> dict[str, Any]:
+        """Play a prompt; after the last try that raised, a record that says why and counts as invalid."""
+        sampling = {"max_tokens": self.max_tokens, **self.sampling_params}
+        extra = {"label": item.get("label"), "epoch": item["epoch"], "repeat": item["repeat"]}
+        messages, reward = list(item["prompt"]), self.invalid_reward
+        started = time.time()
+        for attempt in range(1, self.attempts + 1):
+            extra["attempts"] = attempt
+            try:
+                messages = play.rollout(client, [dict(each) for each in item["prompt"]], dict(sampling))
+                reward = float(play.reward(messages, item))
+                extra.pop("error", None)
+                break
+            except Exception as error:  # a plugin's own code, or its server: the record says so
+                extra["error"] = f"{type(error).__name__}: {error}"[:500]
+        if "error" in extra:
+            with play.failed.get_lock():
+                play.failed.value += 1
+        return {
+            "uid": str(uuid.uuid4()),
+            "instance_id": item["instance_id"],
+            "messages": messages,
+            "reward": reward,
+            "raw_reward": reward,
+            "extra_info": extra | {"started": started, "timestamp": time.time()},
+        }
+
+    def _tell(self, play: "_Play", total: int, ended: threading.Event) -> None:
+        last = False
+        while not last:
+            last = ended.wait(_TELL_EVERY)
+            sys.stdout.write(
+                f"{self.task_type}: {play.written.value:,} of {total:,} records written, {play.failed.value:,} invalid\n"
+            )
+            sys.stdout.flush()
+
+
+@dataclass(frozen=True)
+class _Play:
+    """What all worker processes share."""
+
+    rollout: RolloutFunction
+    reward: Callable[[Messages, Item], float]
+    written: Any
+    failed: Any
+
+
+def read_prompts(path: Path) -> list[Item]:
+    """JSONL of {instance_id, prompt: [messages], label?}. Raises DataFailure with the line that is wrong."""
+    items: list[Item] = []
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataFailure(f"cannot read {path}: {error}") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            item = json.loads(line)
+        except ValueError as error:
+            raise DataFailure(f"{path}, line {number}: no JSON ({error})") from error
+        if not isinstance(item, dict) or "instance_id" not in item:
+            raise DataFailure(
+                f"{path}, line {number}: no instance_id; `troupe data assign-ids {path}` adds them"
+            )
+        prompt = item.get("prompt")
+        if isinstance(prompt, str):
+            prompt = [{"role": "user", "content": prompt}]
+        if not isinstance(prompt, list) or not prompt:
+            raise DataFailure(f"{path}, line {number}: prompt is neither text nor a list of chat messages")
+        items.append({**item, "instance_id": str(item["instance_id"]), "prompt": prompt})
+    if not items:
+        raise DataFailure(f"{path} has no prompt")
+    return items
+
+
+def _two_arguments(reward: RewardFunction) -> Callable[[Messages, Item], float]:
+    """A reward function as (messages, item), whichever of the two it is."""
+    takes = len(inspect.signature(reward).parameters)
+    return reward if takes >= 2 else lambda messages, _: reward(messages)
