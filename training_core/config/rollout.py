@@ -37,7 +37,32 @@ class Rollout(Section):
     group_size: int = Field(8, ge=1)
     """Candidates per group, K: answers of a turn, or whole episodes of a task, as the workflow has it. A group of one has no advantage."""
     stale: Literal["error", "drop"] = "error"
-    """Tokens older than the policy's version: error refuses them by name of both versions, drop leaves them out and counts them."""
+    """Answers older than `staleness` allows: error refuses them by name of both versions, drop leaves them out and counts them."""
+    staleness: int = Field(0, ge=0)
+    """How many publications of weights old data may be. 0 collects, then updates (synchronous); above 0 both go on at once."""
+    max_concurrent: int = Field(0, ge=0)
+    """Tasks in play at a time while the update goes on; 0 means as many as `tasks`."""
+    wave: int = Field(0, ge=0)
+    """Tasks that begin together and go in step, so that each call to a policy is one batch; 0 means as many as `tasks`."""
+    partial: bool = True
+    """New weights interrupt answers in mid-sequence, which go on with them; false lets the answers end first."""
+    publish_every: int = Field(1, ge=1)
+    """Updates between publications of weights to those that generate; evaluations and checkpoints publish too."""
+
+    @property
+    def concurrency(self) -> int:
+        """Tasks in play at a time."""
+        return self.max_concurrent or self.tasks
+
+    @property
+    def wave_tasks(self) -> int:
+        """Tasks that begin together, at most."""
+        return min(self.wave or self.tasks, self.concurrency)
+
+    @property
+    def waves(self) -> int:
+        """Waves in play at a time."""
+        return -(-self.concurrency // self.wave_tasks)
 
 
 class Resources(Section):

@@ -97,12 +97,26 @@ class RunConfig(Section):
     def _environments_fit(self) -> Self:
         room = self.resources.environment_workers * self.resources.environments_per_worker
         if room < self.training_slots:
-            each = (
-                f" x {self.rollout.group_size} episodes" if self.training_slots > self.rollout.tasks else ""
-            )
+            each = f" x {self.rollout.group_size} episodes" if isinstance(self.workflow, Episodes) else ""
+            more = self.rollout.concurrency > self.rollout.tasks
+            count = f"max_concurrent = {self.rollout.concurrency}" if more else f"tasks = {self.rollout.tasks}"
             raise ValueError(
-                f"resources.environments_per_worker: {room} environments cannot hold rollout.tasks = "
-                f"{self.rollout.tasks}{each}; raise it to {-(-self.training_slots // self.resources.environment_workers)}"
+                f"resources.environments_per_worker: {room} environments cannot hold rollout.{count}{each}; raise it to "
+                f"{-(-self.training_slots // self.resources.environment_workers)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _generation_can_go_on(self) -> Self:
+        """While weights change: those that generate need a copy of their own."""
+        shared = [
+            name for name in self.trained_policies if self.policies[name].devices.placement == "colocated"
+        ]
+        asked = "staleness" if self.rollout.staleness else "publish_every"
+        if shared and (self.rollout.staleness > 0 or self.rollout.publish_every > 1):
+            raise ValueError(
+                f'policies.{shared[0]}.devices.placement: "colocated" has one copy of the weights, so that nothing can be '
+                f'generated with older ones; set "apart", or leave rollout.{asked} at its default'
             )
         return self
 
@@ -123,8 +137,9 @@ class RunConfig(Section):
 
     @property
     def training_slots(self) -> int:
-        """Environments that an iteration's collection plays at once."""
-        return self.rollout.tasks * (self.rollout.group_size if isinstance(self.workflow, Episodes) else 1)
+        """Environments that training plays at once."""
+        tasks = max(self.rollout.tasks, self.rollout.concurrency)
+        return tasks * (self.rollout.group_size if isinstance(self.workflow, Episodes) else 1)
 
     @property
     def used_policies(self) -> tuple[str, ...]:

@@ -129,14 +129,17 @@ class UpdateSide:
         self._spec = spec
         self._tokenizer = loaded.tokenizer
         self._peak = loaded.peak
-        self._learner = Learner(spec.section, config.algorithm, loaded.model, config.run.iterations)
+        self._learner = Learner(
+            spec.section, config.algorithm, loaded.model, config.run.iterations, config.rollout.staleness
+        )
         self.version = 0
 
     def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
         """One update on data of `version`. Raises StalePolicy."""
         check_weights(self.version, version, self._spec.policy, self._spec.name)
         start = time.time()
-        checked = check_versions(groups, version, self._spec.policy, self._spec.config.rollout.stale)
+        rollout = self._spec.config.rollout
+        checked = check_versions(groups, version, self._spec.policy, rollout.stale, rollout.staleness)
         result = self._learner.update(checked.groups, iteration, version, wanted)
         figures = {
             place: TokenFigures(group.ratios, group.entropies, group.training_logprobs)

@@ -22,25 +22,28 @@ class Checked:
 
 
 def check_versions(
-    groups: Sequence[Group], version: int, policy: str, stale: Literal["error", "drop"]
+    groups: Sequence[Group], version: int, policy: str, stale: Literal["error", "drop"], bound: int = 0
 ) -> Checked:
-    """Compare every token's version with the policy's. Raises StalePolicy when stale = "error"."""
+    """Compare every token's version with the policy's: it may be `bound` older, never newer.
+
+    Raises StalePolicy when stale = "error".
+    """
     kept: list[Group] = []
     answers = lag = dropped = 0
     for group in groups:
         lags = [_lag(answer, version) for answer in group.answers]
         answers += len(lags)
         lag += sum(abs(item) for item in lags)
-        if any(lags) and stale == "error":
+        fresh = [place for place, item in enumerate(lags) if 0 <= item <= bound]
+        if len(fresh) < len(lags) and stale == "error":
             found = sorted(
                 {number for answer in group.answers for number in answer.learnt(answer.versions)} - {version}
             )
             raise StalePolicy(
                 f"policy {policy!r} is at version {version}, but episode {group.episode}, turn {group.turn} has "
-                f'tokens of version {", ".join(map(str, found))}; collect again, or set rollout.stale = "drop" '
-                "to leave such answers out"
+                f"tokens of version {', '.join(map(str, found))}, and rollout.staleness is {bound}; collect again, "
+                'or set rollout.stale = "drop" to leave such answers out'
             )
-        fresh = [place for place, item in enumerate(lags) if item == 0]
         dropped += len(lags) - len(fresh)
         if len(fresh) == len(lags):
             kept.append(group)

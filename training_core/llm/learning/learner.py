@@ -95,8 +95,16 @@ class Learner:
     The base model is the model as it is given here: make the learner before a checkpoint is loaded into it.
     """
 
-    def __init__(self, policy: Policy, algorithm: Algorithm, model: PreTrainedModel, iterations: int) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        algorithm: Algorithm,
+        model: PreTrainedModel,
+        iterations: int,
+        staleness: int = 0,
+    ) -> None:
         self.settings = policy.learner
+        self.staleness = staleness
         self.algorithm = algorithm
         self.model = model
         self.iterations = iterations
@@ -140,9 +148,10 @@ class Learner:
         """Optimiser steps on one iteration's groups (iterations count from 1).
 
         Annotations are made for the episodes named in `annotated` (None: for all). Raises StalePolicy, naming both
-        versions, where a token was sampled by another version; LearnerFailure (see the head of this file).
+        versions, where a token was sampled by a version that is too old or newer; LearnerFailure (see the head of this
+        file).
         """
-        check_fresh(groups, version)
+        check_fresh(groups, version, self.staleness)
         rate = learning_rate(self.settings, iteration, self.iterations)
         self.optimiser.begin(rate)
         self.model.eval()  # dropout off: ratios of fresh data are 1
@@ -290,16 +299,18 @@ class Learner:
         return metrics | ({"kl": sums.kl / tokens} if self.reference is not None else {})
 
 
-def check_fresh(groups: Sequence[Group], version: int) -> None:
-    """Raises StalePolicy where a token was sampled by another version than `version`."""
+def check_fresh(groups: Sequence[Group], version: int, staleness: int = 0) -> None:
+    """Raises StalePolicy where a token was sampled by a newer version, or one more than `staleness` older."""
+    oldest = version - staleness
     for group in groups:
         for answer in group.answers:
             versions = answer.learnt(answer.versions)
-            if versions.count(version) != len(versions):
-                other = next(found for found in versions if found != version)
+            if versions and not oldest <= min(versions) <= max(versions) <= version:
+                other = next(found for found in versions if not oldest <= found <= version)
                 raise StalePolicy(
                     f"episode {group.episode}, turn {group.turn}: sampled by version {other}, but the policy is at "
-                    f'version {version}; on-policy training refuses it (rollout.stale = "drop" leaves such data out)'
+                    f"version {version} and rollout.staleness is {staleness}; training refuses it "
+                    '(rollout.stale = "drop" leaves such data out)'
                 )
 
 
