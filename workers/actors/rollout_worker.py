@@ -1,6 +1,7 @@
 """RolloutWorker: generates for one policy, always with the version of the weights that was asked for."""
 
 import os
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ class RolloutWorker:
         self._sides = sides
         self._sampler: UtilisationSampler | None = None
         self._side: Any = None
+        self._stands = threading.Event()
 
     def ping(self) -> int:
         """Answers when the process stands, with its id."""
@@ -46,6 +48,7 @@ class RolloutWorker:
         )
         self._side = self._sides.RolloutSide(self._spec, loaded)
         version = self._side.recall(resume_from) if resume_from else 0
+        self._stands.set()
         return Ready(loaded.model_name, loaded.base, version, [loaded.span])
 
     def save(self, folder: Path) -> None:
@@ -58,7 +61,8 @@ class RolloutWorker:
         return generated
 
     def load_weights(self, packed: "PackedWeights", iteration: int) -> Span:
-        """Take over a version of the weights."""
+        """Take over a version of the weights, before what waits to be generated."""
+        self._stands.wait()
         span: Span = self._side.load_weights(packed, iteration)
         return span
 

@@ -14,17 +14,15 @@ from typing import Any, TypeVar
 
 from training_core.config.run import RunConfig
 from training_core.llm.environments.host import EnvironmentPool
-from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.learning.batch import make_groups
 from training_core.llm.models.base_evaluation import base_evaluation
-from training_core.llm.workflows.independent import play_independent
-from training_core.llm.workflows.registry import WORKFLOWS
-from training_core.llm.workflows.table import Generate, Render, Table
-from training_core.types import Answer, Episode, Message, Prompt
+from training_core.types import Episode
+from workers.actors.collector import Collector
+from workers.actors.player import Player
 from workers.actors.spec import PolicyPort, Ready
 from workers.loops.batches import batch_documents
 from workers.loops.metrics import episode_facts
-from workers.loops.records import Collected, EpisodeKind, Span, Started, System, Updated
+from workers.loops.records import Ahead, Collected, EpisodeKind, Span, Started, System, Updated
 from workers.loops.transcripts import annotation_document, choose_transcripts, episode_document
 
 Answered = TypeVar("Answered")
@@ -50,12 +48,13 @@ class Router:
         self._pool = pool
         self._side_by_side = side_by_side
         """Whether policies have processes of their own; in one process threads would only get in each other's way."""
-        self._attempt = 1
         self._versions = dict.fromkeys(config.used_policies, 0)
         self._tokenizers: dict[str, Any] = {}
         self._texts: dict[str, dict[int, str]] = {}
         """Tokens as text, by policy and id."""
-        self._spans: list[Span] = []
+        self._player: Player
+        self._collector: Collector | None = None
+        """Where play goes on in the background."""
         self._episodes: list[Episode] = []
         """Of the last collection, until they are learnt from."""
         self._queued = 0.0
@@ -65,37 +64,54 @@ class Router:
 
     def start(self, attempt: int, resume_from: Path | None) -> Started:
         """Every policy's workers at once; then the tokenizers that render prompts."""
-        self._attempt = attempt
         ready: dict[str, Ready] = self._every(
             self._config.used_policies, lambda _, port: port.start(resume_from)
         )
         self._versions = {policy: item.version for policy, item in ready.items()}
         self._tokenizers = {policy: self._load_tokenizer(item.model) for policy, item in ready.items()}
+        self._player = Player(self._config, self._ports, self._pool, self._tokenizers, attempt)
         spans = [span for item in ready.values() for span in item.spans]
         bases = {policy: item.base for policy, item in ready.items()}
         return Started(bases, base_evaluation(self._config, bases.values()), spans)
 
+    def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
+        """See Crew."""
+        self._collector = Collector(self._config, self._player)
+        self._collector.start(completed, self._versions, admission)
+
     def collect(self, iteration: int) -> Collected:
         """See Crew. Trajectories stay here, sorted by the policy that learns from them."""
-        rollout = self._config.rollout
-        first = (iteration - 1) * rollout.tasks
-        start = self._queued = time.time()
-        episodes = self._play(iteration, "train", range(first, first + rollout.tasks))
+        start = time.time()
+        ahead = None
+        if self._collector is not None:
+            batch = self._collector.take()
+            episodes, spans = [replace(episode, iteration=iteration) for episode in batch.episodes], batch.spans
+            self._queued = min((episode.started for episode in episodes), default=start)
+            ahead = batch.ahead
+        else:
+            self._queued = start
+            tasks = self._config.rollout.tasks
+            played = self._player.train(
+                iteration, range((iteration - 1) * tasks, iteration * tasks), self._versions.__getitem__
+            )
+            episodes, spans = played.episodes, played.spans
         seconds = time.time() - start
         chosen = choose_transcripts(
             self._config.run.seed, iteration, len(episodes), self._config.reporting.episodes_per_iteration
         )
         self._episodes = episodes
         self._kept = [episodes[place] for place in sorted(chosen)]
-        return self._collected(episodes, self._kept, seconds)
+        return self._collected(episodes, self._kept, spans, seconds, ahead)
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int, first: int = 0) -> Collected:
         """See Crew. The first of the held-out tasks are the probes; `first` begins at a later one."""
         start = time.time()
-        played = self._play(iteration, kind, range(first, first + episodes))
-        self._spans = [replace(span, phase="evaluate", iteration=iteration) for span in self._spans]
-        probes = [episode for episode in played if episode.probe]
-        return self._collected(played, probes, time.time() - start)
+        beside = self._config.training_slots if self._collector else 0
+        tasks = range(first, first + episodes)
+        played = self._player.evaluate(iteration, kind, tasks, self._versions.__getitem__, first_slot=beside)
+        spans = [replace(span, phase="evaluate", iteration=iteration) for span in played.spans]
+        probes = [episode for episode in played.episodes if episode.probe]
+        return self._collected(played.episodes, probes, spans, time.time() - start)
 
     def update(self, iteration: int) -> Updated:
         """See Crew. Groups are formed here; then all trained policies learn at the same time."""
@@ -135,12 +151,14 @@ class Router:
 
     def publish(self, iteration: int) -> list[Span]:
         """See Crew."""
-        for policy in self._config.trained_policies:
-            self._versions[policy] += 1
+        versions = {policy: self._versions[policy] + 1 for policy in self._config.trained_policies}
         spans = self._every(
             self._config.trained_policies,
-            lambda policy, port: port.publish(self._versions[policy], iteration),
+            lambda policy, port: port.publish(versions[policy], iteration),
         )
+        self._versions |= versions
+        if self._collector is not None:
+            self._collector.published(iteration, self._versions)
         return [span for part in spans.values() for span in part]
 
     def save(self, folder: Path) -> None:
@@ -154,36 +172,11 @@ class Router:
             whole.add(part)
         return whole
 
-    def _play(self, iteration: int, kind: EpisodeKind, tasks: range) -> list[Episode]:
-        """Play tasks, no more at a time than the environment workers hold."""
-        table = Table(
-            self._config,
-            self._pool,
-            {policy: self._voice(policy) for policy in self._ports},
-            {policy: _renderer(tokenizer) for policy, tokenizer in self._tokenizers.items()},
-            self._attempt,
-            iteration,
-        )
-        resources = self._config.resources
-        room = resources.environment_workers * resources.environments_per_worker
-        played: list[Episode] = []
-        for start in range(0, len(tasks), room):
-            some = tasks[start : start + room]
-            if kind == "train":
-                played.extend(WORKFLOWS[self._config.workflow.type](some, table))
-            else:
-                played.extend(play_independent(some, table, kind))
-        return played
-
-    def _voice(self, policy: str) -> Generate:
-        """What lets a policy speak: its port, with the version that it must be at."""
-
-        def generate(prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
-            generated = self._ports[policy].generate(list(prompts), settings, self._versions[policy])
-            self._spans.extend(generated.spans)
-            return generated.answers
-
-        return generate
+    def close(self) -> None:
+        """End what goes on in the background."""
+        if self._collector is not None:
+            self._collector.close()
+            self._collector = None
 
     def _every(
         self, policies: Iterable[str], call: Callable[[str, PolicyPort], Answered]
@@ -199,10 +192,19 @@ class Router:
             futures = {name: threads.submit(call, name, self._ports[name]) for name in names}
         return {name: future.result() for name, future in futures.items()}
 
-    def _collected(self, episodes: list[Episode], kept: list[Episode], seconds: float) -> Collected:
-        spans, self._spans = self._spans, []
-        documents = [episode_document(episode, self._versions, self._spell) for episode in kept]
-        return Collected([episode_facts(episode) for episode in episodes], documents, spans, seconds)
+    def _collected(
+        self,
+        episodes: list[Episode],
+        kept: list[Episode],
+        spans: list[Span],
+        seconds: float,
+        ahead: Ahead | None = None,
+    ) -> Collected:
+        documents = [
+            episode_document(episode, self._versions | oldest_versions(episode), self._spell)
+            for episode in kept
+        ]
+        return Collected([episode_facts(episode) for episode in episodes], documents, spans, seconds, ahead)
 
     def _spell(self, policy: str, ids: Sequence[int]) -> list[str]:
         known = self._texts.setdefault(policy, {})
@@ -212,15 +214,10 @@ class Router:
         return [known[number] for number in ids]
 
 
-def _renderer(tokenizer: Any) -> Render:
-    """Chat messages -> prompt ids. What was rendered before is remembered: many prompts of a collection are equal."""
-    seen: dict[tuple[tuple[str, str], ...], list[int]] = {}
-
-    def render(messages: Sequence[Message]) -> list[int]:
-        key = tuple((message["role"], message["content"]) for message in messages)
-        if key not in seen:
-            encoded = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True)
-            seen[key] = list(encoded["input_ids"])
-        return seen[key]
-
-    return render
+def oldest_versions(episode: Episode) -> dict[str, int]:
+    """By policy that spoke in the episode: the version of its oldest token."""
+    oldest: dict[str, int] = {}
+    for stage in episode.stages:
+        if stage.versions is not None:
+            oldest[stage.policy] = min(stage.versions[0], oldest.get(stage.policy, stage.versions[0]))
+    return oldest

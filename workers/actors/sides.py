@@ -25,7 +25,8 @@ from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.models.progress import Progress, silent
 from training_core.llm.models.registry import resolve_model
 from training_core.llm.models.tiny import read_facts
-from training_core.types import Group, Prompt
+from training_core.types import Answer, Group, Prompt
+from workers.actors.gate import Gate
 from workers.actors.machine import limit_threads
 from workers.actors.spec import Generated, PolicyUpdate, TokenFigures, WorkerSpec
 from workers.loops.records import Span
@@ -77,24 +78,36 @@ class RolloutSide:
         self._shape = shape_of(loaded.model.config)
         self._recalled = False
         """Whether the weights are a checkpoint's."""
+        self._gate = Gate()
         self.engine = TorchEngine(loaded.model, loaded.tokenizer, max_batch=spec.section.engine.max_batch)
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """Answers per prompt. With rollout.stale = "drop" old weights may speak: the update leaves those out.
+        """Answers per prompt, one call after another.
 
-        Raises StalePolicy, EngineFailure.
+        Old weights may speak where the update leaves such answers out (rollout.stale = "drop") or learns from them
+        (rollout.staleness). Raises StalePolicy, EngineFailure.
         """
-        if self._spec.config.rollout.stale == "error":
-            check_weights(self.engine.version, version, self._spec.policy, self._spec.name)
-        start = time.time()
-        answers = self.engine.generate(prompts, settings)
+        rollout = self._spec.config.rollout
+        with self._gate.passing():
+            if rollout.stale == "error" and not rollout.staleness:
+                check_weights(self.engine.version, version, self._spec.policy, self._spec.name)
+            start = time.time()
+            answers = self.engine.generate(prompts, settings)
+            return Generated(answers, [self._span(prompts, answers, start)])
+
+    def _span(self, prompts: list[Prompt], answers: list[list[Answer]], start: float) -> Span:
         iteration = prompts[0].key.iteration if prompts else 0
-        end = time.time()
         flops = self._shape.forward(generation_work(prompts, answers)) if self._shape else None
-        span = Span(
-            self._spec.name, "rollout", self._spec.policy, iteration, start, end, flops, self._loaded.peak
+        return Span(
+            self._spec.name,
+            "rollout",
+            self._spec.policy,
+            iteration,
+            start,
+            time.time(),
+            flops,
+            self._loaded.peak,
         )
-        return Generated(answers, [span])
 
     def recall(self, checkpoint: Path) -> int:
         """A frozen policy's weights from a checkpoint, where they are in it; returns the version.
@@ -115,9 +128,10 @@ class RolloutSide:
             save_frozen(part, self._loaded.model, self._loaded.tokenizer, self.engine.version)
 
     def load_weights(self, packed: PackedWeights, iteration: int) -> Span:
-        """Take over a version of the weights."""
+        """Take over a version of the weights, before those who wait to generate."""
         start = time.time()
-        self.engine.load_weights(unpack(packed), packed.version)
+        with self._gate.closed():
+            self.engine.load_weights(unpack(packed), packed.version)
         return Span(self._spec.name, "sync", self._spec.policy, iteration, start, time.time())
 
 

@@ -86,7 +86,7 @@ class PolicyPort(Protocol):
         ...
 
     def publish(self, version: int, iteration: int) -> list[Span]:
-        """Make the updated weights `version` wherever this policy generates."""
+        """Make the updated weights `version` wherever this policy generates, before what waits to be generated."""
         ...
 
     def save(self, folder: Path) -> None:

@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from training_core.llm.models.progress import Progress, silent
 from training_core.types import Group
 from workers.actors.machine import limit_threads, machine_load
 from workers.actors.spec import PolicyUpdate, Ready, WorkerSpec
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class UpdateWorker:
     """Owns the policy's weights and optimiser; what it publishes goes to the rollout workers."""
 
-    def __init__(self, spec: WorkerSpec) -> None:
+    def __init__(self, spec: WorkerSpec, progress: Progress = silent) -> None:
         self._born = time.time()
         limit_threads(spec.config.resources.threads)
         from workers.actors import (
@@ -26,6 +27,7 @@ class UpdateWorker:
         )
 
         self._spec = spec
+        self._progress = progress
         self._sides = sides
         self._sampler: UtilisationSampler | None = None
         self._side: Any = None
@@ -36,7 +38,7 @@ class UpdateWorker:
 
     def start(self, resume_from: Path | None) -> Ready:
         """Load model, optimiser and (if given) the checkpoint. Raises ModelError, CheckpointError."""
-        loaded = self._sides.load(self._spec, self._born)
+        loaded = self._sides.load(self._spec, self._born, self._progress)
         self._sampler = UtilisationSampler(
             self._spec.name, self._spec.config.resources.threads, on_gpu=loaded.on_gpu
         )

@@ -46,6 +46,10 @@ class RayCrew:
         self._spot = self._spots.running
         return started
 
+    def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
+        """See Crew."""
+        self._ask("play_ahead", completed, admission)
+
     def collect(self, iteration: int) -> Collected:
         """See Crew."""
         collected: Collected = self._ask("collect", iteration)

@@ -15,7 +15,8 @@ from workers.loops.checkpointing import CheckpointKeeper
 from workers.loops.display import Bar, Lines, Shown
 from workers.loops.journal import Journal, ReportedLog
 from workers.loops.records import Attempt, Crew, Spots, Superseded, Unstarted, WorkerLost
-from workers.loops.synchronous import ENDS, Run, train
+from workers.loops.registry import LOOPS, loop_of
+from workers.loops.synchronous import ENDS, Run
 from workers.reporting.reporter import Reporter
 
 log = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ def _run(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> 
     wishes.listen()
     try:
         run = Run(attempt.config, crew, journal, keeper, wishes)
-        return train(run, attempt.start_from, forks=attempt.forks)
+        return LOOPS[loop_of(attempt.config)](run, attempt.start_from, forks=attempt.forks)
     finally:
         crew.close()
 

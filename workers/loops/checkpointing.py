@@ -29,6 +29,8 @@ class CheckpointKeeper:
         self._config = config
         self._folder = folder
         self._best: Best | None = None
+        self.admission: dict[str, Any] | None = None
+        """Which tasks have begun, where play runs ahead of the update (see Ahead)."""
 
     def recall(self, resume_from: Path | None, journal: Journal, *, forks: bool = False) -> int:
         """Remember what the run knew at a checkpoint; the iterations completed then. Raises CheckpointError.
@@ -41,6 +43,7 @@ class CheckpointKeeper:
         state = read_state(resume_from)
         for name, value in state["progress"].items():
             setattr(journal.progress, name, int(value))
+        self.admission = state.get("admission")
         self._best = Best(**state["best"]) if state["best"] and not forks else None
         return int(state["iteration"])
 
@@ -62,6 +65,7 @@ class CheckpointKeeper:
             "policies": list(self._config.trained_policies),
             "progress": asdict(journal.progress),
             "best": asdict(self._best) if self._best else None,
+            "admission": self.admission,
         }
 
     def _retain(self, journal: Journal, iteration: int) -> None:

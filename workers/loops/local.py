@@ -1,14 +1,18 @@
 """A crew in this process: no Ray, no web; the router calls the policies' workers directly."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.models.progress import Progress
-from training_core.types import Prompt
+from training_core.types import Group, Prompt
 from workers.actors.policy_worker import PolicyWorker
+from workers.actors.rollout_worker import RolloutWorker
 from workers.actors.router import Router
-from workers.actors.spec import Generated, WorkerSpec
+from workers.actors.spec import Generated, PolicyPort, PolicyUpdate, Ready, WorkerSpec
+from workers.actors.update_worker import UpdateWorker
 from workers.loops.records import Attempt, Collected, EpisodeKind, Span, Spot, Spots, Started, System, Updated
 
 
@@ -25,6 +29,46 @@ class LocalPolicy(PolicyWorker):
         return super().generate(prompts, settings, version)
 
 
+class LocalApart:
+    """A trained policy with two copies of its weights: one generates while the other is updated."""
+
+    def __init__(self, spec: WorkerSpec, spot: Spot, progress: Progress) -> None:
+        self._spot = spot
+        self._updater = UpdateWorker(replace(spec, name=f"update-{spec.policy}"), progress)
+        self._rollout = RolloutWorker(replace(spec, name=f"rollout-{spec.policy}-0"))
+
+    def start(self, resume_from: Path | None) -> Ready:
+        """See PolicyPort."""
+        ready = self._updater.start(resume_from)
+        ready.spans.extend(self._rollout.start(None).spans)
+        if ready.version > 0:
+            ready.spans.extend(self.publish(ready.version, 0))
+        return ready
+
+    def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
+        """See PolicyPort. Raises Superseded."""
+        self._spot()
+        return self._rollout.generate(prompts, settings, version)
+
+    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
+        """See PolicyPort."""
+        return self._updater.update(groups, iteration, version, wanted)
+
+    def publish(self, version: int, iteration: int) -> list[Span]:
+        """See PolicyPort."""
+        return [self._rollout.load_weights(self._updater.weights(version), iteration)]
+
+    def save(self, folder: Path) -> None:
+        """See PolicyPort."""
+        self._updater.save(folder)
+
+    def system(self) -> System:
+        """See PolicyPort."""
+        whole = self._updater.system()
+        whole.add(self._rollout.system())
+        return whole
+
+
 class LocalCrew:
     """See Crew."""
 
@@ -36,10 +80,12 @@ class LocalCrew:
             spots.starting()
             progress(done, text)
 
-        ports = {
-            policy: LocalPolicy(WorkerSpec(policy, policy, config, attempt.home), spots.running, making)
-            for policy in config.used_policies
-        }
+        def port(policy: str) -> PolicyPort:
+            spec = WorkerSpec(policy, policy, config, attempt.home)
+            apart = config.policies[policy].devices.placement == "apart" and policy in config.trained_policies
+            return (LocalApart if apart else LocalPolicy)(spec, spots.running, making)
+
+        ports = {policy: port(policy) for policy in config.used_policies}
         self._router = Router(
             config, ports, EnvironmentHost(config.environment, config.run.seed), side_by_side=False
         )
@@ -47,6 +93,10 @@ class LocalCrew:
     def start(self, resume_from: Path | None) -> Started:
         """See Crew."""
         return self._router.start(self._attempt.number, resume_from)
+
+    def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
+        """See Crew."""
+        self._router.play_ahead(completed, admission)
 
     def collect(self, iteration: int) -> Collected:
         """See Crew."""
@@ -73,4 +123,5 @@ class LocalCrew:
         return self._router.system()
 
     def close(self) -> None:
-        """Nothing to end: all of it is this process."""
+        """See Crew."""
+        self._router.close()

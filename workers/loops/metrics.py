@@ -163,14 +163,18 @@ def _group_metrics(groups: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
 
 
 def _rollout_metrics(collected: Collected) -> dict[str, float]:
-    facts = collected.facts
+    facts, ahead = collected.facts, collected.ahead
+    seconds = ahead.seconds if ahead else collected.seconds
     answers = sum(count for item in facts for count in item.candidates.values())
-    return {
-        "rollout/tokens_per_second": _share(sum(item.tokens for item in facts), collected.seconds),
-        "rollout/episodes_per_second": _share(len(facts), collected.seconds),
+    values = {
+        "rollout/tokens_per_second": _share(sum(item.tokens for item in facts), seconds),
+        "rollout/episodes_per_second": _share(len(facts), seconds),
         "rollout/truncated": _share(sum(item.cut for item in facts), answers),
         "rollout/failed": float(sum(item.failed for item in facts)),
     }
+    if ahead:
+        values |= {"rollout/rejected": float(ahead.rejected), "rollout/waiting": float(ahead.waiting)}
+    return values
 
 
 def _candidates(episode: Episode, role: str) -> Iterable[Candidate]:

@@ -136,6 +136,23 @@ class Collected:
     transcripts: list[dict[str, Any]]
     spans: list[Span] = field(default_factory=list)
     seconds: float = 0.0
+    """That the loop waited for it."""
+    ahead: "Ahead | None" = None
+    """Where play goes on while policies are updated."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Play in the background, at the moment when a batch of it was handed over."""
+
+    seconds: float
+    """Since the batch before: what rates of generation are taken over."""
+    rejected: int
+    """Tasks that had grown too old to be learnt from."""
+    waiting: int
+    """Finished tasks that a later update will learn from."""
+    admission: dict[str, Any]
+    """What a checkpoint keeps of which tasks have begun."""
 
 
 @dataclass
@@ -177,6 +194,13 @@ class Crew(Protocol):
 
     def collect(self, iteration: int) -> Collected:
         """Play one iteration's training tasks and form groups. Raises StalePolicy, EngineFailure."""
+        ...
+
+    def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
+        """From now on play training tasks in the background; `collect` then waits for a batch of them.
+
+        After so many completed iterations; `admission` is what a checkpoint kept of Ahead.
+        """
         ...
 
     def update(self, iteration: int) -> Updated:

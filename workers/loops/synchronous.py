@@ -32,12 +32,22 @@ def train(run: Run, resume_from: Path | None, *, forks: bool = False) -> tuple[s
 
     With `forks` the checkpoint is another run's: iterations go on from it, and it is evaluated before anything else.
     """
+    return go_on(run, *begin(run, resume_from, forks=forks))
+
+
+def begin(run: Run, resume_from: Path | None, *, forks: bool) -> tuple[int, Started]:
+    """Bring up the workers. Returns the iterations that are completed, and what is known of the workers."""
     first = run.keeper.recall(resume_from, run.journal, forks=forks)
     run.journal.resumed_at(first)
     started = run.crew.start(resume_from)
     run.journal.running(started, first)
     if forks and evaluates(run.config):
         evaluate(run, first)
+    return first, started
+
+
+def go_on(run: Run, first: int, started: Started) -> tuple[str, int]:
+    """Iteration after iteration, until the end or a wish."""
     for iteration in range(first + 1, run.config.run.iterations + 1):
         collect(run, iteration)
         if iteration == 1 and evaluates(run.config):
@@ -54,17 +64,19 @@ def train(run: Run, resume_from: Path | None, *, forks: bool = False) -> tuple[s
 
 
 def collect(run: Run, iteration: int) -> None:
-    """Play the iteration's tasks with the weights as they are."""
-    run.journal.collected(iteration, run.crew.collect(iteration))
+    """Play the iteration's tasks with the weights as they are; or take what was played ahead."""
+    collected = run.crew.collect(iteration)
+    run.journal.collected(iteration, collected)
+    run.keeper.admission = collected.ahead.admission if collected.ahead else None
 
 
 def learn(run: Run, iteration: int) -> None:
-    """Update every trained policy and publish its weights."""
+    """Update every trained policy and, where it is time, publish its weights."""
     start = time.time()
     updated = run.crew.update(iteration)
     learnt = time.time()
     run.journal.updated(iteration, updated, learnt - start)
-    synced = run.crew.publish(iteration)
+    synced = run.crew.publish(iteration) if publishes(run.config, iteration) else []
     run.journal.completed(iteration, synced, time.time() - learnt)
     if run.journal.system_due():
         run.journal.system(iteration, run.crew.system())
@@ -94,6 +106,14 @@ def checkpoint(run: Run, iteration: int) -> None:
     start = time.time()
     run.keeper.save(run.crew, run.journal, iteration)
     run.journal.phase("checkpoint", iteration, start)
+
+
+def publishes(config: RunConfig, iteration: int) -> bool:
+    """Whether those that generate get the weights after this update: at every interval, and before these are shown or kept."""
+    last = config.run.iterations
+    shown = evaluates(config) and due(iteration, config.evaluation.every, last)
+    kept = due(iteration, config.checkpoint.every, last)
+    return shown or kept or due(iteration, config.rollout.publish_every, last)
 
 
 def evaluations(config: RunConfig) -> list[tuple[Any, str]]:

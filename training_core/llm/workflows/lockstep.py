@@ -47,7 +47,8 @@ def play(tasks: Sequence[int], table: Table, manner: Manner) -> list[Episode]:
     views = table.pool.reset({slot: (task, manner.split) for slot, task in enumerate(tasks)})
     episodes = []
     for slot, task in enumerate(tasks):
-        name = f"{table.attempt}-{table.iteration}-{manner.kind}-{task if manner.split == 'eval' else slot}"
+        number = task if manner.split == "eval" else table.first + slot
+        name = f"{table.attempt}-{table.iteration}-{manner.kind}-{number}"
         view = views[slot]
         episode = Episode(name, table.iteration, manner.kind, view.task_id, view.title, started=time.time())
         episode.probe = manner.split == "eval" and task < table.config.evaluation.probes

@@ -36,6 +36,8 @@ class Table:
     """By policy."""
     attempt: int
     iteration: int
+    first: int = 0
+    """Number of the first episode in its iteration, whose tasks may be played in several waves."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,109 @@
+"""Player: plays tasks with the policies as they are, whoever asks: a loop that waits, or a collector in the background."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from training_core.config.run import RunConfig
+from training_core.llm.environments.host import EnvironmentPool
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.registry import WORKFLOWS
+from training_core.llm.workflows.table import Generate, Render, Table
+from training_core.types import Answer, Episode, Message, Prompt
+from workers.actors.slots import SlotRange
+from workers.actors.spec import PolicyPort
+from workers.loops.records import EpisodeKind, Span
+
+
+@dataclass(frozen=True)
+class Played:
+    """Episodes, and who worked when."""
+
+    episodes: list[Episode]
+    spans: list[Span]
+
+
+class Player:
+    """Holds what play needs and what does not change: tokenizers, environments, the policies' ports. Thread-safe."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        ports: Mapping[str, PolicyPort],
+        pool: EnvironmentPool,
+        tokenizers: Mapping[str, Any],
+        attempt: int,
+    ) -> None:
+        self._config = config
+        self._ports = ports
+        self._pool = pool
+        self._render = {policy: renderer(tokenizer) for policy, tokenizer in tokenizers.items()}
+        self._attempt = attempt
+        resources = config.resources
+        self._room = resources.environment_workers * resources.environments_per_worker
+
+    def train(
+        self,
+        iteration: int,
+        tasks: Sequence[int],
+        version: Callable[[str], int],
+        *,
+        first_slot: int = 0,
+        episode: int = 0,
+    ) -> Played:
+        """Play training tasks, no more than fit. `version` says at which version a policy must be that is to speak;
+        `first_slot` and `episode` keep environments and names apart of waves that play at the same time.
+        """
+        spans: list[Span] = []
+        table = self._table(iteration, version, spans, first_slot, episode)
+        return Played(WORKFLOWS[self._config.workflow.type](tasks, table), spans)
+
+    def evaluate(
+        self,
+        iteration: int,
+        kind: EpisodeKind,
+        tasks: range,
+        version: Callable[[str], int],
+        *,
+        first_slot: int = 0,
+    ) -> Played:
+        """Play held-out tasks, no more at a time than the environment workers hold."""
+        assert kind != "train"
+        spans: list[Span] = []
+        table = self._table(iteration, version, spans, first_slot, 0)
+        played: list[Episode] = []
+        for start in range(0, len(tasks), self._room):
+            played.extend(play_independent(tasks[start : start + self._room], table, kind))
+        return Played(played, spans)
+
+    def _table(
+        self, iteration: int, version: Callable[[str], int], spans: list[Span], first_slot: int, episode: int
+    ) -> Table:
+        voices = {policy: self._voice(policy, version, spans) for policy in self._ports}
+        pool = SlotRange(self._pool, first_slot)
+        return Table(self._config, pool, voices, self._render, self._attempt, iteration, episode)
+
+    def _voice(self, policy: str, version: Callable[[str], int], spans: list[Span]) -> Generate:
+        """What lets a policy speak: its port, with the version that it must be at."""
+
+        def generate(prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
+            generated = self._ports[policy].generate(list(prompts), settings, version(policy))
+            spans.extend(generated.spans)
+            return generated.answers
+
+        return generate
+
+
+def renderer(tokenizer: Any) -> Render:
+    """Chat messages -> prompt ids. What was rendered before is remembered: many prompts of a collection are equal."""
+    seen: dict[tuple[tuple[str, str], ...], list[int]] = {}
+
+    def render(messages: Sequence[Message]) -> list[int]:
+        key = tuple((message["role"], message["content"]) for message in messages)
+        if key not in seen:
+            encoded = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True)
+            seen[key] = list(encoded["input_ids"])
+        return seen[key]
+
+    return render

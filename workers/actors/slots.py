@@ -1,0 +1,38 @@
+"""A part of a pool of environments, for play beside other play."""
+
+from typing import TypeVar
+
+from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.environments.host import EnvironmentPool, SlotView
+
+Value = TypeVar("Value")
+
+
+class SlotRange:
+    """An EnvironmentPool whose slot 0 is the whole pool's slot `first`."""
+
+    def __init__(self, pool: EnvironmentPool, first: int) -> None:
+        self._pool = pool
+        self._first = first
+
+    def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
+        """See EnvironmentPool."""
+        return self._here(self._pool.reset(self._there(tasks)))
+
+    def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
+        """See EnvironmentPool."""
+        return self._here(self._pool.observe([slot + self._first for slot in slots], role))
+
+    def try_answers(self, answers: dict[int, list[str]], role: str) -> dict[int, list[StepResult] | str]:
+        """See EnvironmentPool."""
+        return self._here(self._pool.try_answers(self._there(answers), role))
+
+    def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
+        """See EnvironmentPool."""
+        return self._here(self._pool.commit(self._there(chosen)))
+
+    def _there(self, by_slot: dict[int, Value]) -> dict[int, Value]:
+        return {slot + self._first: value for slot, value in by_slot.items()}
+
+    def _here(self, by_slot: dict[int, Value]) -> dict[int, Value]:
+        return {slot - self._first: value for slot, value in by_slot.items()}
