@@ -99,7 +99,9 @@ class RunConfig(Section):
         if room < self.training_slots:
             each = f" x {self.rollout.group_size} episodes" if isinstance(self.workflow, Episodes) else ""
             more = self.rollout.concurrency > self.rollout.tasks
-            count = f"max_concurrent = {self.rollout.concurrency}" if more else f"tasks = {self.rollout.tasks}"
+            count = (
+                f"max_concurrent = {self.rollout.concurrency}" if more else f"tasks = {self.rollout.tasks}"
+            )
             raise ValueError(
                 f"resources.environments_per_worker: {room} environments cannot hold rollout.{count}{each}; raise it to "
                 f"{-(-self.training_slots // self.resources.environment_workers)}"

@@ -85,7 +85,10 @@ class Router:
         ahead = None
         if self._collector is not None:
             batch = self._collector.take()
-            episodes, spans = [replace(episode, iteration=iteration) for episode in batch.episodes], batch.spans
+            episodes, spans = (
+                [replace(episode, iteration=iteration) for episode in batch.episodes],
+                batch.spans,
+            )
             self._queued = min((episode.started for episode in episodes), default=start)
             ahead = batch.ahead
         else:

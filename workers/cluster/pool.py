@@ -1,11 +1,11 @@
 """Many environment workers as one pool of environments.
 
-What was done since the last reset is kept per worker, so that a worker that dies is replaced and brought back to
-where it was: environments are deterministic.
+What was done to each slot since it was reset is kept per worker, so that a worker that dies is replaced and brought back
+to where it was: environments are deterministic. Threads may play at the same time, in slots of their own.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -13,6 +13,7 @@ from ray.exceptions import RayActorError
 
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import SlotView
+from workers.cluster.mutex import Mutex
 from workers.cluster.placement import Seat
 from workers.cluster.spawner import Handle, Spawner
 from workers.loops.records import WorkerLost
@@ -32,10 +33,13 @@ class RemotePool:
         self._workers = list(workers)
         self._lives = [0] * len(self._workers)
         self._done: list[list[Call]] = [[] for _ in self._workers]
+        self._mutex = Mutex()
+        """Held while one thread notes what was done, or replaces a worker."""
 
     def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
         """Put each slot at the start of its task; environments of earlier tasks are given up."""
-        self._done = [[] for _ in self._workers]
+        with self._mutex:
+            self._done = [list(without(calls, tasks.keys())) for calls in self._done]
         return self._spread("reset", tasks)
 
     def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
@@ -65,24 +69,37 @@ class RemotePool:
 
     def _call(self, method: str, parts: Mapping[int, tuple[Any, ...]], *, keep: bool) -> dict[int, Any]:
         """Call every worker that has a part at once; join what they answer."""
-        pending = {worker: self._send(worker, (method, part)) for worker, part in parts.items()}
+        pending = {
+            worker: (self._lives[worker], self._send(worker, (method, part)))
+            for worker, part in parts.items()
+        }
         joined: dict[int, Any] = {}
-        for worker, reference in pending.items():
+        for worker, (life, reference) in pending.items():
             call = (method, parts[worker])
             try:
                 joined.update(ray.get(reference))
             except RayActorError as error:
-                joined.update(self._again(worker, call, error))
+                with self._mutex:
+                    joined.update(self._again(worker, life, call, error))
             if keep:
-                self._done[worker].append(call)
+                with self._mutex:
+                    self._done[worker].append(call)
         return joined
 
     def _send(self, worker: int, call: Call) -> Any:
         method, arguments = call
         return getattr(self._workers[worker], method).remote(*arguments)
 
-    def _again(self, worker: int, call: Call, error: RayActorError) -> Any:
-        """Replace a dead worker, replay what it had done, and make the call."""
+    def _again(self, worker: int, life: int, call: Call, error: RayActorError) -> Any:
+        """Replace a worker that died in `life`, replay what it had done, and make the call.
+
+        Where another thread has replaced it already, only the call is made.
+        """
+        if life < self._lives[worker]:
+            try:
+                return ray.get(self._send(worker, call))
+            except RayActorError as another:
+                error = another
         while self._lives[worker] < MAX_LIVES:
             self._lives[worker] += 1
             log.warning("%s died (%s); replacing it", self._seats[worker].name, type(error).__name__)
@@ -96,3 +113,11 @@ class RemotePool:
         raise WorkerLost(
             f"{self._seats[worker].name} died {MAX_LIVES + 1} times; look at the run's log for what ends it"
         ) from error
+
+
+def without(calls: Sequence[Call], slots: Collection[int]) -> Iterator[Call]:
+    """The calls less what they did to these slots."""
+    for method, (by_slot, *rest) in calls:
+        left = {slot: value for slot, value in by_slot.items() if slot not in slots}
+        if left:
+            yield method, (left, *rest)

@@ -12,8 +12,9 @@ from ray.exceptions import RayActorError
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Group, Prompt
 from workers.actors.spec import Generated, PolicyUpdate, Ready
+from workers.cluster.mutex import Mutex
 from workers.cluster.placement import Seat
-from workers.cluster.spawner import Handle, Spawner
+from workers.cluster.spawner import CONTROL, Handle, Spawner
 from workers.loops.records import Span, System, WorkerLost
 
 log = logging.getLogger(__name__)
@@ -61,7 +62,10 @@ class ColocatedPort:
 
 
 class ApartPort:
-    """A policy with rollout workers and (if trained) an update worker, each on devices of its own."""
+    """A policy with rollout workers and (if trained) an update worker, each on devices of its own.
+
+    Threads may generate while weights are published.
+    """
 
     def __init__(
         self,
@@ -79,6 +83,8 @@ class ApartPort:
         """Checkpoint that a frozen policy's weights are from."""
         self._weights: Any = None
         """Reference to the last published weights; the one before is dropped with it."""
+        self._mutex = Mutex()
+        """Held while a worker is replaced, and while the weights are that its replacement gets."""
 
     def start(self, resume_from: Path | None) -> Ready:
         """See PolicyPort. A checkpoint is read by the update worker, if there is one; the others get its weights."""
@@ -99,17 +105,18 @@ class ApartPort:
         """See PolicyPort. Prompts are split over the rollout workers in order; a dead one is replaced."""
         parts = split(prompts, len(self._rollouts))
         pending = [
-            worker.generate.remote(part, settings, version) if part else None
-            for worker, part in zip(self._rollouts, parts, strict=True)
+            (life, worker.generate.remote(part, settings, version)) if part else None
+            for life, worker, part in zip(self._lives, self._rollouts, parts, strict=True)
         ]
         joined = Generated([], [])
-        for index, reference in enumerate(pending):
-            if reference is None:
+        for index, sent in enumerate(pending):
+            if sent is None:
                 continue
+            life, reference = sent
             try:
                 answered: Generated = ray.get(reference)
             except RayActorError as error:
-                answered = self._again(index, (parts[index], settings, version), error)
+                answered = self._again(index, life, (parts[index], settings, version), error)
             joined.answers.extend(answered.answers)
             joined.spans.extend(answered.spans)
         return joined
@@ -123,14 +130,19 @@ class ApartPort:
     def publish(self, version: int, iteration: int) -> list[Span]:
         """See PolicyPort. The weights go through the object store once, whatever the number of readers."""
         _, updater = self._trained()
-        self._weights = updater.weights.remote(version)
-        pending = [worker.load_weights.remote(self._weights, iteration) for worker in self._rollouts]
+        with self._mutex:
+            self._weights = updater.weights.remote(version)
+            lives = list(self._lives)
+            pending = [
+                worker.load_weights.options(concurrency_group=CONTROL).remote(self._weights, iteration)
+                for worker in self._rollouts
+            ]
         spans: list[Span] = []
         for index, reference in enumerate(pending):
             try:
                 spans.append(ray.get(reference))
             except RayActorError as error:
-                self._replace(index, error)
+                self._replace(index, lives[index], error)
         return spans
 
     def save(self, folder: Path) -> None:
@@ -141,7 +153,8 @@ class ApartPort:
     def system(self) -> System:
         """See PolicyPort."""
         whole = System({})
-        for part in ray.get([worker.system.remote() for worker in self._rollouts]):
+        asked = [worker.system.options(concurrency_group=CONTROL).remote() for worker in self._rollouts]
+        for part in ray.get(asked):
             whole.add(part)
         if self._updater:
             whole.add(ask(self._updater[0], self._updater[1].system.remote()))
@@ -153,18 +166,29 @@ class ApartPort:
         return self._updater
 
     def _again(
-        self, index: int, arguments: tuple[list[Prompt], SamplingSettings, int], error: RayActorError
+        self,
+        index: int,
+        life: int,
+        arguments: tuple[list[Prompt], SamplingSettings, int],
+        error: RayActorError,
     ) -> Generated:
         """Replace a dead rollout worker and ask the new one: the noise is keyed, so the answers are the same."""
         while True:
-            self._replace(index, error)
+            life = self._replace(index, life, error)
             try:
                 answered: Generated = ray.get(self._rollouts[index].generate.remote(*arguments))
                 return answered
             except RayActorError as another:
                 error = another
 
-    def _replace(self, index: int, error: RayActorError) -> None:
+    def _replace(self, index: int, life: int, error: RayActorError) -> int:
+        """Replace a worker that died in `life`, unless another thread has; returns the life that goes on."""
+        with self._mutex:
+            if self._lives[index] == life:
+                self._bury(index, error)
+            return self._lives[index]
+
+    def _bury(self, index: int, error: RayActorError) -> None:
         seat = self._seats[index]
         if self._lives[index] >= MAX_LIVES:
             raise WorkerLost(

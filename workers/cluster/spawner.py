@@ -19,6 +19,9 @@ from workers.cluster.placement import Seat
 Handle = Any
 """An actor's handle: its methods are known at run time only."""
 
+CONTROL = "control"
+"""Calls of this group are answered while a rollout worker generates; all others one after the other, in order."""
+
 WORKER_CLASSES: dict[str, type] = {"policy": PolicyWorker, "rollout": RolloutWorker, "update": UpdateWorker}
 
 
@@ -50,4 +53,5 @@ class Spawner:
             options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
                 placement_group=self.group, placement_group_bundle_index=seat.bundle
             )
-        return ray.remote(cls).options(**options).remote(*arguments)
+        remote = ray.remote(concurrency_groups={CONTROL: 2})(cls) if cls is RolloutWorker else ray.remote(cls)
+        return remote.options(**options).remote(*arguments)

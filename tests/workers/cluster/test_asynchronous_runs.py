@@ -1,0 +1,84 @@
+"""The asynchronous loop over actors: generation beside updates, new weights in between, workers that die."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers.running import curve, events, small_config
+from workers.loops.attempt import run_attempt
+from workers.loops.records import Attempt
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+APART: dict[str, Any] = {
+    "policies__planner__devices__placement": "apart",
+    "policies__executor__devices__placement": "apart",
+    "policies__planner__devices__rollout_cpus": 0.1,
+    "policies__executor__devices__rollout_cpus": 0.1,
+}
+
+
+def overlaps(folder: Path, attempt: int = 1) -> bool:
+    """Whether a rollout worker generated while an update worker learnt."""
+    spans = [(event["phase"], event["start"], event["end"]) for event in events(folder, "phase", attempt)]
+    rollouts = [span for span in spans if span[0] == "rollout"]
+    updates = [span for span in spans if span[0] == "update"]
+    return any(one[1] < two[2] and two[1] < one[2] for one in rollouts for two in updates)
+
+
+def test_generation_goes_on_while_policies_are_updated(
+    ray_cluster: None, little_model: Path, tmp_path: Path
+) -> None:
+    config = small_config(
+        little_model,
+        **APART,
+        run__iterations=6,
+        rollout__staleness=2,
+        rollout__wave=2,
+        resources__environment_workers=2,
+    )
+    assert run_attempt(Attempt(config, "ahead", 1, tmp_path, tmp_path), local=False) == 0
+    assert events(tmp_path, "status")[-1]["state"] == "finished"
+    assert overlaps(tmp_path)
+    staleness = [value for (name, _), value in curve(tmp_path).items() if name == "rollout/staleness"]
+    assert len(staleness) == 6 and 0 < max(staleness) <= 2
+
+
+def test_workers_that_die_in_mid_play_are_replaced(
+    ray_cluster: None, little_model: Path, tmp_path: Path
+) -> None:
+    import ray
+
+    from workers.cluster.crew import RayCrew
+    from workers.loops.records import Spots
+
+    config = small_config(
+        little_model,
+        **APART,
+        run__iterations=20,
+        rollout__staleness=3,
+        rollout__wave=2,
+        rollout__max_concurrent=6,
+        resources__environment_workers=2,
+    )
+    crew = RayCrew(
+        Attempt(config, "dying", 1, tmp_path, tmp_path), Spots(lambda: None, lambda: None), lambda text: None
+    )
+    try:
+        crew.start(None)
+        crew.play_ahead(0, None)
+        for iteration in range(1, 5):
+            collected = crew.collect(iteration)
+            assert len(collected.facts) == 6 and not any(facts.failed for facts in collected.facts)
+            if iteration in (1, 2):
+                assert crew._session is not None
+                for name in ("rollout-planner-0", "environment-0") if iteration == 1 else ("environment-1",):
+                    os.kill(ray.get(crew._session.workers[name].ping.remote()), signal.SIGKILL)
+            updated = crew.update(iteration)
+            assert updated.metrics["planner"]["tokens"] > 0
+            crew.publish(iteration)
+    finally:
+        crew.close()

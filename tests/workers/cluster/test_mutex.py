@@ -1,0 +1,19 @@
+"""A lock that travels."""
+
+import pickle
+import threading
+
+from workers.cluster.mutex import Mutex
+
+
+def test_it_arrives_unlocked_and_keeps_others_out() -> None:
+    mutex = Mutex()
+    with mutex:
+        copy = pickle.loads(pickle.dumps(mutex))
+    order = []
+    with copy:
+        thread = threading.Thread(target=lambda: (copy.__enter__(), order.append("other")))  # type: ignore[func-returns-value]
+        thread.start()
+        order.append("holder")
+    thread.join()
+    assert order == ["holder", "other"]
