@@ -182,10 +182,10 @@ def age_of(episode: Episode, versions: Mapping[str, int]) -> int:
     """Publications between the episode's oldest token and now, of the policy that is furthest behind; 0 without tokens."""
     return max(
         (
-            versions[turn.policy] - version
+            versions[turn.policy] - min(learnt)
             for turn in episode.turns
             for candidate in turn.candidates
-            for version in candidate.answer.versions[:1]
+            if (learnt := candidate.answer.learnt(candidate.answer.versions))
         ),
         default=0,
     )

@@ -62,8 +62,9 @@ def check_weights(have: int, want: int, policy: str, worker: str) -> None:
 
 
 def _lag(answer: Answer, version: int) -> int:
-    """Versions between the policy and the answer's most distant token; negative when it is ahead."""
-    return max((version - number for number in answer.learnt(answer.versions)), key=abs, default=0)
+    """Versions between the policy and the answer's oldest token; negative where a token is newer than the policy."""
+    lags = [version - number for number in answer.learnt(answer.versions)]
+    return min(lags) if lags and min(lags) < 0 else max(lags, default=0)
 
 
 def _only(group: Group, places: list[int]) -> Group:

@@ -54,4 +54,4 @@ def test_data_beyond_the_bound_is_refused_or_left_out() -> None:
 
 def test_newer_tokens_are_never_within_the_bound() -> None:
     with pytest.raises(StalePolicy):
-        check_versions([group([[4]])], 3, "planner", "error", bound=5)
+        check_versions([group([[1, 4]])], 3, "planner", "error", bound=5)
