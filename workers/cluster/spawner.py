@@ -53,5 +53,7 @@ class Spawner:
             options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
                 placement_group=self.group, placement_group_bundle_index=seat.bundle
             )
-        remote = ray.remote(concurrency_groups={CONTROL: 2})(cls) if cls is RolloutWorker else ray.remote(cls)
+        remote: Any = ray.remote(cls)
+        if cls is RolloutWorker:
+            remote = ray.remote(concurrency_groups={CONTROL: 2})(cls)  # type: ignore[call-overload]
         return remote.options(**options).remote(*arguments)
