@@ -3,6 +3,7 @@
 TroupeError
 ├── ConfigError          the run config is wrong; carries one message per field path
 ├── EnvironmentFailure   an environment raised; its episode fails, the run goes on
+├── SandboxFailure       there is no sandbox for the code that agents write
 ├── EngineFailure        generation failed
 ├── DataError            a conversation or sample from outside cannot be learnt from
 ├── LearnerFailure       an update failed: its data, or every gradient, is no number
@@ -29,6 +30,10 @@ class ConfigError(TroupeError):
 
 class EnvironmentFailure(TroupeError):
     """An environment raised while it was reset, observed or stepped."""
+
+
+class SandboxFailure(TroupeError):
+    """Code that agents write cannot be run: nothing here can put up a sandbox."""
 
 
 class EngineFailure(TroupeError):

@@ -10,7 +10,8 @@ from typing import Literal
 
 import psutil
 
-from training_core.errors import TroupeError
+from training_core.errors import SandboxFailure, TroupeError
+from training_core.sandbox.run import check_sandbox
 from workers.server_api import find_server, home
 
 TORCH = "2.13.0"
@@ -130,13 +131,11 @@ def _chromium() -> Finding:
 
 
 def _sandbox() -> Finding:
-    if shutil.which("bwrap"):
-        return Finding("ok", "bubblewrap", "installed")
-    return Finding(
-        "note",
-        "bubblewrap",
-        "is missing: needed only by environments that run code (Debian: apt-get install bubblewrap)",
-    )
+    try:
+        check_sandbox()
+    except SandboxFailure as error:
+        return Finding("note", "sandbox", f"{error}; needed only by environments that run code")
+    return Finding("ok", "sandbox", "bubblewrap runs a program")
 
 
 def _stack() -> Finding:

@@ -117,7 +117,7 @@ def test_doctor_looks_at_everything(troupe: Troupe) -> None:
         "torch version",
         "django-ninja",
         "Chromium",
-        "bubblewrap",
+        "sandbox",
         "disk",
         "machine",
         "GPU",
