@@ -1,7 +1,7 @@
 """The base of every config section: frozen, strict about keys, documented field by field."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -24,3 +24,12 @@ class Section(BaseModel):
             else part
             for name, part in tree.items()
         }
+
+
+class EnvironmentSection(Section):
+    """What every environment's config says of the team."""
+
+    roles: ClassVar[tuple[str, ...]] = ()
+    """Who plays it; a team has exactly these, unless open_roles says otherwise."""
+    open_roles: ClassVar[bool] = False
+    """Whether any roles may play, as many as there are; `roles` then names the usual ones."""

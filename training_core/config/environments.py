@@ -4,16 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from training_core.config.base import Section
-
-
-class EnvironmentSection(Section):
-    """What every environment's config says of the team."""
-
-    roles: ClassVar[tuple[str, ...]] = ()
-    """Who plays it; a team has exactly these, unless open_roles says otherwise."""
-    open_roles: ClassVar[bool] = False
-    """Whether any roles may play, as many as there are; `roles` then names the usual ones."""
+from training_core.config.base import EnvironmentSection, Section
+from training_core.config.puzzles import Sokoban, Sudoku
 
 
 class PlanPathGrid(EnvironmentSection):
@@ -71,11 +63,16 @@ class PlanPathTrio(PlanPathGrid):
     """Local reward of the scout for a report that is right about all four sides; one that is wrong about all costs as much."""
 
 
-Environment = Annotated[PlanPath | PlanPathSingle | PlanPathTrio, Field(discriminator="type")]
+Environment = Annotated[
+    PlanPath | PlanPathSingle | PlanPathTrio | Sudoku | Sokoban,
+    Field(discriminator="type"),
+]
 """One class per environment, told apart by `type`."""
 
 ENVIRONMENT_CONFIGS: dict[str, type[Section]] = {
     "plan_path": PlanPath,
     "plan_path_single": PlanPathSingle,
     "plan_path_trio": PlanPathTrio,
+    "sudoku": Sudoku,
+    "sokoban": Sokoban,
 }

@@ -6,7 +6,6 @@ downwards, columns to the right; a cell is (row, column); distances are shortest
 """
 
 import copy
-import zlib
 from collections import deque
 from collections.abc import Container
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from training_core.config.environments import PlanPathGrid
 from training_core.llm.environments.base import Split, StepResult
-from training_core.seeding import keyed_seed
+from training_core.llm.environments.splits import Tasks, held_out
 
 Cell = tuple[int, int]
 
@@ -26,10 +25,6 @@ COMPASS = {"north": "up", "south": "down", "west": "left", "east": "right"}
 """The planner's words and the moves that they mean. Roles have words of their own, so that neither learns the other's."""
 STUCK = "stuck"
 """Shown beside the last move when the turn since has led nowhere: without it, greedy play repeats itself for ever."""
-_HELD_OUT_SEED = 7_919
-"""Held-out tasks do not depend on the run's seed, so that runs can be compared."""
-HELD_OUT_TASKS = 1024
-"""How many held-out tasks there are."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +39,11 @@ class Grid:
     def free(self, cell: Cell) -> bool:
         """Whether a cell is on the grid and no wall."""
         return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size and cell not in self.walls
+
+    @property
+    def identity(self) -> str:
+        """All of it."""
+        return repr((self.size, sorted(self.walls), self.start, self.goal))
 
 
 @lru_cache(maxsize=8192)
@@ -61,12 +61,6 @@ def distances(grid: Grid) -> dict[Cell, int]:
     return found
 
 
-def held_out(grid: Grid) -> bool:
-    """Whether an instance is never trained on: a fixed quarter of all instances, whatever the run's seed."""
-    whole = (grid.size, sorted(grid.walls), grid.start, grid.goal)
-    return zlib.crc32(repr(whole).encode()) % 4 == 0
-
-
 def draw_grid(config: PlanPathGrid, random: Random, split: Split) -> Grid:
     """A grid of a split whose goal can be reached, start and goal at least two steps apart."""
     cells = [(row, column) for row in range(config.size) for column in range(config.size)]
@@ -78,23 +72,7 @@ def draw_grid(config: PlanPathGrid, random: Random, split: Split) -> Grid:
             return grid
 
 
-@lru_cache(maxsize=4)
-def held_out_grids(config: PlanPathGrid) -> tuple[Grid, ...]:
-    """The held-out tasks, all different; fewer than HELD_OUT_TASKS where the grid is too small to hold so many."""
-    grids: dict[Grid, None] = {}
-    for number in range(4 * HELD_OUT_TASKS):
-        grids.setdefault(draw_grid(config, Random(keyed_seed(_HELD_OUT_SEED, 1, number)), "eval"))
-        if len(grids) == HELD_OUT_TASKS:
-            break
-    return tuple(grids)
-
-
-def task_grid(config: PlanPathGrid, seed: int, task: int, split: Split) -> Grid:
-    """The instance of a task number; held-out numbers wrap round."""
-    if split == "train":
-        return draw_grid(config, Random(keyed_seed(seed, 0, task)), split)
-    grids = held_out_grids(config)
-    return grids[task % len(grids)]
+PLAN_PATH_TASKS = Tasks(draw_grid)
 
 
 class PlanPathEnvironment:
@@ -108,7 +86,7 @@ class PlanPathEnvironment:
 
     def reset(self, task: int, split: Split) -> None:
         """Start a task."""
-        self.start(task_grid(self.config, self.seed, task, split), f"{split}-{task}")
+        self.start(PLAN_PATH_TASKS.instance(self.config, self.seed, task, split), f"{split}-{task}")
 
     def start(self, grid: Grid, task_id: str) -> None:
         """Start on a given grid."""

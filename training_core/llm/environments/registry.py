@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from training_core.llm.environments import sokoban_demonstrations, sudoku_demonstrations
 from training_core.llm.environments.base import TextEnvironment
 from training_core.llm.environments.plan_path import PlanPathEnvironment, plan_path_vocabulary
 from training_core.llm.environments.plan_path_demonstrations import (
@@ -13,11 +14,15 @@ from training_core.llm.environments.plan_path_demonstrations import (
     plan_path_trio_demonstrations,
 )
 from training_core.llm.environments.plan_path_teams import PlanPathSingleEnvironment, PlanPathTrioEnvironment
+from training_core.llm.environments.sokoban import SokobanEnvironment, sokoban_vocabulary
+from training_core.llm.environments.sudoku import SudokuEnvironment, sudoku_vocabulary
 
 ENVIRONMENTS: dict[str, Callable[[Any, int], TextEnvironment]] = {
     "plan_path": PlanPathEnvironment,
     "plan_path_single": PlanPathSingleEnvironment,
     "plan_path_trio": PlanPathTrioEnvironment,
+    "sudoku": SudokuEnvironment,
+    "sokoban": SokobanEnvironment,
 }
 """type -> (config section, run seed) -> environment."""
 
@@ -38,4 +43,10 @@ WARM_STARTS: dict[str, WarmStart] = {
     "plan_path": WarmStart(plan_path_vocabulary, plan_path_demonstrations, NOISE),
     "plan_path_single": WarmStart(plan_path_vocabulary, plan_path_single_demonstrations, NOISE),
     "plan_path_trio": WarmStart(plan_path_vocabulary, plan_path_trio_demonstrations, NOISE),
+    "sudoku": WarmStart(
+        sudoku_vocabulary, sudoku_demonstrations.sudoku_demonstrations, sudoku_demonstrations.NOISE
+    ),
+    "sokoban": WarmStart(
+        sokoban_vocabulary, sokoban_demonstrations.sokoban_demonstrations, sokoban_demonstrations.NOISE
+    ),
 }

@@ -7,16 +7,18 @@ import pytest
 from training_core.config.environments import PlanPath
 from training_core.llm.environments.plan_path import (
     COMPASS,
-    HELD_OUT_TASKS,
     MOVES,
+    PLAN_PATH_TASKS,
     Cell,
     Grid,
     PlanPathEnvironment,
     distances,
-    held_out_grids,
     plan_path_vocabulary,
-    task_grid,
 )
+from training_core.llm.environments.splits import HELD_OUT_TASKS
+
+task_grid = PLAN_PATH_TASKS.instance
+held_out_grids = PLAN_PATH_TASKS.held_out
 
 # S # .      the shortest walk from S to G has 4 steps: down, down, right, right
 # . # .

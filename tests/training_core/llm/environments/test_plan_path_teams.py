@@ -6,7 +6,7 @@ import pytest
 
 from training_core.config.environments import PlanPathSingle, PlanPathTrio
 from training_core.config.files import load_config
-from training_core.llm.environments.plan_path import MOVES, Grid, plan_path_vocabulary, task_grid
+from training_core.llm.environments.plan_path import MOVES, PLAN_PATH_TASKS, Grid, plan_path_vocabulary
 from training_core.llm.environments.plan_path_demonstrations import (
     plan_path_single_demonstrations,
     plan_path_trio_demonstrations,
@@ -93,7 +93,7 @@ def test_tasks_are_those_of_plan_path(tag: str) -> None:
             {"plan_path_single": PlanPathSingle, "plan_path_trio": PlanPathTrio}[tag](), 3
         )
         environment.reset(7, split)  # type: ignore[arg-type]
-        assert environment.grid == task_grid(config, 3, 7, split)  # type: ignore[attr-defined, arg-type]
+        assert environment.grid == PLAN_PATH_TASKS.instance(config, 3, 7, split)  # type: ignore[attr-defined, arg-type]
 
 
 def test_the_walkers_demonstrations_are_in_the_words_of_the_game() -> None:

@@ -1,0 +1,218 @@
+"""Sokoban for two: the planner sees boxes and goals and says which way to push, the executor sees the boxes from where it stands,
+walks round them and pushes.
+
+After the Sokoban of PettingLLMs (arXiv 2510.11062), whose rewards are the defaults here, with the information split between the
+roles: the planner does not know where the executor stands, the executor does not know where the goals are. The planner
+speaks in compass words, the executor walks up, down, left and right. Boxes are numbered in reading order of their start.
+"""
+
+import copy
+from collections.abc import Container
+from typing import Any, ClassVar, Self
+
+from training_core.config.puzzles import Sokoban
+from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.environments.shaping import shaped
+from training_core.llm.environments.sokoban_levels import (
+    MOVES,
+    SOKOBAN_TASKS,
+    Cell,
+    Level,
+    beside,
+    pushes_left,
+)
+
+COMPASS = {"north": "up", "south": "down", "west": "left", "east": "right"}
+"""The planner's words and the moves that they mean."""
+STUCK = "stuck"
+"""Shown in place of the last move when the turn since has led nowhere: without it, greedy play repeats itself for ever."""
+
+
+class SokobanEnvironment:
+    """One level. The planner names a push (`east`, or `2 east` for box 2), then the executor moves (`up right right`)."""
+
+    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
+
+    def __init__(self, config: Sokoban, seed: int) -> None:
+        self.config = config
+        self.seed = seed
+
+    def reset(self, task: int, split: Split) -> None:
+        """Start a task."""
+        self.start(SOKOBAN_TASKS.instance(self.config, self.seed, task, split), f"{split}-{task}")
+
+    def start(self, level: Level, task_id: str) -> None:
+        """Start on a given level."""
+        self.level = level
+        self._pushes = pushes_left(level)
+        self._task_id = task_id
+        self.player = level.player
+        self.boxes = level.boxes
+        self.plan: tuple[str, ...] = ()
+        self.last: tuple[str, ...] = ()
+        self.turns = 0
+        self.done = False
+        self.success = False
+        self.lost = False
+
+    def copy(self) -> Self:
+        """An independent copy: nothing in it is changed in place."""
+        return copy.copy(self)
+
+    def observe(self, role: str) -> str:
+        """Planner: goals and walls, seen from each box. Executor: boxes and walls, seen from where it stands, and the plan."""
+        if role == "planner":
+            return " ; ".join(self._box_seen(number) for number in range(len(self.boxes)))
+        boxes = " ; ".join(
+            f"box {number} {_way(self.player, box, tuple(MOVES))}" for number, box in enumerate(self.boxes, 1)
+        )
+        around = " ".join(f"{word} {self._what(beside(self.player, step))}" for word, step in MOVES.items())
+        last, plan = " ".join(self.last) or "none", " ".join(self.plan) or "none"
+        return f"{boxes} ; {around} ; last {last} ; plan {plan}"
+
+    def _box_seen(self, number: int) -> str:
+        box = self.boxes[number]
+        goals = " , ".join(f"goal {_way(box, goal, tuple(COMPASS))}" for goal in self.level.goals)
+        sides = " ".join(f"{word} {self._what(beside(box, MOVES[move]))}" for word, move in COMPASS.items())
+        return f"box {number + 1} {goals} ; {sides}"
+
+    def _what(self, cell: Cell) -> str:
+        if not self.level.open(cell):
+            return "wall"
+        return "box" if cell in self.boxes else "free"
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """Take a plan, or move."""
+        words = answer.split()
+        return self._plan(words) if role == "planner" else self._move_all(words)
+
+    def _plan(self, words: list[str]) -> StepResult:
+        """Score a push by what its speaker can know: as if the player stood where it has to."""
+        self.plan = ()
+        found = self._push(words)
+        if found is None:
+            return StepResult(self.config.blocked_reward, 0.0, False, False, "no plan")
+        number, step = found
+        target, behind = beside(self.boxes[number], step), beside(self.boxes[number], step, -1)
+        self.plan = tuple(words)
+        said = f"plans {' '.join(words)}"
+        if self._what(target) != "free" or not self.level.open(behind):
+            return StepResult(self.config.blocked_reward, 0.0, False, False, f"{said}, which is blocked")
+        after = (*self.boxes[:number], target, *self.boxes[number + 1 :])
+        return StepResult(self._shaped(self.boxes, after), 0.0, False, False, said)
+
+    def _push(self, words: list[str]) -> tuple[int, Cell] | None:
+        """Box (from 0) and direction that a plan names; without a number the first box that is on no goal."""
+        numbers = {str(number + 1): number for number in range(len(self.boxes))}
+        *first, word = words or [""]
+        if word not in COMPASS or len(first) > 1 or any(number not in numbers for number in first):
+            return None
+        astray = [number for number, box in enumerate(self.boxes) if box not in self.level.goals]
+        return (numbers[first[0]] if first else astray[0]), MOVES[COMPASS[word]]
+
+    def _move_all(self, words: list[str]) -> StepResult:
+        self.turns += 1
+        before, local = self.boxes, 0.0
+        if not 0 < len(words) <= self.config.moves_per_turn or any(word not in MOVES for word in words):
+            local, words = self.config.blocked_reward, []
+        taken = []
+        for word in words:
+            if self._move(word):
+                taken.append(word)
+                local += self.config.step_reward
+            else:
+                local += self.config.blocked_reward
+            if self._solved():
+                break
+        self.last = (taken[-1],) if taken else (STUCK,)
+        self.plan = ()
+        return self._end_of_turn(local + self._shaped(before, self.boxes), before, taken)
+
+    def _move(self, word: str) -> bool:
+        """Move, and push a box that stands in the way; whether that was possible."""
+        step = MOVES[word]
+        target = beside(self.player, step)
+        if target in self.boxes:
+            if self._what(beside(target, step)) != "free":
+                return False
+            self.boxes = tuple(beside(box, step) if box == target else box for box in self.boxes)
+        elif not self.level.open(target):
+            return False
+        self.player = target
+        return True
+
+    def _end_of_turn(self, local: float, before: tuple[Cell, ...], taken: list[str]) -> StepResult:
+        goals = set(self.level.goals)
+        came, left = len(set(self.boxes) & goals), len(set(before) & goals)
+        team = self.config.on_goal_reward * max(came - left, 0)
+        team += self.config.off_goal_reward * max(left - came, 0)
+        self.success = self._solved()
+        self.lost = any(box not in self._pushes for box in self.boxes)
+        self.done = self.success or self.lost or self.turns >= self.config.max_turns
+        if self.done:
+            team += self.config.win_reward if self.success else self.config.fail_reward
+        return StepResult(local, team, self.done, self.success, f"moves {' '.join(taken) or 'nowhere'}")
+
+    @property
+    def alive(self) -> Container[Cell]:
+        """Cells from which a box can be brought to a goal."""
+        return self._pushes
+
+    def _solved(self) -> bool:
+        return set(self.boxes) == set(self.level.goals)
+
+    def _shaped(self, before: tuple[Cell, ...], after: tuple[Cell, ...]) -> float:
+        potentials = (-self._left(before), -self._left(after))
+        return shaped(*potentials, self.config.shaping, self.config.shaping_discount)
+
+    def _left(self, boxes: tuple[Cell, ...]) -> int:
+        """Pushes left, each box for itself to the nearest goal; a box that is lost counts twice the grid's side."""
+        return sum(self._pushes.get(box, 2 * self.level.size) for box in boxes)
+
+    def board(self) -> dict[str, Any]:
+        """The grid with walls, goals, boxes and the player."""
+        size = self.level.size
+        cells: list[list[Any]] = [
+            [row, column, "wall"]
+            for row in range(size)
+            for column in range(size)
+            if not self.level.open((row, column))
+        ]
+        cells += [[*goal, "goal"] for goal in self.level.goals] + [[*box, "box"] for box in self.boxes]
+        return {"kind": "grid", "rows": size, "columns": size, "cells": [*cells, [*self.player, "agent"]]}
+
+    @property
+    def title(self) -> str:
+        """Size, boxes and pushes."""
+        size, boxes, pushes = self.level.size, len(self.boxes), self._left(self.level.boxes)
+        return f"Sokoban {size}×{size}, {boxes} box{'es' * (boxes != 1)}, {pushes} push{'es' * (pushes != 1)}"
+
+    @property
+    def task_id(self) -> str:
+        """Split and number."""
+        return self._task_id
+
+    @property
+    def outcome(self) -> str:
+        """How it ended."""
+        if self.success:
+            return f"solved in {self.turns} turn{'s' * (self.turns != 1)}"
+        if self.lost:
+            return "a box is lost"
+        return "turns used up" if self.done else "under way"
+
+
+def _way(start: Cell, end: Cell, names: tuple[str, ...]) -> str:
+    """How far and which way, in these names for up, down, left and right."""
+    up, down, left, right = names
+    rows, columns = end[0] - start[0], end[1] - start[1]
+    words = [str(abs(rows)), down if rows > 0 else up] if rows else []
+    words += [str(abs(columns)), right if columns > 0 else left] if columns else []
+    return " ".join(words) or "here"
+
+
+def sokoban_vocabulary(config: Sokoban) -> tuple[str, ...]:
+    """Every word that observations and answers are made of, in a fixed order."""
+    numbers = tuple(str(number) for number in range(1, max(config.size - 2, config.boxes + 1)))
+    names = ("box", "goal", "here", "free", "wall", "last", "plan", "none", STUCK, ";", ",")
+    return (*MOVES, *COMPASS, *numbers, *names)

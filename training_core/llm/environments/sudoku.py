@@ -1,0 +1,174 @@
+"""Sudoku for two: the planner sees all digits and points to a square, the executor sees only that square's row, column and
+box, and writes a digit.
+
+After the Sudoku of PettingLLMs (arXiv 2510.11062), with the information split between the roles: where to write is a question about
+the whole grid (which square leaves no choice?), what to write is one about a few digits. The executor cannot see whether a
+square is a good one, the planner cannot write. A digit that breaks a rule is refused; one that breaks none but is not the
+solution's is written, and may be written over. Squares are
+named r1c1 to r9c9, from the top left; an empty one is shown by its name.
+"""
+
+import copy
+from typing import Any, ClassVar, Self
+
+from training_core.config.puzzles import Sudoku
+from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.environments.shaping import shaped
+from training_core.llm.environments.sudoku_grids import BOXES, SUDOKU_TASKS, Puzzle, legal_digits, lines
+
+EMPTY = "empty"
+LINES = ("row", "column", "box")
+
+
+class SudokuEnvironment:
+    """One Sudoku. The planner points (`r2c3`), then the executor writes (`4`)."""
+
+    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
+
+    def __init__(self, config: Sudoku, seed: int) -> None:
+        self.config = config
+        self.seed = seed
+
+    def reset(self, task: int, split: Split) -> None:
+        """Start a task."""
+        self.start(SUDOKU_TASKS.instance(self.config, self.seed, task, split), f"{split}-{task}")
+
+    def start(self, puzzle: Puzzle, task_id: str) -> None:
+        """Start on a given puzzle."""
+        self.puzzle = puzzle
+        self._task_id = task_id
+        self.digits = puzzle.given
+        self.square: int | None = None
+        self.refused: tuple[tuple[int, int], ...] = ()
+        """(square, digit) that were refused since the last digit was written: greedy play would repeat them for ever."""
+        self.turns = 0
+        self.done = False
+        self.success = False
+
+    def copy(self) -> Self:
+        """An independent copy: nothing in it is changed in place."""
+        return copy.copy(self)
+
+    def observe(self, role: str) -> str:
+        """Planner: the grid, row by row, and where digits were refused. Executor: what stands beside the square pointed to."""
+        if role == "planner":
+            size = self.puzzle.size
+            shown = [str(digit or square_name(square, size)) for square, digit in enumerate(self.digits)]
+            rows = [" ".join(shown[start : start + size]) for start in range(0, size * size, size)]
+            tried = " ".join(dict.fromkeys(square_name(square, size) for square, _ in self.refused))
+            return f"{' ; '.join(rows)} ; refused {tried or 'none'}"
+        if self.square is None:
+            return "no square"
+        return self._around(self.square)
+
+    def _around(self, square: int) -> str:
+        parts = []
+        for name, line in zip(LINES, lines(self.puzzle.size)[square], strict=True):
+            seen = sorted(self.digits[other] for other in line if other != square and self.digits[other])
+            parts.append(f"{name} {_digits(seen)}")
+        refused = sorted(digit for place, digit in self.refused if place == square)
+        return f"{' ; '.join(parts)} ; now {self.digits[square] or EMPTY} ; refused {_digits(refused)}"
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """Point, or write."""
+        words = answer.split()
+        return self._point(words) if role == "planner" else self._write(words)
+
+    def _point(self, words: list[str]) -> StepResult:
+        """Score a square by what a digit drawn from its legal ones would be worth: 1 of them is right, if any."""
+        self.square = self._square(words)
+        if self.square is None:
+            return StepResult(self.config.refused_reward, 0.0, False, False, "no square")
+        name = square_name(self.square, self.puzzle.size)
+        if self.puzzle.given[self.square]:
+            self.square = None
+            return StepResult(self.config.refused_reward, 0.0, False, False, f"{name} is given")
+        legal = legal_digits(self.digits, self.square, self.puzzle.size)
+        right = self.puzzle.solution[self.square]
+        gain = (right in legal) / max(len(legal), 1) - (self.digits[self.square] == right)
+        local = self._shaped(self._left(self.digits) - gain)
+        return StepResult(local, 0.0, False, False, f"points to {name}")
+
+    def _write(self, words: list[str]) -> StepResult:
+        self.turns += 1
+        square, self.square = self.square, None
+        digit = int(words[0]) if len(words) == 1 and words[0] in self._sayable_digits() else 0
+        if square is None or not digit:
+            return self._end_of_turn(self.config.refused_reward, "writes nothing")
+        if digit not in legal_digits(self.digits, square, self.puzzle.size):
+            self.refused = (*self.refused, (square, digit))
+            return self._end_of_turn(self.config.refused_reward, f"{digit} is refused")
+        after = (*self.digits[:square], digit, *self.digits[square + 1 :])
+        local = self.config.step_reward + self._shaped(self._left(after))
+        self.digits, self.refused = after, ()
+        return self._end_of_turn(local, f"writes {digit} in {square_name(square, self.puzzle.size)}")
+
+    def _end_of_turn(self, local: float, info: str) -> StepResult:
+        team = 0.0
+        if self.digits == self.puzzle.solution:
+            self.done = self.success = True
+            team = self.config.goal_reward
+        elif self.turns >= self.config.max_turns:
+            self.done, team = True, self.config.fail_reward
+        return StepResult(local, team, self.done, self.success, info)
+
+    def _shaped(self, left: float) -> float:
+        """Shaping of going from the digits now to so many squares that are not right."""
+        holes = self.puzzle.holes
+        before = -self._left(self.digits) / holes
+        return shaped(before, -left / holes, self.config.shaping, self.config.shaping_discount)
+
+    def _left(self, digits: tuple[int, ...]) -> int:
+        return sum(one != other for one, other in zip(digits, self.puzzle.solution, strict=True))
+
+    def _square(self, words: list[str]) -> int | None:
+        size = self.puzzle.size
+        names = {square_name(square, size): square for square in range(size * size)}
+        return names.get(" ".join(words))
+
+    def _sayable_digits(self) -> set[str]:
+        return {str(digit) for digit in range(1, self.puzzle.size + 1)}
+
+    def board(self) -> dict[str, Any]:
+        """The digits: given, filled, or wrong."""
+        size = self.puzzle.size
+        cells = []
+        for square, digit in enumerate(self.digits):
+            if digit:
+                wrong = digit != self.puzzle.solution[square]
+                state = "given" if self.puzzle.given[square] else "wrong" if wrong else "filled"
+                cells.append([square // size, square % size, digit, state])
+        return {"kind": "sudoku", "size": size, "box": list(BOXES[size]), "cells": cells}
+
+    @property
+    def title(self) -> str:
+        """Size and holes."""
+        return f"Sudoku {self.puzzle.size}×{self.puzzle.size}, {self.puzzle.holes} holes"
+
+    @property
+    def task_id(self) -> str:
+        """Split and number."""
+        return self._task_id
+
+    @property
+    def outcome(self) -> str:
+        """How it ended."""
+        if self.success:
+            return f"solved in {self.turns} turn{'s' * (self.turns != 1)}"
+        return f"turns used up, {self._left(self.digits)} squares open" if self.done else "under way"
+
+
+def square_name(square: int, size: int) -> str:
+    """`r2c3`, from 1."""
+    return f"r{square // size + 1}c{square % size + 1}"
+
+
+def _digits(digits: list[int]) -> str:
+    return " ".join(str(digit) for digit in digits) or "none"
+
+
+def sudoku_vocabulary(config: Sudoku) -> tuple[str, ...]:
+    """Every word that observations and answers are made of, in a fixed order."""
+    numbers = [str(number) for number in range(1, config.size + 1)]
+    names = [square_name(square, config.size) for square in range(config.size**2)]
+    return (*numbers, *names, *LINES, EMPTY, ";", "now", "refused", "none", "no", "square")
