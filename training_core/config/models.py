@@ -1,6 +1,6 @@
 """Policies: which model, how it generates, how it learns."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,31 @@ class Engine(Section):
     """Which engine generates: torch runs the model in the rollout worker itself."""
     max_batch: int = Field(512, ge=1)
     """Most sequences generated at once; more are split into several batches."""
+
+
+class WholeModel(Section):
+    """No adapter."""
+
+    type: Literal["none"] = "none"
+    """Every weight of the policy is trained."""
+
+
+class Lora(Section):
+    """Low-rank adaptation (LoRA, arXiv 2106.09685): a small adapter is trained, its base model stays as it is."""
+
+    type: Literal["lora"] = "lora"
+    """Only an adapter is trained, published and kept in checkpoints. It likes a learning rate several times higher."""
+    rank: int = Field(8, ge=1, le=1024)
+    """Inner size of the adapter's matrices."""
+    alpha: int = Field(16, ge=1)
+    """The adapter's output is scaled by alpha / rank."""
+    dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    """Share of the adapter's inputs that are left out while it learns; with it ratios of fresh data are not exactly 1."""
+    target_modules: tuple[str, ...] = ()
+    """Names of the linear layers that get one, such as q_proj; none means all but the output layer."""
+
+
+Adapter = Annotated[WholeModel | Lora, Field(discriminator="type")]
 
 
 class Learner(Section):
@@ -75,6 +100,8 @@ class Policy(Section):
 
     model: str = "tiny"
     """A Hugging Face folder or hub id, or "tiny": a small model that Troupe warm-starts for the environment."""
+    adapter: Adapter = WholeModel()
+    """What of it is trained: the whole model, or an adapter on it. Policies may have one each over the same `model`."""
     engine: Engine = Engine()
     """How this policy generates."""
     learner: Learner = Learner()

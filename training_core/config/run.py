@@ -152,3 +152,8 @@ class RunConfig(Section):
     def trained_policies(self) -> tuple[str, ...]:
         """Policies that some trained role uses, in role order."""
         return tuple(dict.fromkeys(role.policy for role in self.team.roles.values() if role.trained))
+
+    def learning_policies(self, iteration: int) -> tuple[str, ...]:
+        """Policies that are updated in an iteration (from 1): all trained ones, or with team.alternate one of them."""
+        trained, each = self.trained_policies, self.team.alternate
+        return (trained[(iteration - 1) // each % len(trained)],) if each else trained

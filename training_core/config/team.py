@@ -42,6 +42,8 @@ class Team(Section):
 
     roles: dict[str, Role] = Field(min_length=1, max_length=64)
     """Roles by name, e.g. planner and executor."""
+    alternate: int = Field(0, ge=0)
+    """0: all policies learn in every iteration; n: they take turns, n iterations each, in the order of their roles."""
     turn_order: tuple[str, ...] = ()
     """Role names in the order in which they speak within a turn; empty means the order of `roles`."""
 

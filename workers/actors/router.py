@@ -49,6 +49,8 @@ class Router:
         self._side_by_side = side_by_side
         """Whether policies have processes of their own; in one process threads would only get in each other's way."""
         self._versions = dict.fromkeys(config.used_policies, 0)
+        self._learnt: set[str] = set()
+        """Policies that were updated since weights were last published."""
         self._tokenizers: dict[str, Any] = {}
         self._texts: dict[str, dict[int, str]] = {}
         """Tokens as text, by policy and id."""
@@ -117,12 +119,13 @@ class Router:
         return self._collected(played.episodes, probes, spans, time.time() - start)
 
     def update(self, iteration: int) -> Updated:
-        """See Crew. Groups are formed here; then all trained policies learn at the same time."""
+        """See Crew. Groups are formed here; then all policies whose turn it is learn at the same time."""
         batch = make_groups(self._episodes, self._config)
         wanted = {episode.id for episode in self._kept}
         consumed = time.time()
+        self._learnt.update(self._config.learning_policies(iteration))
         updates = self._every(
-            self._config.trained_policies,
+            self._config.learning_policies(iteration),
             lambda policy, port: port.update(batch.groups[policy], iteration, self._versions[policy], wanted),
         )
         figures = {place: item for update in updates.values() for place, item in update.annotations.items()}
@@ -154,9 +157,10 @@ class Router:
 
     def publish(self, iteration: int) -> list[Span]:
         """See Crew."""
-        versions = {policy: self._versions[policy] + 1 for policy in self._config.trained_policies}
+        learnt, self._learnt = sorted(self._learnt), set()
+        versions = {policy: self._versions[policy] + 1 for policy in learnt}
         spans = self._every(
-            self._config.trained_policies,
+            learnt,
             lambda policy, port: port.publish(versions[policy], iteration),
         )
         self._versions |= versions
@@ -189,7 +193,7 @@ class Router:
         The first error is raised when all have answered.
         """
         names = list(policies)
-        if not self._side_by_side or len(names) == 1:
+        if not self._side_by_side or len(names) <= 1:
             return {name: call(name, self._ports[name]) for name in names}
         with ThreadPoolExecutor(max_workers=len(names)) as threads:
             futures = {name: threads.submit(call, name, self._ports[name]) for name in names}

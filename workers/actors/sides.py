@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -21,10 +22,12 @@ from training_core.llm.learning.saving import (
     save_frozen,
     save_policy,
 )
+from training_core.llm.models.adapters import add_adapter, sharing
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.models.progress import Progress, silent
 from training_core.llm.models.registry import resolve_model
 from training_core.llm.models.tiny import read_facts
+from training_core.seeding import keyed_seed
 from training_core.types import Answer, Group, Prompt
 from workers.actors.gate import Gate
 from workers.actors.machine import limit_threads
@@ -46,6 +49,12 @@ class Loaded:
     peak: float | None
     """FLOP/s of the device at its peak, in the model's precision; None where it is not known."""
     on_gpu: bool
+    shared: PreTrainedModel | None
+    """The base model whose tensors `model` has beside its adapter, and other policies of this process may have too."""
+
+
+_SHARED: WeakValueDictionary[tuple[str, str, str], PreTrainedModel] = WeakValueDictionary()
+"""Base models under adapters in this process, by source, precision and device, for as long as a policy uses them."""
 
 
 def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
@@ -54,7 +63,7 @@ def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
     source = resolve_model(spec.section.model, spec.config.environment, spec.home, progress)
     device = "cuda" if spec.gpus > 0 and torch.cuda.is_available() else "cpu"
     disable_progress_bar()  # its bars would break ours, and a job's log
-    model = load_model(source, spec.section.learner.precision, device)
+    model, shared = _model(spec, str(source), device)
     tokenizer = load_tokenizer(source)
     span = Span(spec.name, "load", spec.policy, 0, born, time.time())
     peak = peak_of(torch.cuda.get_device_name(), spec.section.learner.precision) if device == "cuda" else None
@@ -66,7 +75,22 @@ def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
         span,
         peak,
         device == "cuda",
+        shared,
     )
+
+
+def _model(spec: WorkerSpec, source: str, device: str) -> tuple[PreTrainedModel, PreTrainedModel | None]:
+    """The policy's model, and the base model that it shares where it has an adapter. Raises ModelError."""
+    adapter, precision = spec.section.adapter, spec.section.learner.precision
+    if adapter.type == "none":
+        return load_model(source, precision, device), None
+    place = (source, precision, device)
+    shared = _SHARED.get(place)
+    if shared is None:
+        shared = _SHARED[place] = load_model(source, precision, device).requires_grad_(False)
+    model = sharing(shared)
+    add_adapter(model, adapter, keyed_seed(spec.config.run.seed, *spec.policy.encode()))
+    return model, shared
 
 
 class RolloutSide:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from training_core.config.models import WholeModel
 from training_core.config.run import RunConfig
 from training_core.errors import CheckpointError, EngineFailure
 from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
@@ -36,7 +37,8 @@ class Kept(PolicyWorker):
 def seated(config: RunConfig, checkpoint: Path | None) -> RunConfig:
     """The config with every role frozen, and the weights of trained policies out of the checkpoint, where one is given.
 
-    A checkpoint's policy is a Hugging Face folder: it is loaded as any other model is. Raises CheckpointError.
+    A checkpoint's policy is a Hugging Face folder: it is loaded as any other model is (an adapter with its base model).
+    Raises CheckpointError.
     """
     trained = config.trained_policies
     policies = dict(config.policies)
@@ -47,7 +49,7 @@ def seated(config: RunConfig, checkpoint: Path | None) -> RunConfig:
             raise CheckpointError(
                 f"the checkpoint {checkpoint.name} has no policy {name}; it is of another team"
             )
-        policies[name] = policies[name].model_copy(update={"model": str(place)})
+        policies[name] = policies[name].model_copy(update={"model": str(place), "adapter": WholeModel()})
     roles = {name: role.model_copy(update={"trained": False}) for name, role in config.team.roles.items()}
     team = config.team.model_copy(update={"roles": roles})
     evaluation = config.evaluation.model_copy(update={"probes": 10**9})  # a probe's transcript is kept

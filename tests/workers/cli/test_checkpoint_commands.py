@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from tests.training_core.llm.toys import make_model
 from tests.workers.cli.conftest import Troupe
+from training_core.config.models import Lora
+from training_core.llm.models.adapters import add_adapter, save_adapter
+from training_core.llm.models.loading import load_model
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
 
@@ -53,6 +57,23 @@ def test_download(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoi
     assert "is there already" in troupe("download", run.pk, "--to", str(tmp_path / "got" / "it")).err
     assert "no policy 'judge'" in troupe("download", run.pk, "20", "--policy", "judge").err
     assert sorted(item.name for item in (tmp_path / "got").iterdir()) == ["it"]
+
+
+def test_download_merges_adapters(
+    troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    base, folder = tmp_path / "base", tmp_path / "runs" / run.pk / checkpoint.path / "planner"
+    make_model().save_pretrained(base)
+    (folder / "model.safetensors").unlink()
+    model = load_model(base)
+    add_adapter(model, Lora(), 0)
+    save_adapter(folder, model, str(base))
+    said = troupe("download", run.pk, "--to", str(tmp_path / "kept"))
+    assert said.status == 0 and (tmp_path / "kept" / "planner" / "adapter_model.safetensors").is_file()
+    said = troupe("download", run.pk, "--merge", "--to", str(tmp_path / "merged"))
+    assert said.status == 0, said.err
+    assert (tmp_path / "merged" / "planner" / "model.safetensors").is_file()
+    assert not (tmp_path / "merged" / "planner" / "adapter_model.safetensors").exists()
 
 
 def test_pin_delete_and_prune(

@@ -21,6 +21,7 @@ from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.jobs import Candidates, Ints, Job, by_length, split_jobs
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.stop_words import StopWords
+from training_core.llm.models.adapters import load_trained_weights
 from training_core.types import Answer, Prompt
 
 _PADDABLE = {"full_attention", "sliding_attention", "chunked_attention"}
@@ -78,7 +79,7 @@ class TorchEngine:
     def load_weights(self, state: Mapping[str, Tensor], version: int) -> None:
         """Copy weights into the model. Raises EngineFailure where names or shapes differ."""
         try:
-            self.model.load_state_dict(dict(state), strict=True, assign=False)
+            load_trained_weights(self.model, state)
         except RuntimeError as error:
             raise EngineFailure(f"weights of version {version} do not fit the model: {error}") from error
         self.version = version

@@ -9,6 +9,7 @@ neither spoils the weights nor ends a long run; several in a row raise LearnerFa
 
 import copy
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -34,6 +35,13 @@ from training_core.llm.learning.objective import (
 from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.schedules import learning_rate
 from training_core.llm.learning.token_logprobs import ResponseForward
+from training_core.llm.models.adapters import (
+    dropping_out,
+    has_adapter,
+    load_trained_weights,
+    trained_weights,
+    without_adapter,
+)
 from training_core.seeding import keyed_uniform
 from training_core.types import Group
 
@@ -108,13 +116,12 @@ class Learner:
         self.algorithm = algorithm
         self.model = model
         self.iterations = iterations
-        self.reference = (
-            copy.deepcopy(model).eval().requires_grad_(False) if algorithm.kl_coefficient > 0 else None
-        )
+        self.reference = _base_of(model) if algorithm.kl_coefficient > 0 else None
         self.forward = ResponseForward(model)
         self.shape = shape_of(model.config)
         self.packed = self.settings.packing and self.forward.packs
         self.optimiser = Optimiser(model, self.settings)
+        self._drops = policy.adapter.type == "lora" and policy.adapter.dropout > 0
         self._skipped_in_a_row = 0
 
     @property
@@ -123,8 +130,8 @@ class Learner:
         return self.optimiser.adamw
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights by name, detached; tied ones once per name."""
-        return {name: tensor.detach() for name, tensor in self.model.state_dict().items()}
+        """The weights by name, detached; tied ones once per name. Where there is an adapter, its weights alone."""
+        return trained_weights(self.model)
 
     def state_dict(self) -> LearnerState:
         """What a checkpoint keeps. The learning rate follows from the iteration."""
@@ -137,7 +144,7 @@ class Learner:
 
     def load_state_dict(self, state: LearnerState) -> None:
         """Go on where `state_dict` was taken. Raises RuntimeError, KeyError or ValueError where it does not fit."""
-        self.model.load_state_dict(state.weights)
+        load_trained_weights(self.model, state.weights)
         self.optimiser.load_state_dict(state.optimiser)
         torch.set_rng_state(state.generator)
         self._skipped_in_a_row = state.counters["skipped_in_a_row"]
@@ -191,11 +198,11 @@ class Learner:
         wanted: set[str] | None,
     ) -> None:
         """Compare engine and learner on groups to be annotated that come after the first step, while the weights are
-        still those that sampled them; the first minibatch is compared in passing.
+        still those that sampled them; the first minibatch is compared in passing, unless dropout would be compared too.
         """
         late = [
             index
-            for place in _order(len(minibatches), iteration, 0)[1:]
+            for place in _order(len(minibatches), iteration, 0)[0 if self._drops else 1 :]
             for index in minibatches[place]
             if wanted is None or groups[index].episode in wanted
         ]
@@ -206,7 +213,8 @@ class Learner:
     def _step(self, part: Sequence[MicroBatch], sums: _Sums, first: bool, wanted: set[str] | None) -> None:
         for piece in part:
             sums.flops += self._flops(piece)
-            loss = self._loss(piece, sums, first, wanted)
+            with dropping_out(self.model) if self._drops else nullcontext():
+                loss = self._loss(piece, sums, first, wanted)
             loss.backward()
         norm = self.optimiser.step()
         if norm is not None:
@@ -250,7 +258,7 @@ class Learner:
         if first:
             seen = {"ratios": found.ratios, "entropies": entropies.detach()}
             annotate(sums.annotations, piece, seen, wanted)
-        if sums.steps + sums.skipped == 0:
+        if sums.steps + sums.skipped == 0 and not self._drops:
             _compare(sums, piece, logprobs.detach(), wanted)
         return loss
 
@@ -297,6 +305,13 @@ class Learner:
                 "correction_left_out": sums.left_out / tokens,
             }
         return metrics | ({"kl": sums.kl / tokens} if self.reference is not None else {})
+
+
+def _base_of(model: PreTrainedModel) -> PreTrainedModel:
+    """The model as it is before training: under an adapter the same tensors, else a copy."""
+    base = without_adapter(model) if has_adapter(model) else copy.deepcopy(model)
+    base.eval().requires_grad_(False)
+    return base
 
 
 def check_fresh(groups: Sequence[Group], version: int, staleness: int = 0) -> None:

@@ -1,6 +1,7 @@
 """One policy's part of a checkpoint: a Hugging Face folder that any run can start from, and what learning needs beside it.
 
 <checkpoint>/<policy>/model.safetensors, config.json, tokenizer.json ...   the weights, as transformers saves them
+                          adapter_model.safetensors, adapter_config.json in their place where only an adapter is trained
 <checkpoint>/<policy>/optimizer.safetensors   moments, step counts and fp32 copies by weight; torch's generator state
 <checkpoint>/<policy>/policy.json             version, learning-rate schedule, counters; "frozen": true where there is no
                                               optimizer.safetensors, since the policy was not trained in that run
@@ -22,7 +23,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from training_core.config.team import NAME_PATTERN
 from training_core.errors import CheckpointError, ModelError
 from training_core.llm.learning.learner import Learner, LearnerState
+from training_core.llm.models.adapters import (
+    has_adapter,
+    load_trained_weights,
+    read_adapter,
+    save_adapter,
+)
 from training_core.llm.models.loading import load_tokenizer
+from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 GENERATOR = "generator"
 _ONE_FILE = "1TB"
@@ -49,7 +57,7 @@ def save_policy(folder: Path, learner: Learner, tokenizer: PreTrainedTokenizerBa
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        learner.model.save_pretrained(folder, max_shard_size=_ONE_FILE)
+        _save_model(folder, learner.model)
         tokenizer.save_pretrained(folder)
         save_file(state.optimiser | {GENERATOR: state.generator}, folder / "optimizer.safetensors")
         (folder / "policy.json").write_text(json.dumps(facts, indent=1))
@@ -63,7 +71,7 @@ def save_frozen(
     """Write a policy that is not trained: its weights alone. Raises CheckpointError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        model.save_pretrained(folder, max_shard_size=_ONE_FILE)
+        _save_model(folder, model)
         tokenizer.save_pretrained(folder)
         (folder / "policy.json").write_text(json.dumps({"version": version, "frozen": True}, indent=1))
     except OSError as error:
@@ -80,12 +88,10 @@ def load_policy(folder: Path, learner: Learner) -> int:
         facts = _facts(folder)
         if facts.get("frozen"):
             return load_frozen(folder, learner.model)
-        weights = load_file(folder / "model.safetensors", device=str(learner.model.device))
+        weights = _weights(folder, learner.model)
         tensors = load_file(folder / "optimizer.safetensors")
         generator = tensors.pop(GENERATOR)
-        learner.load_state_dict(
-            LearnerState(_with_tied(weights, learner.model), tensors, generator, dict(facts["counters"]))
-        )
+        learner.load_state_dict(LearnerState(weights, tensors, generator, dict(facts["counters"])))
         return int(facts["version"])
 
 
@@ -93,8 +99,7 @@ def load_frozen(folder: Path, model: PreTrainedModel) -> int:
     """Put a policy's weights into `model`; returns the version. Raises CheckpointError."""
     with _explained(folder):
         version = int(_facts(folder)["version"])
-        weights = load_file(folder / "model.safetensors", device=str(model.device))
-        model.load_state_dict(_with_tied(weights, model))
+        load_trained_weights(model, _weights(folder, model))
         return version
 
 
@@ -113,6 +118,33 @@ def check_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
             f"the checkpoint {folder} was trained with another vocabulary than this config's model has; "
             "leave the model and the environment as they were where the checkpoint was written"
         )
+
+
+def _save_model(folder: Path, model: PreTrainedModel) -> None:
+    """The model, or its adapter alone."""
+    if has_adapter(model):
+        save_adapter(folder, model, str(model.name_or_path))
+    else:
+        model.save_pretrained(folder, max_shard_size=_ONE_FILE)
+
+
+def _weights(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
+    """What training had changed of `model`. Raises CheckpointError where the folder holds another kind of policy."""
+    adapted = (folder / ADAPTER_CONFIG).is_file()
+    if adapted != has_adapter(model):
+        raise CheckpointError(
+            f'the checkpoint {folder} was written with adapter.type = "{"lora" if adapted else "none"}"; go on with that, or '
+            "begin a new run with this folder as policies.*.model"
+        )
+    if not adapted:
+        return _with_tied(load_file(folder / "model.safetensors", device=str(model.device)), model)
+    base = str(adapter_config(folder)["base_model_name_or_path"])
+    if Path(base).name != Path(str(model.name_or_path)).name:
+        raise CheckpointError(
+            f"the adapter in {folder} was trained on {base}, but this policy's model is {model.name_or_path}; "
+            "set policies.*.model to what it was"
+        )
+    return read_adapter(folder, str(model.device))
 
 
 def _facts(folder: Path) -> dict[str, Any]:

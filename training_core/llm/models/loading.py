@@ -10,6 +10,8 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.errors import ModelError
+from training_core.llm.models.adapters import ADAPTER_WEIGHTS, merge_into
+from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _REFUSALS = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
@@ -31,9 +33,14 @@ def load_tokenizer(source: Path | str) -> PreTrainedTokenizerBase:
 
 
 def load_model(source: Path | str, precision: str = "fp32", device: str = "cpu") -> PreTrainedModel:
-    """A causal language model on `device` in `precision` (fp32 or bf16), in evaluation mode. Raises ModelError."""
+    """A causal language model on `device` in `precision` (fp32 or bf16), in evaluation mode. Raises ModelError.
+
+    A folder that holds an adapter gives its base model with the adapter merged into it.
+    """
     if precision not in DTYPES:
         raise ModelError(f"there is no precision {precision!r}; use one of {', '.join(DTYPES)}")
+    if (Path(source) / ADAPTER_CONFIG).is_file():
+        return _with_adapter(Path(source), precision, device)
     try:
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
             str(source), dtype=DTYPES[precision], use_safetensors=True, trust_remote_code=False
@@ -43,6 +50,30 @@ def load_model(source: Path | str, precision: str = "fp32", device: str = "cpu")
     module: torch.nn.Module = model  # whose `to` is typed; it moves the model in place
     module.to(torch.device(device))
     module.eval()
+    return model
+
+
+def merge_folder(folder: Path) -> bool:
+    """Make a folder with an adapter one with the whole model; False where there is no adapter in it.
+
+    Raises ModelError where its base model cannot be read here.
+    """
+    if not (folder / ADAPTER_CONFIG).is_file():
+        return False
+    load_model(folder).save_pretrained(folder)
+    for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
+        (folder / name).unlink()
+    return True
+
+
+def _with_adapter(folder: Path, precision: str, device: str) -> PreTrainedModel:
+    base = str(adapter_config(folder)["base_model_name_or_path"])
+    model = load_model(base, precision, device)
+    try:
+        merge_into(model, folder)
+    except _REFUSALS as error:
+        raise ModelError(f"the adapter in {folder} does not fit its base model {base}: {error}") from error
+    model.name_or_path = str(folder)
     return model
 
 

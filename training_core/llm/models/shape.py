@@ -26,6 +26,8 @@ _NAMES: dict[str, tuple[str, ...]] = {
 }
 """What architectures call the sizes that none can do without."""
 
+ADAPTER_CONFIG = "adapter_config.json"
+
 
 @dataclass(frozen=True)
 class ModelShape:
@@ -46,8 +48,18 @@ class ModelShape:
 
 
 def read_shape(folder: Path) -> ModelShape:
-    """Sizes of the model in a Hugging Face folder. Raises ModelError where they cannot be read."""
+    """Sizes of the model in a Hugging Face folder; of an adapter, those of its base. Raises ModelError where they cannot be read."""
+    if (folder / ADAPTER_CONFIG).is_file():
+        return shape_from(_object(folder / "config.json", _LONGEST_CONFIG))
     return shape_from(_object(folder / "config.json", _LONGEST_CONFIG), count_parameters(folder))
+
+
+def adapter_config(folder: Path) -> dict[str, Any]:
+    """What an adapter says of itself, its base model among it. Raises ModelError where it cannot be read."""
+    facts = _object(folder / ADAPTER_CONFIG, _LONGEST_CONFIG)
+    if not {"base_model_name_or_path", "r", "lora_alpha", "target_modules"} <= facts.keys():
+        raise ModelError(f"{ADAPTER_CONFIG} in {folder} is not one of a LoRA adapter")
+    return facts
 
 
 def shape_from(config: Mapping[str, Any], parameters: int | None = None) -> ModelShape:

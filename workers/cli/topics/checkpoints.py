@@ -49,12 +49,21 @@ def download(
     to: Annotated[
         Path | None, typer.Option(help="Folder to make; default: named for run and iteration.")
     ] = None,
+    merge: Annotated[
+        bool,
+        typer.Option("--merge", help="Merge adapters into their base models, which must be readable here."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Fetch a checkpoint as Hugging Face folders, one per policy."""
     from workers.cli.fetching import fetch_tar
 
     place = fetch_tar(find_server(), checkpoint_path(run_id, checkpoint, "download/"), to, policy=policy)
+    if merge:
+        from training_core.llm.models.loading import merge_folder  # torch: seconds
+
+        for item in place.iterdir():
+            merge_folder(item)
     folders = sorted(str(item) for item in place.iterdir())
     if as_json:
         return typer.echo(json.dumps({"folder": str(place), "policies": folders}, indent=2))

@@ -1,0 +1,173 @@
+"""LoRA: small matrices beside a model's linear layers, which are all that is trained (arXiv 2106.09685).
+
+y = W x + alpha / rank * B A x; B begins as 0, so that a fresh adapter changes nothing. Policies over one base model in one
+process share its tensors. Saved in PEFT's format: adapter_model.safetensors and adapter_config.json, which names the base.
+PEFT is imported where an adapter is wanted, and nowhere else.
+"""
+
+import copy
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from training_core.config.models import Lora
+from training_core.errors import ModelError
+from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+_NAME = "default"
+"""PEFT's name of an adapter; a model of ours has one at most."""
+_PREFIX = "base_model.model."
+"""PEFT's files name weights as its own wrapper of the model would."""
+
+
+def sharing(model: PreTrainedModel) -> PreTrainedModel:
+    """Another model with the same tensors: modules of its own, so that an adapter in one is not in the other."""
+    tensors = itertools.chain(model.parameters(), model.buffers())
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+
+
+def add_adapter(model: PreTrainedModel, adapter: Lora, seed: int) -> None:
+    """Put a fresh adapter into `model`, and freeze all else. Raises ModelError where no layer has such a name."""
+    from peft import LoraConfig, inject_adapter_in_model
+
+    settings = LoraConfig(
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,
+        lora_dropout=adapter.dropout,
+        target_modules=list(adapter.target_modules) or "all-linear",
+    )
+    device = model.device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        try:
+            inject_adapter_in_model(settings, model, _NAME)
+        except ValueError as error:
+            names = {name.rpartition(".")[2] for name, part in model.named_modules() if _is_linear(part)}
+            raise ModelError(
+                f"the model has no layers named {', '.join(adapter.target_modules)}; in "
+                f"policies.*.adapter.target_modules use some of {', '.join(sorted(names))}, or none for all of them"
+            ) from error
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(_is_adapter(name))
+    model.eval()
+
+
+def has_adapter(model: PreTrainedModel) -> bool:
+    """Whether an adapter is what is trained of this model."""
+    return any(_is_adapter(name) for name, _ in model.named_parameters())
+
+
+def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
+    """What training changes, by name and detached: the adapter's weights where there is one, else all (tied ones once per name)."""
+    state = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+    return {name: tensor for name, tensor in state.items() if _is_adapter(name)} or state
+
+
+def load_trained_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> None:
+    """Copy `trained_weights` of another model of this kind in. Raises RuntimeError where names or shapes differ."""
+    wanted = trained_weights(model)
+    if different := sorted(wanted.keys() ^ weights.keys()):
+        raise RuntimeError(f"weights named {', '.join(different[:3])} are on one side only")
+    model.load_state_dict(dict(weights), strict=False)
+
+
+def without_adapter(model: PreTrainedModel) -> PreTrainedModel:
+    """The base model alone: the same tensors, no copy."""
+    return _unwrapped(sharing(model))
+
+
+def merged(model: PreTrainedModel) -> PreTrainedModel:
+    """A model without an adapter that computes what `model` does: a copy, with B A added to W."""
+    return _merge(copy.deepcopy(model))
+
+
+@contextmanager
+def dropping_out(model: PreTrainedModel) -> Iterator[None]:
+    """Meanwhile the adapter's dropout is at work (the base model's never is: ratios of fresh data would not be 1)."""
+    drops = [part.lora_dropout for part in _adapted(model).values()]
+    for drop in drops:
+        drop.train()
+    try:
+        yield
+    finally:
+        for drop in drops:
+            drop.eval()
+
+
+def save_adapter(folder: Path, model: PreTrainedModel, base: str) -> None:
+    """Write the adapter, and what it stands on (`base`: a folder or hub id), into `folder`. Raises OSError."""
+    settings: Any = next(iter(_adapted(model).values()))
+    weights = {
+        _PREFIX + name.replace(f".{_NAME}.", "."): tensor.contiguous()
+        for name, tensor in trained_weights(model).items()
+    }
+    targets = {name.rpartition(".")[2] for name in _adapted(model)}
+    facts = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base,
+        "r": settings.r[_NAME],
+        "lora_alpha": settings.lora_alpha[_NAME],
+        "lora_dropout": float(getattr(settings.lora_dropout[_NAME], "p", 0.0)),
+        "target_modules": sorted(targets),
+        "bias": "none",
+        "inference_mode": True,
+    }
+    save_file(weights, folder / ADAPTER_WEIGHTS, {"format": "pt"})
+    (folder / ADAPTER_CONFIG).write_text(json.dumps(facts, indent=1))
+    model.config.save_pretrained(folder)
+
+
+def read_adapter(folder: Path, device: str = "cpu") -> dict[str, Tensor]:
+    """An adapter's weights by their names in the model. Raises OSError, SafetensorError."""
+    weights = load_file(folder / ADAPTER_WEIGHTS, device=device)
+    return {_named(name): tensor for name, tensor in weights.items()}
+
+
+def merge_into(model: PreTrainedModel, folder: Path) -> None:
+    """Merge the saved adapter of `folder` into its base `model`, in place. Raises ModelError, RuntimeError."""
+    facts = adapter_config(folder)
+    adapter = Lora(rank=facts["r"], alpha=facts["lora_alpha"], target_modules=tuple(facts["target_modules"]))
+    add_adapter(model, adapter, 0)
+    load_trained_weights(model, read_adapter(folder, str(model.device)))
+    _merge(model).requires_grad_(True)
+
+
+def _named(name: str) -> str:
+    """...q_proj.lora_A.weight -> ...q_proj.lora_A.default.weight."""
+    path, _, kind = name.removeprefix(_PREFIX).rpartition(".")
+    return f"{path}.{_NAME}.{kind}"
+
+
+def _is_adapter(name: str) -> bool:
+    return ".lora_" in name
+
+
+def _is_linear(part: torch.nn.Module) -> bool:
+    return isinstance(part, torch.nn.Linear)
+
+
+def _adapted(model: PreTrainedModel) -> dict[str, Any]:
+    """Layers that have an adapter, by name."""
+    return {name: part for name, part in model.named_modules() if hasattr(part, "lora_A")}
+
+
+def _merge(model: PreTrainedModel) -> PreTrainedModel:
+    for part in _adapted(model).values():
+        part.merge()
+    return _unwrapped(model)
+
+
+def _unwrapped(model: PreTrainedModel) -> PreTrainedModel:
+    for name, part in _adapted(model).items():
+        model.set_submodule(name, part.get_base_layer())
+    return model
