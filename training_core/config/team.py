@@ -1,5 +1,6 @@
 """Who plays: roles, the policies behind them and the order in which they speak."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -18,10 +19,34 @@ class Sampling(Section):
     """Keep only the k likeliest tokens; 0 disables."""
     top_p: float = Field(1.0, gt=0.0, le=1.0)
     """Keep the smallest set of tokens whose probability reaches p; 1 disables."""
+    eval_temperature: float = Field(0.0, ge=0.0, le=10.0)
+    """This role's temperature in sampled evaluation; 0 takes evaluation.temperature."""
     max_tokens: int = Field(8, ge=1, le=32768)
     """Longest answer in tokens, end-of-turn token included."""
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), max_length=16)
     """Texts that end an answer as soon as it contains one: its tokens are kept, its text ends before the stop text."""
+
+
+class Speaks(Section):
+    """In which of an episode's turns a role speaks; in the others it is left out. Turns count from 1."""
+
+    first: int = Field(1, ge=1)
+    """First turn in which it speaks."""
+    last: int = Field(0, ge=0)
+    """Last turn in which it speaks; 0: to the end."""
+    every: int = Field(1, ge=1)
+    """It speaks in every so-manieth turn from the first: 2 leaves out every other one."""
+
+    @model_validator(mode="after")
+    def _last_comes_after_first(self) -> Self:
+        if self.last and self.last < self.first:
+            raise ValueError(f"last: comes before first = {self.first}; set 0 for no last turn")
+        return self
+
+    def in_turn(self, number: int) -> bool:
+        """Whether the role speaks in this turn, counted from 1."""
+        ended = 0 < self.last < number
+        return number >= self.first and not ended and (number - self.first) % self.every == 0
 
 
 class Role(Section):
@@ -33,8 +58,12 @@ class Role(Section):
     """System prompt put before every observation; empty for none."""
     trained: bool = True
     """Whether this role's turns train its policy; false freezes the role."""
+    may_pass: bool = False
+    """An empty answer says nothing: the state stays as it is and nothing is earned. False hands it to the environment."""
     sampling: Sampling = Sampling()
     """How this role's tokens are drawn."""
+    speaks: Speaks = Speaks()
+    """The turns in which it speaks."""
 
 
 class Team(Section):
@@ -46,6 +75,9 @@ class Team(Section):
     """0: all policies learn in every iteration; n: they take turns, n iterations each, in the order of their roles."""
     turn_order: tuple[str, ...] = ()
     """Role names in the order in which they speak within a turn; empty means the order of `roles`."""
+
+    parallel: tuple[str, ...] = ()
+    """Roles that act at once where they are neighbours in turn_order: all see one state, then their answers are applied in that order."""
 
     @model_validator(mode="before")
     @classmethod
@@ -67,7 +99,41 @@ class Team(Section):
             raise ValueError(f"turn_order: leaves out {', '.join(silent)}; add it, or remove that role")
         return self
 
+    @model_validator(mode="after")
+    def _parallel_names_roles(self) -> Self:
+        unknown = [name for name in self.parallel if name not in self.roles]
+        if unknown:
+            raise ValueError(
+                f"parallel: names {', '.join(unknown)}, which is no role; roles are {', '.join(self.roles)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _somebody_speaks_in_every_turn(self) -> Self:
+        if not any(role.speaks == Speaks() for role in self.roles.values()):
+            raise ValueError(
+                f"roles.{self.order[0]}.speaks: at least one role must speak in every turn; leave one's speaks at its default"
+            )
+        return self
+
     @property
     def order(self) -> tuple[str, ...]:
         """Role names in speaking order."""
         return self.turn_order
+
+    @property
+    def steps(self) -> tuple[tuple[tuple[int, str], ...], ...]:
+        """What happens one after another within a turn; see steps_of."""
+        return steps_of(self.order, self.parallel)
+
+
+def steps_of(order: Sequence[str], parallel: Sequence[str]) -> tuple[tuple[tuple[int, str], ...], ...]:
+    """Steps of a turn, each with (place in the order, role) of those who act at once: neighbours that are all in `parallel`."""
+    steps: list[list[tuple[int, str]]] = []
+    for place, name in enumerate(order):
+        together = place > 0 and {name, order[place - 1]} <= set(parallel)
+        if together and all(name != other for _, other in steps[-1]):
+            steps[-1].append((place, name))
+        else:
+            steps.append([(place, name)])
+    return tuple(tuple(step) for step in steps)

@@ -32,7 +32,7 @@ ESSENTIALS = tuple(
     )
 )
 """Fields that stand open at the top; a later pattern comes after an earlier one."""
-TEAM = re.compile(r"team\.(roles\.[^.]+\.(policy|trained|prompt)|turn_order)")
+TEAM = re.compile(r"team\.(roles\.[^.]+\.(policy|trained|prompt)|turn_order|parallel)")
 """Fields that the team editor has."""
 
 

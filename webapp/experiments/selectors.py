@@ -42,7 +42,7 @@ def team_context(draft: Draft) -> dict[str, Any]:
     return {
         "seats": [(seat, of(seat.role)) for seat in team.seats],
         "speakers": team.speakers,
-        "order": fields.get("team.turn_order"),
+        "order": [fields[path] for path in ("team.turn_order", "team.parallel") if path in fields],
         "more": next(_rest(section) for section in draft.sections if section.path == "team"),
         "errors": {path: named.get(path, "") for path in TABLES},
         "role_names": ",".join(draft.tree["team"]["roles"]),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from training_core.config.team import steps_of
 from webapp.common.tones import SHARED, policy_tones, role_tones
 
 
@@ -17,7 +18,7 @@ class Seat:
     trained: bool
     prompt: str
     speaks: tuple[int, ...]
-    """Places in the turn order, from 1."""
+    """Steps of a turn, from 1; roles that act at once share one."""
     tone: int
 
 
@@ -40,6 +41,8 @@ class Team:
     seats: list[Seat]
     speakers: list[Speaker]
     order: list[str]
+    steps: list[list[str]]
+    """Who acts after whom within a turn; those of one step act at once."""
 
 
 def team_read(tree: Mapping[str, Any]) -> Team:
@@ -49,8 +52,13 @@ def team_read(tree: Mapping[str, Any]) -> Team:
     said = team.get("turn_order")
     names = [name for name in said if isinstance(name, str)] if isinstance(said, list | tuple) else []
     order = [name for name in names if name in roles] or list(roles)
+    parallel = team.get("parallel")
+    at_once = (
+        [name for name in parallel if isinstance(name, str)] if isinstance(parallel, list | tuple) else []
+    )
+    steps = [[name for _, name in step] for step in steps_of(order, at_once)]
     tones = role_tones({"team": {"roles": roles, "turn_order": order}})
-    seats = [_seat(name, roles[name], order, tones[name]) for name in dict.fromkeys([*order, *roles])]
+    seats = [_seat(name, roles[name], steps, tones[name]) for name in dict.fromkeys([*order, *roles])]
     seated = {seat.role: {"policy": seat.policy} for seat in seats}
     drawn = policy_tones({"team": {"roles": seated, "turn_order": order}})
     policies = tree.get("policies") or {}
@@ -60,7 +68,7 @@ def team_read(tree: Mapping[str, Any]) -> Team:
         if isinstance(policies.get(name), Mapping)
     ]
     speakers = [_speaker(name, policies[name], seats, drawn.get(name, SHARED)) for name in known]
-    return Team(seats, speakers, order)
+    return Team(seats, speakers, order, steps)
 
 
 def team_document(team: Team) -> dict[str, Any]:
@@ -71,6 +79,7 @@ def team_document(team: Team) -> dict[str, Any]:
 
     return {
         "order": team.order,
+        "steps": team.steps,
         "roles": [plain(seat) for seat in team.seats],
         "policies": [plain(speaker) for speaker in team.speakers],
     }
@@ -78,7 +87,7 @@ def team_document(team: Team) -> dict[str, Any]:
 
 def team_words(team: Team) -> str:
     """The picture in words, for those who do not see it."""
-    order = ", then ".join(team.order)
+    order = ", then ".join(" and ".join(step) + (" at once" if len(step) > 1 else "") for step in team.steps)
     said = [
         f"{seat.role} speaks through {seat.policy}, {'trained' if seat.trained else 'frozen'}"
         for seat in team.seats
@@ -86,8 +95,8 @@ def team_words(team: Team) -> str:
     return f"Turn order: {order}. {'; '.join(said)}."
 
 
-def _seat(name: str, role: Mapping[str, Any], order: list[str], tone: int) -> Seat:
-    speaks = tuple(place for place, each in enumerate(order, 1) if each == name)
+def _seat(name: str, role: Mapping[str, Any], steps: list[list[str]], tone: int) -> Seat:
+    speaks = tuple(place for place, step in enumerate(steps, 1) if name in step)
     prompt = str(role.get("prompt") or "")
     return Seat(name, str(role.get("policy") or ""), role.get("trained", True) is True, prompt, speaks, tone)
 

@@ -95,7 +95,9 @@ def _order(tree: Tree) -> list[str]:
 
 
 def _with_team(tree: Tree, roles: Mapping[str, Any], order: Sequence[str]) -> Tree:
-    return apply_overrides(tree, {"team.roles": dict(roles), "team.turn_order": list(order)})
+    at_once = [name for name in tree["team"].get("parallel") or () if name in roles]
+    changed = {"team.roles": dict(roles), "team.turn_order": list(order), "team.parallel": at_once}
+    return apply_overrides(tree, changed)
 
 
 def _check_name(path: str, name: str, known: Mapping[str, Any]) -> None:

@@ -119,16 +119,22 @@ def _edges(team: Team, roles: list[Box], policies: list[Box]) -> list[Line]:
 
 
 def _turns(team: Team, roles: list[Box]) -> list[Line]:
-    """From each role to the one that speaks after it; the way back to the first is told by the numbers."""
+    """From each role to those that act after it; the way back to the first is told by the numbers."""
     places = {box.whole: box for box in roles}
+    pairs = [
+        (one, other)
+        for step, after in zip(team.steps, team.steps[1:], strict=False)
+        for one in step
+        for other in after
+        if one != other
+    ]
     found = []
-    for one, other in zip(team.order, team.order[1:], strict=False):
+    for one, other in pairs:
         start, end = places[one].middle, places[other].middle
-        if one != other:
-            bend = ROLE_LEFT - min(BEND, 14 + abs(end - start) / 8)
-            found.append(
-                Line(f"M{ROLE_LEFT} {start:g}C{bend:g} {start:g} {bend:g} {end:g} {ROLE_LEFT - 3} {end:g}", 0)
-            )
+        bend = ROLE_LEFT - min(BEND, 14 + abs(end - start) / 8)
+        found.append(
+            Line(f"M{ROLE_LEFT} {start:g}C{bend:g} {start:g} {bend:g} {end:g} {ROLE_LEFT - 3} {end:g}", 0)
+        )
     return found
 
 

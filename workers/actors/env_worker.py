@@ -4,7 +4,7 @@ import os
 
 from training_core.config.environments import Environment
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.host import EnvironmentHost, SlotView
+from training_core.llm.environments.host import EnvironmentHost, Said, SlotView
 from workers.actors.machine import machine_load
 
 
@@ -26,7 +26,7 @@ class EnvWorker:
         """See EnvironmentPool."""
         return self._host.observe(slots, role)
 
-    def try_answers(self, answers: dict[int, list[str]], role: str) -> dict[int, list[StepResult] | str]:
+    def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
         """See EnvironmentPool."""
         return self._host.try_answers(answers, role)
 

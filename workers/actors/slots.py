@@ -1,9 +1,10 @@
 """A part of a pool of environments, for play beside other play."""
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.host import EnvironmentPool, SlotView
+from training_core.llm.environments.host import EnvironmentPool, Said, SlotView
 
 Value = TypeVar("Value")
 
@@ -23,7 +24,7 @@ class SlotRange:
         """See EnvironmentPool."""
         return self._here(self._pool.observe([slot + self._first for slot in slots], role))
 
-    def try_answers(self, answers: dict[int, list[str]], role: str) -> dict[int, list[StepResult] | str]:
+    def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
         """See EnvironmentPool."""
         return self._here(self._pool.try_answers(self._there(answers), role))
 
@@ -31,7 +32,7 @@ class SlotRange:
         """See EnvironmentPool."""
         return self._here(self._pool.commit(self._there(chosen)))
 
-    def _there(self, by_slot: dict[int, Value]) -> dict[int, Value]:
+    def _there(self, by_slot: Mapping[int, Value]) -> dict[int, Value]:
         return {slot + self._first: value for slot, value in by_slot.items()}
 
     def _here(self, by_slot: dict[int, Value]) -> dict[int, Value]:

@@ -13,7 +13,7 @@ from typing import Any
 from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool, SlotView
+from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool, Said, SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
 from workers.actors.spec import Generated, PolicyPort, Ready
@@ -55,13 +55,13 @@ class Watched:
         self._note()
         return views
 
-    def try_answers(self, answers: dict[int, list[str]], role: str) -> dict[int, list[StepResult] | str]:
+    def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
         """See EnvironmentPool."""
         results = self._pool.try_answers(answers, role)
         found = results[0]
         if not isinstance(found, str):
             self._tried = [
-                {"role": role, "saw": self.view.observation, "text": text, "board": self.view.board}
+                {"role": role, "saw": self.view.observation, "text": text or "", "board": self.view.board}
                 | asdict(step)
                 for text, step in zip(answers[0], found, strict=True)
             ]

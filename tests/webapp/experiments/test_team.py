@@ -66,6 +66,24 @@ def test_a_role_may_speak_twice() -> None:
     assert len(picture(read)["turns"]) == 2  # b to a, a to b
 
 
+def test_roles_that_act_at_once_share_a_step() -> None:
+    team = tree(a="one", b="two", c="two")
+    team["team"]["parallel"] = ["a", "b"]
+    read = team_read(team)
+    assert team_document(read)["steps"] == [["a", "b"], ["c"]]
+    assert [(seat.role, seat.speaks) for seat in read.seats] == [("a", (1,)), ("b", (1,)), ("c", (2,))]
+    assert team_words(read).startswith("Turn order: a and b at once, then c.")
+    assert len(picture(read)["turns"]) == 2  # a to c, b to c
+    team["team"]["parallel"] = "x"
+    assert team_document(team_read(team))["steps"] == [["a"], ["b"], ["c"]]
+
+
+def test_a_role_that_is_removed_acts_with_nobody_any_more() -> None:
+    team = tree(a="one", b="two", c="two")
+    team["team"]["parallel"] = ["a", "b"]
+    assert ACTS["role-remove"](team, "b")["team"]["parallel"] == ["a"]
+
+
 @pytest.mark.parametrize(
     ("place", "said"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (22, "22nd")]
 )

@@ -29,8 +29,8 @@ class TextEnvironment(Protocol):
         """Start task number `task`: the same instance for the same (seed, split, number); splits never overlap."""
         ...
 
-    def observe(self, role: str) -> str:
-        """What this role sees now, as text."""
+    def observe(self, role: str) -> str | None:
+        """What this role sees now, as text; None where it is not this role's turn: it is left out."""
         ...
 
     def act(self, role: str, answer: str) -> StepResult:

@@ -4,7 +4,7 @@ One environment that raises never hurts its neighbours: its slot carries an erro
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -23,12 +23,18 @@ class SlotView:
     title: str = ""
     observation: str = ""
     """What the role that was asked for sees; empty after reset and commit."""
+    silent: bool = False
+    """It is not the turn of the role that was asked for."""
     board: dict[str, Any] | None = None
     done: bool = False
     success: bool = False
     outcome: str = ""
     error: str = ""
     """The environment raised; the slot is of no use until it is reset."""
+
+
+Said = Mapping[int, Sequence[str | None]]
+"""By slot: answers to try, each on a copy of its own; None says nothing."""
 
 
 class EnvironmentPool(Protocol):
@@ -42,8 +48,8 @@ class EnvironmentPool(Protocol):
         """What a role sees in these slots."""
         ...
 
-    def try_answers(self, answers: dict[int, list[str]], role: str) -> dict[int, list[StepResult] | str]:
-        """Step one copy of a slot's state per answer; the error text where that raised."""
+    def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
+        """Step one copy of a slot's state per answer (None says nothing); the error text where that raised."""
         ...
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
@@ -73,13 +79,13 @@ class EnvironmentHost:
         """What a role sees in these slots."""
         return {slot: self._guarded(slot, partial(self._view, slot, role)) for slot in slots}
 
-    def try_answers(self, answers: dict[int, list[str]], role: str) -> dict[int, list[StepResult] | str]:
+    def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
         """Step copies."""
         results: dict[int, list[StepResult] | str] = {}
         for slot, texts in answers.items():
             try:
                 copies = [self._states[slot].copy() for _ in texts]
-                steps = [copy.act(role, text) for copy, text in zip(copies, texts, strict=True)]
+                steps = [_act(copy, role, text) for copy, text in zip(copies, texts, strict=True)]
                 check_rewards(steps)
                 results[slot], self._copies[slot] = steps, copies
             except Exception as error:
@@ -103,10 +109,12 @@ class EnvironmentHost:
         if slot in self._errors:
             return SlotView(error=self._errors[slot], done=True, outcome="failed")
         state = self._states[slot]
+        seen = state.observe(role) if role else ""
         return SlotView(
             task_id=state.task_id,
             title=state.title,
-            observation=state.observe(role) if role else "",
+            observation=seen or "",
+            silent=seen is None,
             board=state.board(),
             done=state.done,
             success=state.success,
@@ -119,6 +127,13 @@ class EnvironmentHost:
         except Exception as error:
             self._errors[slot] = describe(error)
             return SlotView(error=self._errors[slot], done=True, outcome="failed")
+
+
+def _act(state: TextEnvironment, role: str, text: str | None) -> StepResult:
+    """Take an answer; who says nothing changes nothing and earns nothing."""
+    if text is None:
+        return StepResult(0.0, 0.0, state.done, state.success, "says nothing")
+    return state.act(role, text)
 
 
 def check_rewards(steps: Sequence[StepResult]) -> None:

@@ -75,9 +75,12 @@ def _conditions(config: RunConfig) -> dict[str, Any]:
     return {
         "environment": config.environment.model_dump(mode="json"),
         "order": list(config.team.order),
+        "parallel": list(config.team.parallel),
         "roles": {
             name: {
                 "prompt": role.prompt,
+                "may_pass": role.may_pass,
+                "speaks": role.speaks.model_dump(mode="json"),
                 "sampling": role.sampling.model_dump(mode="json", exclude={"temperature"}),
             }
             for name, role in config.team.roles.items()

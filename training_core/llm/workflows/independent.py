@@ -17,15 +17,17 @@ EVALUATION_SEED = 0
 def play_independent(
     tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]
 ) -> list[Episode]:
-    """Play held-out tasks, one slot each: "eval" greedily, "eval_sampled" at evaluation.temperature.
+    """Play held-out tasks, one slot each: "eval" greedily, "eval_sampled" at the role's temperature for it.
 
     The noise does not depend on the iteration, so that what changes between evaluations is the policy alone.
     """
     config = table.config
 
     def settings(role: str) -> SamplingSettings:
-        temperature = 1.0 if kind == "eval" else config.evaluation.temperature
-        usual = settings_of(config.team.roles[role].sampling)
+        sampling = config.team.roles[role].sampling
+        sampled = sampling.eval_temperature or config.evaluation.temperature
+        temperature = 1.0 if kind == "eval" else sampled
+        usual = settings_of(sampling)
         return replace(usual, temperature=temperature, greedy=kind == "eval")
 
     def key(slot: int, turn: int, seat: int) -> NoiseKey:

@@ -1,8 +1,12 @@
-"""Play many tasks in step: one role at a time speaks in every live task, so that each call to a policy is one batch."""
+"""Play many tasks in step: one role at a time speaks in every live task, so that each call to a policy is one batch.
+
+Within a turn the team's steps follow one another (`team.steps`). In a step all roles see the state as it was before it;
+then their answers are applied, in turn order. Roles whose turn it is not are left out.
+"""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from training_core.algorithms.rewards import overlong_cost
@@ -14,11 +18,14 @@ from training_core.llm.workflows.table import (
     ask,
     close_episode,
     fail_episode,
-    record_stages,
+    record_environment,
     record_turn,
+    record_voice,
 )
 from training_core.types import Candidate, Episode, NoiseKey
 
+MOST_TURNS = 1024
+"""Turns of an episode whose environment sets no limit."""
 EpisodeKind = Literal["train", "eval", "eval_sampled"]
 
 
@@ -56,50 +63,101 @@ def play(tasks: Sequence[int], table: Table, manner: Manner) -> list[Episode]:
             close_episode(episode, view, time.time())
         episodes.append(episode)
     live = [slot for slot in range(len(tasks)) if not views[slot].done]
-    turn = 0
-    while live:
-        for seat, role in enumerate(table.config.team.order):
-            live = _speak(role, (turn, seat), live, episodes, table, manner)
+    limit, turn = int(getattr(table.config.environment, "max_turns", MOST_TURNS)), 0
+    while live and turn < limit:
+        for step in table.config.team.steps:
+            live = _step(step, turn, live, episodes, table, manner)
+        live = _without_silent(live, turn, episodes)
         turn += 1
+    _cut_off(live, episodes, table)
     return episodes
 
 
-def _speak(
-    role: str,
-    moment: tuple[int, int],
+def _step(
+    step: Sequence[tuple[int, str]],
+    turn: int,
     live: list[int],
     episodes: list[Episode],
     table: Table,
     manner: Manner,
 ) -> list[int]:
-    """One role's turn in every live slot, at (turn, place in the turn order); returns the slots that go on."""
-    turn, seat = moment
-    keys = {slot: manner.key(slot, turn, seat) for slot in live}
-    began = time.time()
-    settings = manner.settings(role)
-    asked, errors = ask(table, role, keys, manner.count, settings)
-    tried = table.pool.try_answers(
-        {item.slot: [answer.text for answer in item.answers] for item in asked}, role
-    )
+    """Those who act at once, (place in the turn order, role) each, in every live slot; returns the slots that go on."""
+    heard: list[tuple[str, list[Asked]]] = []
+    for seat, role in step:
+        if not table.config.team.roles[role].speaks.in_turn(turn + 1):
+            continue
+        keys = {slot: manner.key(slot, turn, seat) for slot in live}
+        began = time.time()
+        asked, errors = ask(table, role, keys, manner.count, manner.settings(role))
+        for item in asked:
+            record_voice(episodes[item.slot], table, role, began, item)
+        live = _without_failed(live, errors, episodes)
+        heard.append((role, asked))
+    for role, asked in heard:
+        still = [item for item in asked if item.slot in set(live)]
+        live = _act(role, still, turn, live, episodes, table, manner)
+    return live
+
+
+def _act(
+    role: str,
+    asked: list[Asked],
+    turn: int,
+    live: list[int],
+    episodes: list[Episode],
+    table: Table,
+    manner: Manner,
+) -> list[int]:
+    """Try a role's answers on copies, carry one on; returns the slots that go on."""
+    passes, limit = table.config.team.roles[role].may_pass, manner.settings(role).max_tokens
+    texts = {item.slot: [_said(answer.text, passes) for answer in item.answers] for item in asked}
+    tried = table.pool.try_answers(texts, role)
     chosen: dict[int, int] = {}
+    errors: dict[int, str] = {}
     for item in asked:
         results = tried[item.slot]
         if isinstance(results, str):
             errors[item.slot] = results
             continue
-        candidates = _candidates(item, results, table, settings.max_tokens)
+        candidates = _candidates(item, results, table, limit)
         chosen[item.slot] = manner.choose(candidates, item.prompt.key)
         record_turn(episodes[item.slot], table, turn, role, item, candidates, chosen[item.slot])
     after = table.pool.commit(chosen)
     now = time.time()
     for item in asked:
-        record_stages(episodes[item.slot], table, role, began, item, now)
-    for slot, error in errors.items():
-        fail_episode(episodes[slot], error, now)
+        record_environment(episodes[item.slot], item.answered, now)
     for slot, view in after.items():
         if view.done:
             close_episode(episodes[slot], view, now)
-    return [slot for slot in chosen if not after[slot].done]
+    ended = {slot for slot, view in after.items() if view.done}
+    return [slot for slot in _without_failed(live, errors, episodes) if slot not in ended]
+
+
+def _said(text: str, passes: bool) -> str | None:
+    """What the environment is told; None for nothing, which only a role that may pass can say."""
+    return None if passes and not text.strip() else text
+
+
+def _without_failed(live: list[int], errors: Mapping[int, str], episodes: list[Episode]) -> list[int]:
+    for slot, error in errors.items():
+        fail_episode(episodes[slot], error, time.time())
+    return [slot for slot in live if slot not in errors]
+
+
+def _without_silent(live: list[int], turn: int, episodes: list[Episode]) -> list[int]:
+    """Fail the episodes in which the environment let nobody speak for a whole turn: they would never end."""
+    silent = {
+        slot: f"nobody's turn: observe() was None for every role in turn {turn + 1}"
+        for slot in live
+        if not episodes[slot].turns or episodes[slot].turns[-1].index != turn
+    }
+    return _without_failed(live, silent, episodes)
+
+
+def _cut_off(live: list[int], episodes: list[Episode], table: Table) -> None:
+    """End the episodes that have had all turns without their environment's having counted them (roles were left out)."""
+    for slot, view in table.pool.observe(live, "").items() if live else ():
+        close_episode(episodes[slot], replace(view, outcome="turns used up"), time.time())
 
 
 def _candidates(asked: Asked, results: list[StepResult], table: Table, limit: int) -> list[Candidate]:

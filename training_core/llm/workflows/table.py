@@ -57,11 +57,14 @@ class Asked:
 def ask(
     table: Table, role: str, keys: Mapping[int, NoiseKey], count: int, settings: SamplingSettings
 ) -> tuple[list[Asked], dict[int, str]]:
-    """Let a role speak in the slots of `keys`, `count` answers each; and the errors of slots whose environment raised."""
+    """Let a role speak in the slots of `keys`, `count` answers each; and the errors of slots whose environment raised.
+
+    Slots whose environment says that it is not this role's turn are in neither.
+    """
     policy = table.config.team.roles[role].policy
     views = table.pool.observe(list(keys), role)
     errors = {slot: view.error for slot, view in views.items() if view.error}
-    heard = [slot for slot in keys if slot not in errors]
+    heard = [slot for slot in keys if slot not in errors and not views[slot].silent]
     messages = [chat(table.config.team.roles[role].prompt, views[slot].observation) for slot in heard]
     prompts = [
         Prompt(table.render[policy](seen), count, keys[slot])
@@ -100,20 +103,20 @@ def record_turn(
     )
 
 
-def record_stages(episode: Episode, table: Table, role: str, began: float, asked: Asked, now: float) -> None:
-    """Note whom the episode waited for at a role's turn, from `began` to `now`."""
+def record_voice(episode: Episode, table: Table, role: str, began: float, asked: Asked) -> None:
+    """Note whom the episode waited for until a role had answered, from `began` on."""
     known = [version for answer in asked.answers for version in answer.versions if version != NOT_SAMPLED]
     policy = table.config.team.roles[role].policy
     versions = (min(known), max(known)) if known else None
-    _environment(episode, began, asked.sent)
+    record_environment(episode, began, asked.sent)
     episode.stages.append(Stage("generate", asked.sent, asked.answered, role, policy, versions))
-    _environment(episode, asked.answered, now)
 
 
-def _environment(episode: Episode, start: float, end: float) -> None:
-    """Two stretches of the environment that follow each other are one."""
-    if episode.stages and episode.stages[-1].kind == "environment":
-        start = episode.stages.pop().start
+def record_environment(episode: Episode, start: float, end: float) -> None:
+    """Note that the episode waited for its environment; two such stretches that follow each other are one."""
+    if episode.stages:
+        last = episode.stages[-1]
+        start = episode.stages.pop().start if last.kind == "environment" else max(start, last.end)
     episode.stages.append(Stage("environment", start, end))
 
 

@@ -28,7 +28,10 @@ def team(
     found = find_server().call("/api/v1/team/", body)
     if as_json:
         return typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
-    console.print(Text(visible("turn order: " + " → ".join(found["order"]))), soft_wrap=True)
+    console.print(
+        Text(visible("turn order: " + " → ".join(" + ".join(step) for step in found["steps"]))),
+        soft_wrap=True,
+    )
     roles = [
         (each["role"], each["policy"], _learns(each["trained"]), each["prompt"]) for each in found["roles"]
     ]
