@@ -66,6 +66,14 @@ class RolloutWorker:
         span: Span = self._side.load_weights(packed, iteration)
         return span
 
+    def pause_generation(self) -> None:
+        """Stop generating until `continue_generation`; returns when it has."""
+        self._side.pause_generation()
+
+    def continue_generation(self) -> None:
+        """Go on with what was interrupted."""
+        self._side.continue_generation()
+
     def system(self) -> System:
         """Load of this machine, and of this worker's device since the last call."""
         return System(machine_load(), [self._sampler.take()] if self._sampler else [])

@@ -1,6 +1,7 @@
 """The two sides of a policy's work, with torch: generating and updating. One process may hold either or both."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from training_core.llm.flops import generation_work, peak_of, shape_of
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.resuming import until_ended
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.saving import (
@@ -106,20 +108,35 @@ class RolloutSide:
         self.engine = TorchEngine(loaded.model, loaded.tokenizer, max_batch=spec.section.engine.max_batch)
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """Answers per prompt, one call after another.
+        """Answers per prompt, one call after another. New weights interrupt them, if the config says so: they go on with those.
 
         Old weights may speak where the update leaves such answers out (rollout.stale = "drop") or learns from them
         (rollout.staleness). Raises StalePolicy, EngineFailure.
         """
         rollout = self._spec.config.rollout
-        with self._gate.passing():
-            if rollout.stale == "error" and not rollout.staleness:
-                check_weights(self.engine.version, version, self._spec.policy, self._spec.name)
-            start = time.time()
-            answers = self.engine.generate(prompts, settings)
-            return Generated(answers, [self._span(prompts, answers, start)])
+        interrupted = (lambda: self._gate.closing) if rollout.partial else None
+        spans: list[Span] = []
 
-    def _span(self, prompts: list[Prompt], answers: list[list[Answer]], start: float) -> Span:
+        def say(some: Sequence[Prompt]) -> list[list[Answer]]:
+            with self._gate.passing():
+                if rollout.stale == "error" and not rollout.staleness:
+                    check_weights(self.engine.version, version, self._spec.policy, self._spec.name)
+                start = time.time()
+                said = self.engine.generate(some, settings, interrupted)
+                spans.append(self._span(some, said, start))
+                return said
+
+        return Generated(until_ended(prompts, say), spans)
+
+    def pause_generation(self) -> None:
+        """Stop generating, in mid-sequence where the config says so, until `continue_generation`; returns when it has."""
+        self._gate.close()
+
+    def continue_generation(self) -> None:
+        """Go on where `pause_generation` stopped."""
+        self._gate.open()
+
+    def _span(self, prompts: Sequence[Prompt], answers: list[list[Answer]], start: float) -> Span:
         iteration = prompts[0].key.iteration if prompts else 0
         flops = self._shape.forward(generation_work(prompts, answers)) if self._shape else None
         return Span(

@@ -3,6 +3,7 @@
 Under the same weights the parts together are what the answer would have been without the interruption.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from training_core.types import Answer, Prompt
@@ -30,3 +31,25 @@ def joined(before: Answer, after: Answer) -> Answer:
         logprobs=before.logprobs + after.logprobs,
         versions=before.versions + after.versions,
     )
+
+
+def until_ended(
+    prompts: Sequence[Prompt], say: Callable[[Sequence[Prompt]], list[list[Answer]]]
+) -> list[list[Answer]]:
+    """Ask `say` for answers, and again for the rest of those that were interrupted, until every answer has ended."""
+    answers = say(prompts)
+    while places := _interrupted(answers):
+        rest = say([resumed(prompts[place], index, answers[place][index]) for place, index in places])
+        for (place, index), (after,) in zip(places, rest, strict=True):
+            answers[place][index] = joined(answers[place][index], after)
+    return answers
+
+
+def _interrupted(answers: Sequence[Sequence[Answer]]) -> list[tuple[int, int]]:
+    """(place of the prompt, index in its group) of the answers that have not ended."""
+    return [
+        (place, index)
+        for place, group in enumerate(answers)
+        for index, answer in enumerate(group)
+        if answer.stop_reason == "interrupt"
+    ]

@@ -1,0 +1,124 @@
+"""Weights that change while a policy speaks: no token is lost, and each says whose it is."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.workers.running import small_config
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.sampling import tempered_log_probs
+from training_core.types import NoiseKey, Prompt
+from workers.actors.gate import Gate
+from workers.actors.sides import RolloutSide, load
+from workers.actors.spec import WorkerSpec
+from workers.transfer.weights import PackedWeights, pack
+
+LENGTH = 12
+SETTINGS = SamplingSettings(temperature=1.7, max_tokens=LENGTH)
+PROMPTS = [
+    Prompt([5, 6, 7], 3, NoiseKey(0, 0, 1, 0, 0, 0)),
+    Prompt([5, 8, 9, 10], 3, NoiseKey(0, 0, 1, 1, 0, 0)),
+]
+
+
+class Disturbed(Gate):
+    """Does something from another thread once the engine has asked so many times whether to leave off."""
+
+    def __init__(self, after: int, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._left = after
+        self._thread = threading.Thread(target=act)
+
+    @property
+    def closing(self) -> bool:
+        self._left -= 1
+        if self._left == 0:
+            self._thread.start()
+            while not self._closings:
+                time.sleep(0)
+        return super().closing
+
+
+@pytest.fixture
+def side(little_model: Path) -> RolloutSide:
+    config = small_config(
+        little_model,
+        rollout__staleness=1,
+        policies__planner__devices__placement="apart",
+        policies__executor__devices__placement="apart",
+    )
+    spec = WorkerSpec("rollout-planner-0", "planner", config, little_model.parent)
+    made = RolloutSide(spec, load(spec, 0.0))
+    made.engine.stops = made.engine.stops[:0]  # every answer has its full length
+    return made
+
+
+def test_weights_that_come_in_mid_sequence_are_gone_on_with(side: RolloutSide) -> None:
+    model = side.engine.model
+    older = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    torch.manual_seed(0)
+    newer = {name: tensor + 0.05 * torch.randn_like(tensor) for name, tensor in older.items()}
+    arrived: list[object] = []
+    side._gate = Disturbed(5, lambda: arrived.append(side.load_weights(pack(newer, 1), 1)))
+    generated = side.generate(PROMPTS, SETTINGS, 0)
+    assert len(arrived) == 1 and len(generated.spans) == 2, "interrupted once"
+    for prompt, answers in zip(PROMPTS, generated.answers, strict=True):
+        for answer in answers:
+            assert answer.stop_reason == "length" and len(answer.token_ids) == LENGTH
+            said = answer.versions.count(0)
+            assert 0 < said < LENGTH and answer.versions == [0] * said + [1] * (LENGTH - said)
+            for version, weights in ((0, older), (1, newer)):
+                model.load_state_dict(weights)
+                with torch.no_grad():
+                    logits = model(torch.tensor([[*prompt.token_ids, *answer.token_ids]])).logits[0]
+                wanted = tempered_log_probs(logits[len(prompt.token_ids) - 1 : -1], SETTINGS.temperature)
+                for place, token in enumerate(answer.token_ids):
+                    if answer.versions[place] == version:
+                        assert answer.logprobs[place] == pytest.approx(float(wanted[place, token]), abs=1e-4)
+
+
+@pytest.mark.parametrize("partial", [True, False])
+def test_a_pause_changes_nothing_but_the_time(side: RolloutSide, partial: bool) -> None:
+    whole = side.generate(PROMPTS, SETTINGS, 0)
+    side._spec = WorkerSpec(
+        side._spec.name,
+        "planner",
+        side._spec.config.model_copy(
+            update={"rollout": side._spec.config.rollout.model_copy(update={"partial": partial})}
+        ),
+        side._spec.home,
+    )
+
+    def pause_and_go_on() -> None:
+        side.pause_generation()
+        side.continue_generation()
+
+    gate = Disturbed(4, pause_and_go_on)
+    side._gate = gate
+    if not partial:  # the engine never asks: the pause waits for the answers' ends
+        gate._left = 0
+        waiting = threading.Thread(target=pause_and_go_on)
+        waiting.start()
+    again = side.generate(PROMPTS, SETTINGS, 0)
+    if not partial:
+        waiting.join()
+    assert len(again.spans) == (2 if partial else 1)
+    for wanted, found in zip(whole.answers, again.answers, strict=True):
+        for one, other in zip(wanted, found, strict=True):
+            assert (other.token_ids, other.versions, other.text) == (one.token_ids, one.versions, one.text)
+            assert other.logprobs == pytest.approx(one.logprobs, abs=1e-5)
+
+
+def test_equal_weights_published_in_mid_sequence_give_the_same_tokens(side: RolloutSide) -> None:
+    whole = side.generate(PROMPTS, SETTINGS, 0)
+    same: PackedWeights = pack(side.engine.model.state_dict(), 1)
+    side._gate = Disturbed(6, lambda: side.load_weights(same, 1))
+    again = side.generate(PROMPTS, SETTINGS, 0)
+    assert [[item.token_ids for item in group] for group in again.answers] == [
+        [item.token_ids for item in group] for group in whole.answers
+    ]
+    assert all(set(item.versions) == {0, 1} for group in again.answers for item in group)
