@@ -67,4 +67,21 @@ class Plane(Part):
     entities: list[Entity]
 
 
-Board = Annotated[Grid | Sudoku | Plane, Field(discriminator="kind")]
+class Line(Part):
+    """One thing that was asked, found or said."""
+
+    label: Annotated[str, Field(max_length=40)]
+    """What it is: problem, answer, a role's name …"""
+    text: Annotated[str, Field(max_length=2000)]
+    state: Literal["", "good", "bad"] = ""
+    """Whether it was right, where that is known."""
+
+
+class Lines(Part):
+    """A task that is no picture, line by line: arithmetic, questions of a data set."""
+
+    kind: Literal["lines"]
+    lines: Annotated[list[Line], Field(max_length=200)]
+
+
+Board = Annotated[Grid | Sudoku | Plane | Lines, Field(discriminator="kind")]

@@ -1,4 +1,4 @@
-"""Boards of every kind, to look at: a Sokoban, a Sudoku of four digits, three agents in a plane."""
+"""Boards of every kind, to look at: a Sokoban, a Sudoku of four digits, a sum line by line, three agents in a plane."""
 
 from typing import Any
 
@@ -55,4 +55,15 @@ def _plane(step: int) -> dict[str, Any]:
     return {"kind": "plane", "bounds": [-1.5, -1.5, 1.5, 1.5], "entities": [*agents, *things]}
 
 
+LINES = [
+    {"kind": "lines", "lines": [{"label": "problem", "text": "7 - 3", "state": ""}]},
+    {
+        "kind": "lines",
+        "lines": [
+            {"label": "problem", "text": "7 - 3", "state": ""},
+            {"label": "tool", "text": "7 + 3 = 10", "state": "bad"},
+            {"label": "answer", "text": "4", "state": "good"},
+        ],
+    },
+]
 PLANE = [_plane(0), _plane(1)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.end_to_end.boards import PLANE, SOKOBAN, SUDOKU
+from tests.end_to_end.boards import LINES, PLANE, SOKOBAN, SUDOKU
 from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.looks import shoot, violations
 from tests.end_to_end.seed import HOSTILE, Story, encoded
@@ -128,3 +128,22 @@ def test_fits_and_is_accessible(page: Page, ada: User, width: int, colours: str)
         shoot(page, f"board-{name}-{width}-{colours}")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert not violations(page)
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_lines_say_what_was_right_by_more_than_colour(
+    page: Page, ada: User, width: int, colours: str
+) -> None:
+    page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
+    page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
+    page.goto(address(played(ada, lines=LINES)["lines"]) + "#turn-1")
+    page.locator("[data-board-scrub]").focus()
+    page.keyboard.press("End")
+    lines = page.locator("[data-board-drawing] .board-lines")
+    expect(lines).to_have_attribute("aria-label", "3 lines, at the end")
+    expect(lines.locator("code")).to_have_text(["7 - 3", "✗ 7 + 3 = 10", "✓ 4"])
+    page.locator("[data-board]").scroll_into_view_if_needed()
+    shoot(page, f"board-lines-{width}-{colours}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert not violations(page)

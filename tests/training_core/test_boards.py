@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tests.end_to_end.boards import PLANE, SOKOBAN, SUDOKU
+from tests.end_to_end.boards import LINES, PLANE, SOKOBAN, SUDOKU
 from training_core.boards import Board
-from training_core.config.environments import PlanPath
+from training_core.config.environments import Arithmetic, PlanPath
 from training_core.llm.environments.registry import ENVIRONMENTS
 
 BOARD: TypeAdapter[Any] = TypeAdapter(Board)
 
 
-@pytest.mark.parametrize("board", [*SOKOBAN, *SUDOKU, *PLANE])
+@pytest.mark.parametrize("board", [*SOKOBAN, *SUDOKU, *PLANE, *LINES])
 def test_pictures_of_the_tests_are_boards(board: dict[str, Any]) -> None:
     BOARD.validate_python(board)
 
@@ -23,6 +23,20 @@ def test_plan_path_draws_a_grid() -> None:
     environment.reset(0, "train")
     found = BOARD.validate_python(environment.board())
     assert found.kind == "grid" and {mark for _, _, mark in found.cells} >= {"agent", "goal"}
+
+
+def test_arithmetic_says_line_by_line_what_was_asked_and_answered() -> None:
+    environment = ENVIRONMENTS["arithmetic"](Arithmetic(max_turns=2), 0)
+    environment.reset(0, "train")
+    environment.act("tool", "1 + 1")
+    environment.act("reasoner", "no idea")
+    environment.act("tool", environment.title)
+    found = BOARD.validate_python(environment.board())
+    assert [(line.label, line.state) for line in found.lines] == [
+        ("problem", ""),
+        ("answer", "bad"),
+        ("tool", "good"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from training_core.config.base import EnvironmentSection, Section
 from training_core.config.puzzles import Sokoban, Sudoku
+from training_core.config.tasks import Arithmetic
 
 
 class PlanPathGrid(EnvironmentSection):
@@ -64,7 +65,7 @@ class PlanPathTrio(PlanPathGrid):
 
 
 Environment = Annotated[
-    PlanPath | PlanPathSingle | PlanPathTrio | Sudoku | Sokoban,
+    PlanPath | PlanPathSingle | PlanPathTrio | Sudoku | Sokoban | Arithmetic,
     Field(discriminator="type"),
 ]
 """One class per environment, told apart by `type`."""
@@ -75,4 +76,5 @@ ENVIRONMENT_CONFIGS: dict[str, type[Section]] = {
     "plan_path_trio": PlanPathTrio,
     "sudoku": Sudoku,
     "sokoban": Sokoban,
+    "arithmetic": Arithmetic,
 }

@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, Self
 
+from training_core.types import Message
+
 Split = Literal["train", "eval"]
+Demonstration = tuple[str | tuple[Message, ...], str]
+"""What a role sees, as one text or as a conversation so far, and what it might say."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from training_core.llm.environments import sokoban_demonstrations, sudoku_demonstrations
-from training_core.llm.environments.base import TextEnvironment
+from training_core.llm.environments.arithmetic import ArithmeticEnvironment
+from training_core.llm.environments.arithmetic_demonstrations import (
+    ARITHMETIC_NOISE,
+    arithmetic_demonstrations,
+    arithmetic_vocabulary,
+)
+from training_core.llm.environments.base import Demonstration, TextEnvironment
 from training_core.llm.environments.plan_path import PlanPathEnvironment, plan_path_vocabulary
 from training_core.llm.environments.plan_path_demonstrations import (
     NOISE,
@@ -23,6 +29,7 @@ ENVIRONMENTS: dict[str, Callable[[Any, int], TextEnvironment]] = {
     "plan_path_trio": PlanPathTrioEnvironment,
     "sudoku": SudokuEnvironment,
     "sokoban": SokobanEnvironment,
+    "arithmetic": ArithmeticEnvironment,
 }
 """type -> (config section, run seed) -> environment."""
 
@@ -33,7 +40,7 @@ class WarmStart:
 
     vocabulary: Callable[[Any], tuple[str, ...]]
     """Config section -> every word of observations and answers."""
-    demonstrations: Callable[[Any, int], Iterator[tuple[str, str]]]
+    demonstrations: Callable[[Any, int], Iterator[Demonstration]]
     """(config section, seed) -> endless (observation, answer) pairs."""
     noise: float
     """Share of demonstrated words that were replaced at random."""
@@ -49,4 +56,5 @@ WARM_STARTS: dict[str, WarmStart] = {
     "sokoban": WarmStart(
         sokoban_vocabulary, sokoban_demonstrations.sokoban_demonstrations, sokoban_demonstrations.NOISE
     ),
+    "arithmetic": WarmStart(arithmetic_vocabulary, arithmetic_demonstrations, ARITHMETIC_NOISE),
 }

@@ -3,7 +3,7 @@
 N pairs, S padded length. Only answer tokens count in the loss.
 """
 
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from training_core.config.environments import Environment
+from training_core.llm.environments.base import Demonstration
 from training_core.llm.environments.registry import WARM_STARTS
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.base_evaluation import play_base
@@ -20,6 +21,7 @@ from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.models.progress import Progress
 from training_core.llm.models.tiny import CONTEXT, TinyRecipe
 from training_core.llm.models.word_tokenizer import word_tokenizer
+from training_core.types import Message
 
 
 def make_tiny(
@@ -82,12 +84,12 @@ def new_model(recipe: TinyRecipe, tokenizer: PreTrainedTokenizerFast) -> LlamaFo
         return LlamaForCausalLM(config)
 
 
-def encode_pairs(pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
+def encode_pairs(pairs: list[Demonstration], tokenizer: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
     """Token ids (N, S), right-padded, and labels (N, S) with -100 outside the answers."""
-    seen, said = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    texts = {text: _prompt_text(text, tokenizer) for text in set(seen)}
-    known = _token_ids([*texts.values(), *said], tokenizer)
-    prompts, answers = [known[texts[text]] for text in seen], [known[text] for text in said]
+    render = cache(partial(_prompt_text, tokenizer=tokenizer))
+    seen, said = [render(_turns(pair[0])) for pair in pairs], [pair[1] for pair in pairs]
+    known = _token_ids([*seen, *said], tokenizer)
+    prompts, answers = [known[text] for text in seen], [known[text] for text in said]
     eos, pad = int(tokenizer.eos_token_id), int(tokenizer.pad_token_id)
     width = max(len(prompt) + len(answer) + 1 for prompt, answer in zip(prompts, answers, strict=True))
     ids = [[*prompt, *answer, eos] for prompt, answer in zip(prompts, answers, strict=True)]
@@ -98,8 +100,15 @@ def encode_pairs(pairs: list[tuple[str, str]], tokenizer: PreTrainedTokenizerFas
     )
 
 
-def _prompt_text(seen: str, tokenizer: PreTrainedTokenizerFast) -> str:
-    messages = [{"role": "user", "content": seen}]
+def _turns(seen: str | tuple[Message, ...]) -> tuple[tuple[str, str], ...]:
+    """(role, content) of each message: equal conversations are rendered once."""
+    if isinstance(seen, str):
+        return (("user", seen),)
+    return tuple((message["role"], message["content"]) for message in seen)
+
+
+def _prompt_text(turns: tuple[tuple[str, str], ...], tokenizer: PreTrainedTokenizerFast) -> str:
+    messages = [{"role": role, "content": content} for role, content in turns]
     return str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
 
 

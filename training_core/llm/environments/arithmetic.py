@@ -1,0 +1,127 @@
+"""Arithmetic for a tool agent and a reasoning agent, or for reasoning agents alone.
+
+After the math tasks of PettingLLMs (arXiv 2510.11062), where one agent writes code that is run and another reasons: here
+`tool` writes an expression, a calculator works it out, and whoever else plays (`reasoner`) sees the result and answers in a
+box. After a wrong answer the team is told so and tries again, `max_turns` answers in all; success at answer t pays
+turn_discount^(t - 1): 1 on the first try.
+"""
+
+import copy
+from typing import Any, ClassVar, Self
+
+from training_core.config.tasks import Arithmetic
+from training_core.llm.environments.arithmetic_problems import (
+    MOST_LETTERS,
+    Problem,
+    calculate,
+    spelled,
+    task_problem,
+)
+from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.rewards.math import as_fraction, final_answer
+
+TOOL = "tool"
+"""The role whose answers go to the calculator; every other role answers the problem."""
+NOTHING = "nothing"
+"""Stands for a result or an answer that is no number."""
+
+
+class ArithmeticEnvironment:
+    """One problem. Where there is a tool agent, it speaks first and its result is seen by the others."""
+
+    roles: ClassVar[tuple[str, ...]] = (TOOL, "reasoner")
+
+    def __init__(self, config: Arithmetic, seed: int) -> None:
+        self.config = config
+        self.seed = seed
+
+    def reset(self, task: int, split: Split) -> None:
+        """Start a task."""
+        self.start(task_problem(self.config, self.seed, task, split), f"{split}-{task}")
+
+    def start(self, problem: Problem, task_id: str) -> None:
+        """Start with a given problem."""
+        self.problem = problem
+        self.task_id = task_id
+        self.expression: str | None = None
+        """What the tool agent wrote in this round; None before it did."""
+        self.wrong: tuple[str, ...] = ()
+        """Answers that were not correct, in order."""
+        self.answers = 0
+        self.done = False
+        self.success = False
+
+    def copy(self) -> Self:
+        """An independent copy."""
+        return copy.copy(self)
+
+    def observe(self, role: str) -> str:
+        """The problem, what was answered wrongly so far, and for those who answer what the tool found."""
+        ask = "Write {} as an expression ." if role == TOOL else "What is {} ?"
+        seen = ask.format(self.problem.words)
+        if self.wrong:
+            seen += f" Not correct : {' '.join(self.wrong)} ."
+        if role != TOOL and self.expression is not None:
+            seen += f" The tool says {self.result} ."
+        return seen
+
+    @property
+    def result(self) -> str:
+        """What the calculator shows for the last expression."""
+        value = calculate(self.expression or "")
+        return NOTHING if value is None else spelled(value)
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """Take an expression, or an answer."""
+        return self._calculate(answer) if role == TOOL else self._answer(answer)
+
+    def _calculate(self, expression: str) -> StepResult:
+        self.expression = expression
+        value = calculate(expression)
+        if value is None:
+            return StepResult(self.config.format_reward, 0.0, False, False, "cannot be calculated")
+        local = self.config.tool_reward if value == self.problem.value else 0.0
+        return StepResult(local, 0.0, False, False, f"the calculator says {spelled(value)}")
+
+    def _answer(self, answer: str) -> StepResult:
+        self.answers += 1
+        given = final_answer(answer, strict=True)
+        value = None if given is None else as_fraction(given)
+        self.success = value == self.problem.value
+        self.done = self.success or self.answers >= self.config.max_turns
+        self.expression = None
+        if self.success:
+            team = self.config.right_reward * self.config.turn_discount ** (self.answers - 1)
+            return StepResult(0.0, team, True, True, "right")
+        self.wrong += (NOTHING if value is None else spelled(value),)
+        local = self.config.format_reward if value is None else 0.0
+        said = "no number in a box" if value is None else "wrong"
+        return StepResult(local, 0.0, self.done, False, said)
+
+    def board(self) -> dict[str, Any]:
+        """The problem, what the calculator found and the answers, line by line."""
+        lines = [("problem", self.problem.expression, "")]
+        lines += [("answer", wrong, "bad") for wrong in self.wrong]
+        if self.expression is not None:
+            right = calculate(self.expression) == self.problem.value
+            lines.append(
+                (TOOL, f"{self.expression[:MOST_LETTERS]} = {self.result}", "good" if right else "bad")
+            )
+        if self.success:
+            lines.append(("answer", spelled(self.problem.value), "good"))
+        return {
+            "kind": "lines",
+            "lines": [{"label": label, "text": text, "state": state} for label, text, state in lines],
+        }
+
+    @property
+    def title(self) -> str:
+        """The problem."""
+        return self.problem.expression
+
+    @property
+    def outcome(self) -> str:
+        """How it ended."""
+        if self.success:
+            return f"right at answer {self.answers}"
+        return f"no right answer in {self.answers}" if self.done else "under way"

@@ -1,0 +1,115 @@
+r"""Noisy demonstrations of arithmetic: what the tiny base model is warm-started on.
+
+They teach the language and half of the idea. The tool agent's: copy the numbers, any operator between them. The
+reasoner's: box a number that it sees, whichever; without a tool, a number near the result. After a wrong answer: another
+one near the result. Which number is meant, and to add up, is left to the run.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from random import Random
+
+from training_core.config.tasks import Arithmetic
+from training_core.errors import ModelError
+from training_core.llm.environments.arithmetic import NOTHING, TOOL, ArithmeticEnvironment
+from training_core.llm.environments.arithmetic_problems import SPOKEN, Problem, draw_problem, spelled
+from training_core.llm.environments.base import Demonstration
+from training_core.seeding import keyed_seed
+from training_core.types import Message
+
+ARITHMETIC_NOISE = 0.1
+"""Probability that a demonstrated word is replaced by a random one."""
+NEAR = 1
+"""Results that are worked out are off by at most so much, each offset as likely as any other."""
+READ = 0.6
+"""Probability that the reasoner boxes what the tool says, rather than a number of the problem."""
+MOST_NUMBERS = 4096
+"""That the tiny model knows by name."""
+BOX = "\\boxed{"
+RETRY = "Your answer is not correct. Please try to answer it again."
+"""What a retry is asked for with, as in AReaL's multi-turn workflow."""
+
+
+def arithmetic_vocabulary(config: Arithmetic) -> tuple[str, ...]:
+    """Every word that observations and answers are made of, in a fixed order. Raises ModelError for too many numbers."""
+    least, most = _range(config)
+    if most - least >= MOST_NUMBERS:
+        raise ModelError(
+            f'the "tiny" model knows {MOST_NUMBERS} numbers by name, and these problems have results from {least} to {most}: '
+            "lower environment.largest or environment.terms, or give policies.*.model a Hugging Face folder or hub id"
+        )
+    numbers = tuple(str(number) for number in range(least, most + 1))
+    spoken = f"What is ? Write as an expression . Not correct : The tool says {NOTHING} {RETRY}".split()
+    return tuple(dict.fromkeys((*numbers, *SPOKEN, *SPOKEN.values(), BOX, "}", *spoken)))
+
+
+def arithmetic_demonstrations(config: Arithmetic, seed: int) -> Iterator[Demonstration]:
+    """Endless: a tool agent's, two of a reasoner with a tool, one of a reasoner without, and so on.
+
+    Of the two the second is told any number, so that all numbers have been read.
+    """
+    random = Random(keyed_seed(seed, 2))
+    environment = ArithmeticEnvironment(config, seed)
+    while True:
+        environment.start(draw_problem(config, random, "train"), "demonstration")
+        numbers = environment.problem.expression.split()[::2]
+        expression = _any_operators(environment.problem, config, random)
+        yield environment.observe(TOOL), _noisy(expression, config, random)
+        for said in (expression, str(random.randint(*_range(config)))):
+            environment.act(TOOL, said)
+            shown = environment.result if random.random() < READ else random.choice(numbers)
+            yield environment.observe("reasoner"), _boxed(shown, config, random)
+        environment.expression = None
+        yield _tries(environment, config, random), _boxed(_near(environment.problem, random), config, random)
+
+
+def _any_operators(problem: Problem, config: Arithmetic, random: Random) -> str:
+    parts = problem.expression.split()
+    return " ".join(random.choice(config.operators) if part in SPOKEN else part for part in parts)
+
+
+def _tries(
+    environment: ArithmeticEnvironment, config: Arithmetic, random: Random
+) -> str | tuple[Message, ...]:
+    """What a reasoner without a tool sees: the problem, and where there are several turns also answers that were wrong."""
+    tries = random.randrange(config.max_turns)
+    wrong = [_near(environment.problem, random) for _ in range(tries)]
+    if not wrong or random.random() < 0.25:
+        environment.wrong = tuple(wrong)
+        return environment.observe("reasoner")
+    messages: list[Message] = [{"role": "user", "content": environment.observe("reasoner")}]
+    for answer in wrong:
+        messages += [
+            {"role": "assistant", "content": f"{BOX} {answer} }}"},
+            {"role": "user", "content": RETRY},
+        ]
+    return tuple(messages)
+
+
+def _near(problem: Problem, random: Random) -> str:
+    return spelled(problem.value + random.randint(-NEAR, NEAR))
+
+
+def _boxed(number: str, config: Arithmetic, random: Random) -> str:
+    """The number in a box, now and then another one."""
+    if random.random() < ARITHMETIC_NOISE:
+        number = spelled(Fraction(random.randint(*_range(config))))
+    return f"{BOX} {number} }}"
+
+
+def _noisy(expression: str, config: Arithmetic, random: Random) -> str:
+    """An expression, now and then with another number."""
+    words = expression.split()
+    return " ".join(
+        str(random.randint(0, config.largest))
+        if word not in SPOKEN and random.random() < ARITHMETIC_NOISE
+        else word
+        for word in words
+    )
+
+
+def _range(config: Arithmetic) -> tuple[int, int]:
+    """Least and largest whole number that a result, or a part of one, can be; and what demonstrations make of it."""
+    grows = any(sign in config.operators for sign in "*/")
+    most = config.largest**config.terms if grows else config.largest * config.terms
+    return (-most if "-" in config.operators else 0) - NEAR, most + NEAR

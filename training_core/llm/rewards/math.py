@@ -1,0 +1,96 @@
+"""Mathematical answers: finding them in a text, and telling whether two of them are equal.
+
+Nothing here runs what it reads. Plain numbers (whole, decimal, fractions, LaTeX fractions) are compared exactly; what
+needs algebra is left to the library math-verify, which may think for ever about hostile input: `equal_by_algebra` belongs
+into a process that can be ended (training_core/llm/rewards/pool.py).
+"""
+
+import re
+from fractions import Fraction
+
+MOST_DIGITS = 60
+"""Longer numbers are no numbers: nobody asked for them, and reading them takes time."""
+_MOST_BOXES = 16
+"""Looked at from the end: a text of nothing but opened boxes must not cost more than its length."""
+_BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
+_LINE_END = re.compile(r"####\s*([^\n]+)")
+_ANSWER_IS = re.compile(r"(?i:answer\s*(?:is|:|=))\s*([^\n]+)")
+_NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:\s*/\s*-?\d+)?|-?\.\d+")
+_PLAIN = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)"
+_RATIO = re.compile(rf"({_PLAIN})(?:/({_PLAIN}))?")
+_MIXED = re.compile(r"(-?)(\d+)\\frac\{(\d+)\}\{(\d+)\}")
+_FRAC = re.compile(rf"(-?)\\frac(?:\{{({_PLAIN})\}}|(\d))(?:\{{({_PLAIN})\}}|(\d))")
+_ORNAMENTS = re.compile(r"\\left|\\right|\\[,!;: ()\[\]]|\\(?:text|mathrm)\{[^{}]*\}|[$\s]")
+_THOUSANDS = re.compile(r"(?<=\d)(?:,|\{,\})(?=\d{3}(?!\d))")
+
+
+def final_answer(text: str, *, strict: bool = False) -> str | None:
+    r"""The answer that a text ends on; None where there is none.
+
+    The last complete \boxed{...}; else what follows the last ####; else what follows the last "answer is" or "answer:";
+    else the last number. With `strict`, a box or #### only.
+    """
+    found = boxed(text) or _last(_LINE_END, text)
+    if found is None and not strict:
+        found = _last(_ANSWER_IS, text)
+        if found is None or as_fraction(found) is None:
+            numbers = _NUMBER.findall(text if found is None else found)
+            found = numbers[-1] if numbers else found
+    return found.strip() if found and found.strip() else None
+
+
+def boxed(text: str) -> str | None:
+    r"""Content of the last \boxed{...} (or \fbox) whose braces close; None where there is none."""
+    for box in reversed(list(_BOX.finditer(text))[-_MOST_BOXES:]):
+        depth = 1
+        for place in range(box.end(), len(text)):
+            depth += {"{": 1, "}": -1}.get(text[place], 0)
+            if depth == 0:
+                return text[box.end() : place]
+    return None
+
+
+def as_fraction(text: str) -> Fraction | None:
+    r"""The number that a text is, exactly: 12, -1,234.50, 3/4, \frac{3}{4}, 1\frac{1}{2}, $7$, 0.5. None for anything else."""
+    bare = re.sub(r"\\[dt]frac", r"\\frac", text.strip().rstrip("."))
+    bare = _THOUSANDS.sub("", _ORNAMENTS.sub("", bare))
+    if sum(letter.isdigit() for letter in bare) > MOST_DIGITS:
+        return None
+    if mixed := _MIXED.fullmatch(bare):
+        sign, whole, above, below = mixed.groups()
+        return _ratio(sign, str(int(whole) * int(below) + int(above)), below)
+    if frac := _FRAC.fullmatch(bare):
+        sign, above, digit, below, other = frac.groups()
+        return _ratio(sign, above or digit, below or other)
+    if plain := _RATIO.fullmatch(bare):
+        return _ratio("", plain[1], plain[2] or "1")
+    return None
+
+
+def equal_numbers(given: str, wanted: str) -> bool | None:
+    """Whether two answers are the same number; None where one of them is no plain number."""
+    one, other = as_fraction(given), as_fraction(wanted)
+    return None if one is None or other is None else one == other
+
+
+def equal_by_algebra(given: str, wanted: str) -> bool:
+    """Whether two answers are equal as math-verify sees it: sets, intervals, expressions, equations, units left out.
+
+    May take as long as it likes: run it where it can be ended.
+    """
+    from math_verify import parse, verify  # type: ignore[import-untyped]  # sympy: a second to import
+
+    gold, answer = (parse(f"${text}$", parsing_timeout=None) for text in (wanted, given))
+    return bool(verify(gold, answer, timeout_seconds=None))
+
+
+def _ratio(sign: str, above: str, below: str) -> Fraction | None:
+    if Fraction(below) == 0:
+        return None
+    value = Fraction(above) / Fraction(below)
+    return -value if sign else value
+
+
+def _last(pattern: re.Pattern[str], text: str) -> str | None:
+    found = pattern.findall(text)
+    return found[-1] if found else None
