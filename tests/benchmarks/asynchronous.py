@@ -1,0 +1,159 @@
+"""The asynchronous loop, measured: `python tests/benchmarks/asynchronous.py [pace | learning] [key=value ...]`.
+
+pace: seconds per iteration with rollout.staleness = 1 over those of the synchronous loop, rollout and update workers
+apart under Ray, the two taking turns so that both meet the same neighbours on the machine. learning: held-out success
+of the same run on fresh data, and on data up to 4 versions old with and without the decoupled loss. Prints tables in
+Markdown; nothing here fails.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+APART = [f"policies.{role}.devices.placement=apart" for role in ("planner", "executor")]
+THIN = [
+    f"policies.{role}.devices.{side}_cpus=0.1"
+    for role in ("planner", "executor")
+    for side in ("rollout", "update")
+]
+QUIET = ["evaluation.every=0", "checkpoint.every=0"]
+WARM = 3
+"""Iterations at the start that are not counted."""
+LOSSES = {
+    "synchronous": [],
+    "staleness 4, decoupled": ["rollout.staleness=4", "algorithm.correction=decoupled"],
+    "staleness 4, naive": ["rollout.staleness=4"],
+}
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run, measure, print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("part", choices=["pace", "learning"])
+    parser.add_argument("--rounds", type=int, default=3, help="pace: how often the two take turns")
+    parser.add_argument("--iterations", type=int, default=15, help="pace: of each run")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="learning: of each run")
+    parser.add_argument("--home", type=Path, default=ROOT / "var" / "benchmarks")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    asked = parser.parse_intermixed_args(words)
+    lines = pace(asked) if asked.part == "pace" else learning(asked)
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def pace(asked: argparse.Namespace) -> list[str]:
+    """Seconds per iteration by loop, and their ratio."""
+    seconds: dict[int, list[float]] = {0: [], 1: []}
+    overlap: list[float] = []
+    for turn in range(asked.rounds):
+        for staleness in seconds:
+            words = [
+                f"run.iterations={asked.iterations}",
+                f"rollout.staleness={staleness}",
+                *APART,
+                *THIN,
+                *QUIET,
+            ]
+            folder = play(asked, f"pace-{staleness}-{turn}", [*words, *asked.overrides], local=False)
+            seconds[staleness].extend(iterations(folder))
+            if staleness:
+                overlap.append(shared(folder))
+    fresh, ahead = median(seconds[0]), median(seconds[1])
+    return [
+        "| | seconds per iteration (median) | of its updates, generation went on during |",
+        "|---|---|---|",
+        f"| synchronous | {fresh:.2f} | 0% |",
+        f"| staleness 1 | {ahead:.2f} | {median(overlap):.0%} |",
+        f"| ratio | {ahead / fresh:.2f} | |",
+    ]
+
+
+def learning(asked: argparse.Namespace) -> list[str]:
+    """Held-out success by loss: of the base model, the best, and the mean of the last three evaluations."""
+    lines = [
+        "| | seed | base | best | last three | mean age of answers |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, words in LOSSES.items():
+        for seed in asked.seeds:
+            label = f"learning-{name.replace(' ', '-').replace(',', '')}-{seed}"
+            folder = play(asked, label, [f"run.seed={seed}", *APART, *words, *asked.overrides], local=True)
+            shares = series(folder, "eval_sampled/success")
+            age = series(folder, "rollout/staleness")
+            last = sum(shares[-3:]) / len(shares[-3:])
+            lines.append(
+                f"| {name} | {seed} | {shares[0]:.2f} | {max(shares):.2f} | {last:.2f} | {sum(age) / len(age):.1f} |"
+            )
+    return lines
+
+
+def play(asked: argparse.Namespace, name: str, words: Iterable[str], *, local: bool) -> Path:
+    """A run of the preset in a process of its own, with one thread per worker; its folder."""
+    folder: Path = asked.home / "runs" / f"{name}-{os.getpid()}"
+    command = [
+        "-m",
+        "workers.run",
+        "--preset",
+        "plan_path_duo",
+        "--home",
+        str(asked.home),
+        "--folder",
+        str(folder),
+    ]
+    subprocess.run(
+        [sys.executable, *command, *(["--local"] if local else ["--run", name]), *words],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        check=True,
+        stdout=sys.stderr,
+    )
+    return folder
+
+
+def iterations(folder: Path) -> list[float]:
+    """Seconds from the end of one iteration to the end of the next, without the first ones."""
+    ends = [event["time"] for event in events(folder, "metrics") if "time/iteration" in event["values"]]
+    return [after - before for before, after in zip(ends[WARM:], ends[WARM + 1 :], strict=False)]
+
+
+def shared(folder: Path) -> float:
+    """The share of update workers' time during which some rollout worker generated."""
+    spans = [(event["phase"], event["start"], event["end"]) for event in events(folder, "phase")]
+    updates = [(start, end) for phase, start, end in spans if phase == "update"]
+    rollouts = [(start, end) for phase, start, end in spans if phase == "rollout"]
+    together = sum(covered(span, rollouts) for span in updates)
+    return together / sum(end - start for start, end in updates)
+
+
+def covered(span: tuple[float, float], others: Sequence[tuple[float, float]]) -> float:
+    """Seconds of a span during which at least one of the others lasts."""
+    seconds, reached = 0.0, span[0]
+    for start, end in sorted(others):
+        begin, stop = max(start, reached), min(end, span[1])
+        if stop > begin:
+            seconds, reached = seconds + stop - begin, stop
+    return seconds
+
+
+def series(folder: Path, name: str) -> list[float]:
+    """A metric's values in order."""
+    return [float(event["values"][name]) for event in events(folder, "metrics") if name in event["values"]]
+
+
+def events(folder: Path, kind: str) -> Iterable[dict[str, Any]]:
+    """Events of one type in the order in which they were told."""
+    for spool in sorted(folder.glob("attempt-*/spool/*.jsonl")):
+        for line in spool.read_text().splitlines():
+            event = json.loads(line)
+            if event["type"] == kind:
+                yield event
+
+
+if __name__ == "__main__":
+    main()
