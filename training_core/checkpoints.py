@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -118,8 +118,8 @@ def verify(checkpoint: Path) -> None:
         )
 
 
-def retain(folder: Path, keep: int, best: int | None, *, until: int | None = None) -> list[Path]:
-    """Delete all but the latest `keep` checkpoints, the best, and those that are pinned; returns those deleted.
+def retain(folder: Path, keep: int, best: Collection[int], *, until: int | None = None) -> list[Path]:
+    """Delete all but the latest `keep` checkpoints, those of the `best` iterations, and pinned ones; returns those deleted.
 
     Those beyond iteration `until` are an earlier attempt's: neither counted nor touched, they will be written over.
     """
@@ -130,7 +130,7 @@ def retain(folder: Path, keep: int, best: int | None, *, until: int | None = Non
     gone = [
         place
         for number, place in list(there.items())[:-keep]
-        if number != best and not (pinned / place.name).exists()
+        if number not in best and not (pinned / place.name).exists()
     ]
     for place in gone:
         shutil.rmtree(place)

@@ -126,10 +126,10 @@ def test_a_missing_one_is_refused_by_naming_those_there_are(tmp_path: Path) -> N
 def test_the_latest_and_the_best_are_kept(tmp_path: Path) -> None:
     for iteration in (10, 20, 30, 40, 50):
         write(tmp_path, iteration)
-    gone = checkpoints.retain(tmp_path, keep=2, best=10, until=40)
+    gone = checkpoints.retain(tmp_path, keep=2, best={10}, until=40)
     assert [place.name for place in gone] == ["iteration-000020"]
     assert list(checkpoints.checkpoints(tmp_path)) == [10, 30, 40, 50]
-    assert checkpoints.retain(tmp_path, keep=4, best=None) == []
+    assert checkpoints.retain(tmp_path, keep=4, best=()) == []
 
 
 def test_drafts_of_the_dead_are_swept_and_never_found(tmp_path: Path) -> None:

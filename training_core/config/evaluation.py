@@ -28,11 +28,17 @@ class Checkpoint(Section):
     """What is kept to resume, fork or export from."""
 
     every: int = Field(20, ge=0)
-    """Iterations between checkpoints; the last iteration always has one; 0 keeps only that one."""
+    """Iterations between checkpoints; 0 counts no iterations. The last iteration always has one, and one that is stopped at."""
+    every_seconds: float = Field(0.0, ge=0.0)
+    """Seconds after the last checkpoint (or the start) when one is due, at the end of an iteration; 0 disables."""
+    every_epochs: int = Field(0, ge=0)
+    """Passes over the data (rollout.epoch_tasks) between checkpoints; 0 disables."""
     keep: int = Field(3, ge=1)
     """Latest checkpoints kept; older ones are removed, save the best."""
     best_of: str = "eval/success"
-    """Metric whose highest value marks the best checkpoint, which is never removed."""
+    """Metric whose highest value marks the best checkpoint."""
+    keep_best: int = Field(1, ge=1)
+    """Best checkpoints kept, however old."""
 
 
 class Reporting(Section):

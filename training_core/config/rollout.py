@@ -34,6 +34,8 @@ class Rollout(Section):
 
     tasks: int = Field(48, ge=1)
     """Tasks played per iteration."""
+    epoch_tasks: int = Field(0, ge=0)
+    """Tasks in one pass over the data, such as the lines of a data set; 0 says that there is no end to them."""
     group_size: int = Field(8, ge=1)
     """Candidates per group, K: answers of a turn, or whole episodes of a task, as the workflow has it. A group of one has no advantage."""
     stale: Literal["error", "drop"] = "error"

@@ -132,6 +132,14 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _epochs_have_an_end(self) -> Self:
+        if self.checkpoint.every_epochs and not self.rollout.epoch_tasks:
+            raise ValueError(
+                "checkpoint.every_epochs: nobody knows when an epoch ends; say with rollout.epoch_tasks how many tasks it has"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _probes_are_episodes(self) -> Self:
         if self.evaluation.probes > self.evaluation.episodes:
             raise ValueError(f"evaluation.probes: at most evaluation.episodes = {self.evaluation.episodes}")

@@ -3,6 +3,7 @@
 How they lie on disk: training_core/checkpoints.py, and training_core/llm/learning/saving.py for a policy's part.
 """
 
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,10 @@ class CheckpointKeeper:
     def __init__(self, config: RunConfig, folder: RunFolder) -> None:
         self._config = config
         self._folder = folder
-        self._best: Best | None = None
+        self._best: list[Best] = []
+        """The checkpoint.keep_best ones, best first."""
+        self._saved = time.monotonic()
+        """When the last one was written, or this attempt began."""
         self.admission: dict[str, Any] | None = None
         """Which tasks have begun, where play runs ahead of the update (see Ahead)."""
 
@@ -44,35 +48,66 @@ class CheckpointKeeper:
         for name, value in state["progress"].items():
             setattr(journal.progress, name, int(value))
         self.admission = state.get("admission")
-        self._best = Best(**state["best"]) if state["best"] and not forks else None
+        self._best = [] if forks else _read_best(state["best"])
         return int(state["iteration"])
+
+    def due(self, iteration: int) -> bool:
+        """Whether one is to be written after this iteration: by count, by epochs, by the clock, or because it is the last."""
+        seconds = self._config.checkpoint.every_seconds
+        late = seconds > 0 and time.monotonic() - self._saved >= seconds
+        return late or scheduled(self._config, iteration)
 
     def save(self, crew: Crew, journal: Journal, iteration: int) -> None:
         """Write a checkpoint, then delete what is no longer wanted. Raises CheckpointError."""
         value = journal.measured(self._config.checkpoint.best_of, iteration)
-        best = value is not None and (self._best is None or value > self._best.value)
-        if best and value is not None:
-            self._best = Best(iteration, value)
+        best = value is not None and (not self._best or value > self._best[0].value)
+        if value is not None:  # an equal value is no improvement: the earlier one stays before it
+            known = [item for item in self._best if item.iteration != iteration]
+            ordered = sorted([*known, Best(iteration, value)], key=lambda item: -item.value)
+            self._best = ordered[: self._config.checkpoint.keep_best]
         with writing(self._folder.checkpoints, iteration, self._state(journal)) as draft:
             crew.save(draft)
         place = self._folder.checkpoints / name_of(iteration)
         journal.checkpointed(iteration, self._relative(place), size_of(place), best=best)
         self._retain(journal, iteration)
+        self._saved = time.monotonic()
 
     def _state(self, journal: Journal) -> dict[str, Any]:
         return {
             "seed": self._config.run.seed,
             "policies": list(self._config.trained_policies),
             "progress": asdict(journal.progress),
-            "best": asdict(self._best) if self._best else None,
+            "best": [asdict(item) for item in self._best],
             "admission": self.admission,
         }
 
     def _retain(self, journal: Journal, iteration: int) -> None:
         """Keep the latest and the best."""
-        best = self._best.iteration if self._best else None
+        best = {item.iteration for item in self._best}
         for place in retain(self._folder.checkpoints, self._config.checkpoint.keep, best, until=iteration):
             journal.removed(iteration_of(place.name), self._relative(place))
 
     def _relative(self, place: Path) -> str:
         return place.relative_to(self._folder.root).as_posix()
+
+
+def scheduled(config: RunConfig, iteration: int) -> bool:
+    """Whether an iteration has a checkpoint whatever the clock says: by count or by epochs, and the last one."""
+    wanted = config.checkpoint
+    counted = wanted.every > 0 and iteration % wanted.every == 0
+    return counted or iteration == config.run.iterations or _ends_epochs(config, iteration)
+
+
+def _ends_epochs(config: RunConfig, iteration: int) -> bool:
+    """Whether checkpoint.every_epochs passes over the data ended within this iteration."""
+    tasks = config.rollout.epoch_tasks * config.checkpoint.every_epochs
+    return (
+        tasks > 0
+        and iteration * config.rollout.tasks // tasks > (iteration - 1) * config.rollout.tasks // tasks
+    )
+
+
+def _read_best(kept: Any) -> list[Best]:
+    """As checkpoints keep it; earlier ones kept a single one, or none."""
+    several = kept if isinstance(kept, list) else [kept] if kept else []
+    return [Best(**item) for item in several]

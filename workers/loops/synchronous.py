@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.config.run import RunConfig
-from workers.loops.checkpointing import CheckpointKeeper
+from workers.loops.checkpointing import CheckpointKeeper, scheduled
 from workers.loops.journal import Journal
 from workers.loops.records import Crew, Started
 
@@ -56,7 +56,7 @@ def go_on(run: Run, first: int, started: Started) -> tuple[str, int]:
         if evaluates(run.config) and due(iteration, run.config.evaluation.every, run.config.run.iterations):
             evaluate(run, iteration)
         command = run.wanted()
-        if command or due(iteration, run.config.checkpoint.every, run.config.run.iterations):
+        if command or run.keeper.due(iteration):
             checkpoint(run, iteration)
         if command and iteration < run.config.run.iterations:
             return ENDS[command], iteration
@@ -112,8 +112,7 @@ def publishes(config: RunConfig, iteration: int) -> bool:
     """Whether those that generate get the weights after this update: at every interval, and before these are shown or kept."""
     last = config.run.iterations
     shown = evaluates(config) and due(iteration, config.evaluation.every, last)
-    kept = due(iteration, config.checkpoint.every, last)
-    return shown or kept or due(iteration, config.rollout.publish_every, last)
+    return shown or scheduled(config, iteration) or due(iteration, config.rollout.publish_every, last)
 
 
 def evaluations(config: RunConfig) -> list[tuple[Any, str]]:

@@ -69,9 +69,9 @@ def test_the_driver_respects_pins_and_forks(run: Run, user: User, make: Make, tm
     run_fork(user, rows[1])
     with writing(folder, 80, {}):
         pass
-    assert [place.name for place in retain(folder, 1, None)] == ["iteration-000060"]
+    assert [place.name for place in retain(folder, 1, ())] == ["iteration-000060"]
     checkpoint_do(user, rows[0], "unpin")
-    assert [place.name for place in retain(folder, 1, None)] == ["iteration-000020"]
+    assert [place.name for place in retain(folder, 1, ())] == ["iteration-000020"]
 
 
 def test_the_last_and_the_best_are_kept(ended: Run, user: User, make: Make, tmp_path: Path) -> None:

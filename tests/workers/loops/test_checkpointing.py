@@ -1,5 +1,6 @@
 """Checkpoints: whole or not there, the best kept, hostile names refused."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from tests.workers.running import small_config
 from training_core.checkpoints import checkpoints, latest
-from training_core.errors import CheckpointError
+from training_core.errors import CheckpointError, ConfigError
 from workers.launch.run_folder import RunFolder
 from workers.loops.checkpointing import CheckpointKeeper
 from workers.loops.metrics import Progress
@@ -90,3 +91,70 @@ def test_a_replayed_iteration_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "iteration-000003" / "old").write_text("x")
     keeper(tmp_path).save(Writer(), notes, 3)  # type: ignore[arg-type]
     assert not (tmp_path / "checkpoints" / "iteration-000003" / "old").exists()
+
+
+def test_as_many_best_ones_are_kept_as_asked_for(tmp_path: Path) -> None:
+    notes: Any = Notes({1: 0.9, 2: 0.2, 3: 0.8, 4: 0.3, 5: 0.1, 6: 0.4})
+    keeping = keeper(tmp_path, checkpoint__keep=1, checkpoint__keep_best=2)
+    for iteration in range(1, 6):
+        keeping.save(Writer(), notes, iteration)  # type: ignore[arg-type]
+    assert sorted(checkpoints(tmp_path / "checkpoints")) == [1, 3, 5]
+    again = keeper(tmp_path, checkpoint__keep=1, checkpoint__keep_best=2)
+    again.recall(tmp_path / "checkpoints" / "iteration-000005", notes)
+    again.save(Writer(), notes, 6)  # type: ignore[arg-type]
+    assert sorted(checkpoints(tmp_path / "checkpoints")) == [1, 3, 6]
+    assert [iteration for _, iteration, best in notes.told if best] == [1]
+
+
+def test_an_earlier_checkpoint_names_a_single_best(tmp_path: Path) -> None:
+    notes: Any = Notes({1: 0.9, 2: 0.5, 3: 0.6})
+    keeping = keeper(tmp_path, checkpoint__keep=1)
+    keeping.save(Writer(), notes, 1)  # type: ignore[arg-type]
+    place = tmp_path / "checkpoints" / "iteration-000001"
+    state, manifest = (json.loads((place / name).read_text()) for name in ("state.json", "manifest.json"))
+    (place / "state.json").write_text(json.dumps(state | {"best": state["best"][0]}))
+    manifest["files"]["state.json"] = (place / "state.json").stat().st_size
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    again = keeper(tmp_path, checkpoint__keep=1)
+    again.recall(place, notes)
+    for iteration in (2, 3):
+        again.save(Writer(), notes, iteration)  # type: ignore[arg-type]
+    assert sorted(checkpoints(tmp_path / "checkpoints")) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("fields", "written"),
+    [
+        ({"checkpoint__every": 4}, [4, 8, 9]),
+        ({"checkpoint__every": 0}, [9]),
+        # 6 tasks an iteration: 15 tasks end within iterations 3, 5 and 8
+        ({"checkpoint__every": 0, "checkpoint__every_epochs": 1, "rollout__epoch_tasks": 15}, [3, 5, 8, 9]),
+        ({"checkpoint__every": 0, "checkpoint__every_epochs": 2, "rollout__epoch_tasks": 15}, [5, 9]),
+        # an epoch of fewer tasks than an iteration
+        ({"checkpoint__every": 0, "checkpoint__every_epochs": 1, "rollout__epoch_tasks": 2}, [*range(1, 10)]),
+        ({"checkpoint__every": 5, "checkpoint__every_epochs": 1, "rollout__epoch_tasks": 24}, [4, 5, 8, 9]),
+    ],
+)
+def test_when_one_is_due(fields: dict[str, Any], written: list[int], tmp_path: Path) -> None:
+    keeping = keeper(tmp_path, run__iterations=9, **fields)
+    assert [iteration for iteration in range(1, 10) if keeping.due(iteration)] == written
+
+
+def test_one_is_due_so_many_seconds_after_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("workers.loops.checkpointing.time.monotonic", lambda: now)
+    notes: Any = Notes()
+    keeping = keeper(tmp_path, run__iterations=9, checkpoint__every=0, checkpoint__every_seconds=60)
+    now = 159.0
+    assert not keeping.due(1)
+    now = 160.0
+    assert keeping.due(2)
+    keeping.save(Writer(), notes, 2)  # type: ignore[arg-type]
+    assert not keeping.due(3)
+    now = 221.0
+    assert keeping.due(4)
+
+
+def test_epochs_without_an_end_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="say with rollout.epoch_tasks how many tasks it has"):
+        keeper(tmp_path, checkpoint__every_epochs=1)
