@@ -41,10 +41,10 @@ class Lora(Section):
 Adapter = Annotated[WholeModel | Lora, Field(discriminator="type")]
 
 
-class Learner(Section):
-    """Optimisation of one policy."""
+class Optimisation(Section):
+    """What every learner can be asked for."""
 
-    type: Literal["torch"] = "torch"
+    type: str
     """Which backend updates the weights."""
     learning_rate: float = Field(1e-3, gt=0.0)
     """Peak learning rate of AdamW."""
@@ -68,8 +68,17 @@ class Learner(Section):
     """Most tokens in one forward pass, padding included; gradients accumulate over the passes of a step. A GPU with room likes more."""
     packing: bool = True
     """Pack a group's prompt and all its responses in one row, so that the prompt is computed once."""
-    precision: Literal["fp32", "bf16"] = "fp32"
-    """Number format of weights and activations. Same seed, same curve is promised in fp32 only."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Number format of weights and activations; fp16 with a loss scale that adapts. Same seed, same curve is promised in fp32 only."""
+    activation_checkpointing: bool = False
+    """Compute activations again in the backward pass rather than keep them: a third more arithmetic, far less memory."""
+
+
+class Learner(Optimisation):
+    """Updates by torch alone."""
+
+    type: Literal["torch"] = "torch"
+    """AdamW on fp32 weights; several processes add their gradients up."""
 
 
 class Devices(Section):

@@ -5,10 +5,10 @@ What it does not know: the runtime itself (CUDA takes 0.5 to 1 GB a process) and
 
 from dataclasses import dataclass
 
-from training_core.config.models import Learner
+from training_core.config.models import Optimisation
 from training_core.llm.models.shape import ModelShape
 
-WIDTH = {"fp32": 4, "bf16": 2}
+WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}
 """Bytes of a number in each precision of `learner.precision`."""
 FP32 = 4
 PACKED_ROW = 4096
@@ -83,7 +83,7 @@ def kv_cache(shape: ModelShape, precision: str, tokens: int) -> int:
     return 2 * shape.layers * shape.key_value_heads * shape.head_size * WIDTH[precision] * tokens
 
 
-def micro_batch(learner: Learner, text: Text) -> tuple[int, int, int]:
+def micro_batch(learner: Optimisation, text: Text) -> tuple[int, int, int]:
     """(tokens, longest row, predicted places) of the largest forward pass of an update.
 
     Packed, a prompt stands once before the responses of its group; else before each. A row that is longer than

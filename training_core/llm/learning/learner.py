@@ -9,8 +9,7 @@ neither spoils the weights nor ends a long run; several in a row raise LearnerFa
 
 import copy
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -24,19 +23,14 @@ from training_core.llm.flops import TRAINING, shape_of
 from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.llm.learning.annotations import Annotations, GroupAnnotation, annotate
 from training_core.llm.learning.micro_batches import MicroBatch, Split, split
-from training_core.llm.learning.mismatch import Mismatch
-from training_core.llm.learning.objective import (
-    TokenLosses,
-    charge_kl,
-    charges_kl,
-    token_losses,
-    wants_start,
-)
+from training_core.llm.learning.objective import charge_kl, charges_kl, token_losses, wants_start
 from training_core.llm.learning.optimisation import Optimiser
+from training_core.llm.learning.passes import recompute_activations, training_passes
+from training_core.llm.learning.processes import ALONE, Processes
 from training_core.llm.learning.schedules import learning_rate
+from training_core.llm.learning.sums import Sums
 from training_core.llm.learning.token_logprobs import ResponseForward
 from training_core.llm.models.adapters import (
-    dropping_out,
     has_adapter,
     load_trained_weights,
     trained_weights,
@@ -75,28 +69,6 @@ class LearnerState:
     counters: dict[str, int]
 
 
-@dataclass
-class _Sums:
-    """Running sums over tokens of an update."""
-
-    loss: float = 0.0
-    kl: float = 0.0
-    entropy: float = 0.0
-    clipped: float = 0.0
-    ratio: float = 0.0
-    ratio_max: float = 0.0
-    grad_norm: float = 0.0
-    steps: int = 0
-    skipped: int = 0
-    tokens: int = 0
-    computed: int = 0
-    flops: float = 0.0
-    mismatch: Mismatch = field(default_factory=Mismatch)
-    corrected: float = 0.0
-    left_out: float = 0.0
-    annotations: Annotations = field(default_factory=dict)
-
-
 class Learner:
     """Holds the model under training, its optimiser and, where a KL penalty is wanted, the frozen base model.
 
@@ -110,6 +82,7 @@ class Learner:
         model: PreTrainedModel,
         iterations: int,
         staleness: int = 0,
+        processes: Processes = ALONE,
     ) -> None:
         self.settings = policy.learner
         self.staleness = staleness
@@ -120,7 +93,10 @@ class Learner:
         self.forward = ResponseForward(model)
         self.shape = shape_of(model.config)
         self.packed = self.settings.packing and self.forward.packs
-        self.optimiser = Optimiser(model, self.settings)
+        self.processes = processes
+        self.optimiser = Optimiser(model, self.settings, processes)
+        if self.settings.activation_checkpointing:
+            recompute_activations(model)
         self._drops = policy.adapter.type == "lora" and policy.adapter.dropout > 0
         self._skipped_in_a_row = 0
 
@@ -139,7 +115,7 @@ class Learner:
             self.weights(),
             self.optimiser.state_dict(),
             torch.get_rng_state(),
-            {"skipped_in_a_row": self._skipped_in_a_row},
+            {"skipped_in_a_row": self._skipped_in_a_row} | self.optimiser.counters(),
         )
 
     def load_state_dict(self, state: LearnerState) -> None:
@@ -148,6 +124,7 @@ class Learner:
         self.optimiser.load_state_dict(state.optimiser)
         torch.set_rng_state(state.generator)
         self._skipped_in_a_row = state.counters["skipped_in_a_row"]
+        self.optimiser.load_counters(state.counters)
 
     def update(
         self, groups: Sequence[Group], iteration: int, version: int, annotated: Collection[str] | None = None
@@ -162,16 +139,21 @@ class Learner:
         rate = learning_rate(self.settings, iteration, self.iterations)
         self.optimiser.begin(rate)
         self.model.eval()  # dropout off: ratios of fresh data are 1
-        sums = _Sums()
+        sums = Sums()
         wanted = set(annotated) if annotated is not None else None
         minibatches = list(self._minibatches(groups, iteration))
-        self._look_ahead(minibatches, groups, iteration, sums, wanted)
-        parts = [list(split(part, groups, self._split())) for part in minibatches]
+        mine = [self.processes.share(part, groups) for part in minibatches]
+        self._look_ahead(mine, groups, iteration, sums, wanted)
+        parts = [
+            list(split(part, groups, self._split(), share))
+            for part, share in zip(minibatches, mine, strict=True)
+        ]
         if wants_start(self.algorithm):
             self._begin((piece for part in parts for piece in part), sums)
         for epoch in range(self.settings.epochs):
             for place in _order(len(parts), iteration, epoch):
                 self._step(parts[place], sums, epoch == 0, wanted)
+        sums.add_up(self.processes, self.model.device)
         flops = sums.flops if self.shape else None
         return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations, flops)
 
@@ -194,7 +176,7 @@ class Learner:
         minibatches: Sequence[Sequence[int]],
         groups: Sequence[Group],
         iteration: int,
-        sums: _Sums,
+        sums: Sums,
         wanted: set[str] | None,
     ) -> None:
         """Compare engine and learner on groups to be annotated that come after the first step, while the weights are
@@ -210,17 +192,19 @@ class Learner:
             log_probs = _sampled_from(self.forward.logits(self.model, piece.batch), piece)
             _compare(sums, piece, log_probs[piece.batch.place, piece.batch.targets], wanted)
 
-    def _step(self, part: Sequence[MicroBatch], sums: _Sums, first: bool, wanted: set[str] | None) -> None:
-        for piece in part:
-            sums.flops += self._flops(piece)
-            with dropping_out(self.model) if self._drops else nullcontext():
-                loss = self._loss(piece, sums, first, wanted)
-            loss.backward()
-        norm = self.optimiser.step()
-        if norm is not None:
+    def _step(self, part: Sequence[MicroBatch], sums: Sums, first: bool, wanted: set[str] | None) -> None:
+        with training_passes(self.model):
+            for piece in part:
+                sums.flops += self._flops(piece)
+                self.optimiser.backward(self._loss(piece, sums, first, wanted))
+        done = self.optimiser.step()
+        if done.norm is not None:
             sums.steps += 1
-            sums.grad_norm += norm
+            sums.grad_norm += done.norm
             self._skipped_in_a_row = 0
+            return
+        if done.overflow:
+            sums.overflowed += 1
             return
         sums.skipped += 1
         self._skipped_in_a_row += 1
@@ -237,7 +221,7 @@ class Learner:
         reference = self.reference is not None and piece.reference_logprobs is None
         return (TRAINING + reference) * self.shape.forward(piece.work)
 
-    def _loss(self, piece: MicroBatch, sums: _Sums, first: bool, wanted: set[str] | None) -> Tensor:
+    def _loss(self, piece: MicroBatch, sums: Sums, first: bool, wanted: set[str] | None) -> Tensor:
         """The micro-batch's part of the minibatch's loss; its figures are added to `sums`."""
         algorithm = self.algorithm
         logits = self.forward.logits(self.model, piece.batch)
@@ -254,16 +238,16 @@ class Learner:
                 total = total + algorithm.kl_coefficient * kl_penalty(plain, base, algorithm.kl_estimator)
             sums.kl += float(kl_penalty(plain.detach(), base, "k3").sum())
         loss = (total * piece.weights).sum()
-        _add(sums, loss, found, entropies, piece)
+        sums.add(loss, found, entropies, piece)
         if first:
             seen = {"ratios": found.ratios, "entropies": entropies.detach()}
             annotate(sums.annotations, piece, seen, wanted)
-        if sums.steps + sums.skipped == 0 and not self._drops:
+        if sums.tried == 0 and not self._drops:
             _compare(sums, piece, logprobs.detach(), wanted)
         return loss
 
     @torch.no_grad()
-    def _begin(self, pieces: Iterator[MicroBatch], sums: _Sums) -> None:
+    def _begin(self, pieces: Iterator[MicroBatch], sums: Sums) -> None:
         """Note the logprobs of the policy as it is before the first step; charge the tokens what they cost."""
         for piece in pieces:
             if self.shape is not None:
@@ -281,30 +265,18 @@ class Learner:
             piece.reference_logprobs = _untruncated(self.forward.logits(reference, piece.batch), piece)
         return piece.reference_logprobs
 
-    def _metrics(self, sums: _Sums, rate: float, groups: int) -> dict[str, float]:
+    def _metrics(self, sums: Sums, rate: float, groups: int) -> dict[str, float]:
         if not groups:
             return {"lr": rate, "trained_groups": 0.0}
-        tokens, batches = max(sums.tokens, 1), max(sums.steps + sums.skipped, 1)
-        metrics = {
-            "loss": sums.loss / batches,
-            "entropy": sums.entropy / tokens,
-            "clip_fraction": sums.clipped / tokens,
-            "ratio_mean": sums.ratio / tokens,
-            "ratio_max": sums.ratio_max,
-            "grad_norm": sums.grad_norm / max(sums.steps, 1),
-            "lr": rate,
-            "skipped_steps": float(sums.skipped),
-            "trained_groups": float(groups),
-            "tokens": sums.tokens / self.settings.epochs,
-            "computed_tokens": sums.computed / self.settings.epochs,
-        }
-        metrics |= sums.mismatch.metrics()
-        if self.algorithm.correction != "none":
-            metrics |= {
-                "correction_weight": sums.corrected / tokens,
-                "correction_left_out": sums.left_out / tokens,
-            }
-        return metrics | ({"kl": sums.kl / tokens} if self.reference is not None else {})
+        metrics = sums.metrics(
+            self.settings.epochs,
+            corrects=self.algorithm.correction != "none",
+            has_reference=self.reference is not None,
+        )
+        metrics |= {"lr": rate, "trained_groups": float(groups)}
+        if self.settings.precision == "fp16":
+            metrics |= {"loss_scale": self.optimiser.scale, "overflowed_steps": float(sums.overflowed)}
+        return metrics
 
 
 def _base_of(model: PreTrainedModel) -> PreTrainedModel:
@@ -334,7 +306,7 @@ def _order(parts: int, iteration: int, epoch: int) -> list[int]:
     return sorted(range(parts), key=lambda index: keyed_uniform(iteration, epoch, index))
 
 
-def _compare(sums: _Sums, piece: MicroBatch, logprobs: Tensor, wanted: set[str] | None) -> None:
+def _compare(sums: Sums, piece: MicroBatch, logprobs: Tensor, wanted: set[str] | None) -> None:
     """Note how far the learner's logprobs (T,), before any step, are from the engine's."""
     sums.mismatch.add(logprobs, piece.old_logprobs)
     annotate(sums.annotations, piece, {"training_logprobs": logprobs}, wanted)
@@ -358,17 +330,3 @@ def _untruncated(logits: Tensor, piece: MicroBatch) -> Tensor:
     of them cuts a token off, the other need not.
     """
     return tempered_log_probs(logits, piece.temperature)[piece.batch.place, piece.batch.targets]
-
-
-def _add(sums: _Sums, loss: Tensor, found: TokenLosses, entropies: Tensor, piece: MicroBatch) -> None:
-    ratios = found.ratios
-    sums.loss += float(loss.detach())
-    sums.entropy += float(entropies.detach().sum())
-    sums.clipped += float(found.clipped.sum())
-    sums.ratio += float(ratios.sum())
-    sums.ratio_max = max(sums.ratio_max, float(ratios.max())) if len(ratios) else sums.ratio_max
-    sums.tokens += len(ratios)
-    sums.computed += piece.batch.token_ids.numel()
-    if found.weights is not None:
-        sums.corrected += float(found.weights.sum())
-        sums.left_out += float((found.weights == 0).sum())

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from training_core.config.algorithms import Algorithm
-from training_core.config.models import Learner
+from training_core.config.models import Optimisation
 from training_core.errors import LearnerFailure
 from training_core.llm.flops import Work, rows_work
 from training_core.llm.learning.packing import Row, micro_batches, single_rows, tree_rows
@@ -55,17 +55,21 @@ class MicroBatch:
 class Split:
     """How a minibatch becomes micro-batches."""
 
-    settings: Learner
+    settings: Optimisation
     algorithm: Algorithm
     packed: bool
     pad: int
     device: torch.device
 
 
-def split(part: Sequence[int], groups: Sequence[Group], how: Split) -> Iterator[MicroBatch]:
-    """The micro-batches of a minibatch of these groups. Raises LearnerFailure where their numbers are not finite."""
+def split(
+    part: Sequence[int], groups: Sequence[Group], how: Split, share: Sequence[int] | None = None
+) -> Iterator[MicroBatch]:
+    """The micro-batches of a minibatch of these groups; with `share`, of those of its groups alone that are named there,
+    weighted as in the whole minibatch. Raises LearnerFailure where their numbers are not finite.
+    """
     alike: dict[tuple[float, int, float], list[int]] = {}
-    for index in part:
+    for index in part if share is None else share:
         group = groups[index]
         alike.setdefault((group.temperature, group.top_k, group.top_p), []).append(index)
     answers = [answer for index in part for answer in groups[index].answers]

@@ -1,32 +1,57 @@
 """The optimiser's step: AdamW on fp32 weights, whatever the precision of the model.
 
 bf16 keeps 8 bits of a weight: an update smaller than about 0.4% of it would round away to nothing. So a model in bf16
-is trained through an fp32 copy of its weights ("master weights", arXiv 1710.03740, section 3.1).
+is trained through an fp32 copy of its weights ("master weights", arXiv 1710.03740, section 3.1). So is one in fp16, which loses
+gradients below 6e-8: the loss is scaled up before the backward pass and gradients down after it (section 3.2). The scale
+halves when gradients overflow, and that step is skipped; it doubles after a long while without.
 """
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from training_core.config.models import Learner
+from training_core.config.models import Optimisation
+from training_core.llm.learning.processes import ALONE, Processes
 
 _SEPARATOR = "/"
 _MASTER = "master"
 
 
+SCALE, LEAST_SCALE, MOST_SCALE = 2.0**16, 1.0, 2.0**24
+"""fp16: the loss is scaled by the first to begin with."""
+GROWS_AFTER = 2000
+"""Steps without an overflow."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What came of an optimiser's step."""
+
+    norm: float | None
+    """Of the gradient (L2, before clipping); None where it was no finite number, and nothing was applied."""
+    overflow: bool = False
+    """The loss scale was too large for fp16 and was lowered; the next step may go well."""
+
+
 class Optimiser:
     """AdamW, gradient clipping and the fp32 copies of a model's trainable weights, where it needs them."""
 
-    def __init__(self, model: PreTrainedModel, settings: Learner) -> None:
+    def __init__(self, model: PreTrainedModel, settings: Optimisation, processes: Processes = ALONE) -> None:
         self.names = [name for name, weight in model.named_parameters() if weight.requires_grad]
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.masters = [
             weight if weight.dtype == torch.float32 else torch.nn.Parameter(weight.detach().float())
             for weight in self.weights
         ]
+        self.processes = processes
+        self.scale = SCALE if settings.precision == "fp16" else 1.0
+        self.scaling = settings.precision == "fp16"
+        self._since = 0
+        """Steps since the scale changed."""
         self.limit = settings.max_grad_norm or math.inf
         self.adamw = torch.optim.AdamW(
             self.masters,
@@ -45,13 +70,15 @@ class Optimiser:
                 if not torch.equal(weight, master.to(weight.dtype)):
                     master.copy_(weight)
 
-    def step(self) -> float | None:
-        """Clip and apply the gradients, then forget them; their norm (L2, before clipping).
+    def backward(self, loss: Tensor) -> None:
+        """Add a micro-batch's gradients."""
+        (loss * self.scale if self.scaling else loss).backward()
 
-        None where the norm is not finite: then nothing is applied.
-        """
+    def step(self) -> Step:
+        """Clip and apply the gradients of all processes, then forget them. Where they are not finite nothing is applied."""
         for weight, master in self._copied():
             master.grad = weight.grad.float() if weight.grad is not None else None
+        self._gather()
         norm = float(torch.nn.utils.clip_grad_norm_(self.masters, self.limit))
         finite = math.isfinite(norm)
         if finite:
@@ -61,7 +88,9 @@ class Optimiser:
                     weight.copy_(master)
         for weight, master in zip(self.weights, self.masters, strict=True):
             weight.grad = master.grad = None
-        return norm if finite else None
+        if finite:
+            self._raise_scale()
+        return Step(norm) if finite else Step(None, overflow=self._lowered())
 
     def state_dict(self) -> dict[str, Tensor]:
         """AdamW's moments and step counts by the weights' names, and the fp32 copies."""
@@ -93,6 +122,42 @@ class Optimiser:
             else:
                 state.setdefault(number, {})[what] = tensor.clone()
         self.adamw.load_state_dict({"state": state, "param_groups": self.adamw.state_dict()["param_groups"]})
+
+    def counters(self) -> dict[str, int]:
+        """What a checkpoint keeps beside the tensors."""
+        return {"loss_scale": int(self.scale), "steps_since_scale": self._since} if self.scaling else {}
+
+    def load_counters(self, counters: Mapping[str, int]) -> None:
+        """Put `counters` back, where there are any."""
+        self.scale = float(counters.get("loss_scale", self.scale))
+        self._since = counters.get("steps_since_scale", 0)
+
+    def _gather(self) -> None:
+        """Add the gradients of all processes up, as one tensor; undo the loss scale."""
+        if self.processes.size > 1:
+            for master in self.masters:
+                if master.grad is None:  # this process had no share
+                    master.grad = torch.zeros_like(master)
+            grads = [master.grad for master in self.masters if master.grad is not None]
+            whole = self.processes.add_up(torch.cat([grad.flatten() for grad in grads]))
+            for grad, added in zip(grads, whole.split([grad.numel() for grad in grads]), strict=True):
+                grad.copy_(added.view_as(grad))
+        if self.scaling:
+            for master in self.masters:
+                if master.grad is not None:
+                    master.grad.div_(self.scale)
+
+    def _lowered(self) -> bool:
+        """Lower the loss scale; False where it is not what is at fault."""
+        if not self.scaling or self.scale <= LEAST_SCALE:
+            return False
+        self.scale, self._since = self.scale / 2, 0
+        return True
+
+    def _raise_scale(self) -> None:
+        self._since += 1
+        if self.scaling and self._since >= GROWS_AFTER:
+            self.scale, self._since = min(self.scale * 2, MOST_SCALE), 0
 
     def _copied(self) -> list[tuple[Tensor, Tensor]]:
         pairs = zip(self.weights, self.masters, strict=True)

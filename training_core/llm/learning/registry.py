@@ -7,11 +7,21 @@ from transformers import PreTrainedModel
 from training_core.config.algorithms import Algorithm
 from training_core.config.models import Policy
 from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.processes import ALONE, Processes
 
-LEARNERS: dict[str, Callable[[Policy, Algorithm, PreTrainedModel, int], Learner]] = {"torch": Learner}
-"""type -> (policy, algorithm, model, iterations of the run) -> learner."""
+LEARNERS: dict[str, Callable[[Policy, Algorithm, PreTrainedModel, int, int, Processes], Learner]] = {
+    "torch": Learner
+}
+"""type -> (policy, algorithm, model, iterations of the run, staleness, processes) -> learner."""
 
 
-def make_learner(policy: Policy, algorithm: Algorithm, model: PreTrainedModel, iterations: int) -> Learner:
+def make_learner(
+    policy: Policy,
+    algorithm: Algorithm,
+    model: PreTrainedModel,
+    iterations: int,
+    staleness: int = 0,
+    processes: Processes = ALONE,
+) -> Learner:
     """The learner that a policy's config asks for."""
-    return LEARNERS[policy.learner.type](policy, algorithm, model, iterations)
+    return LEARNERS[policy.learner.type](policy, algorithm, model, iterations, staleness, processes)

@@ -2,10 +2,10 @@
 
 import math
 
-from training_core.config.models import Learner
+from training_core.config.models import Optimisation
 
 
-def learning_rate(learner: Learner, iteration: int, iterations: int) -> float:
+def learning_rate(learner: Optimisation, iteration: int, iterations: int) -> float:
     """The learning rate of an iteration (from 1): linear warm-up, then constant, linear or cosine to the final rate."""
     if iteration <= learner.warmup_iterations:
         return learner.learning_rate * iteration / (learner.warmup_iterations + 1)

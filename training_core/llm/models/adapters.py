@@ -8,8 +8,7 @@ PEFT is imported where an adapter is wanted, and nowhere else.
 import copy
 import itertools
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,19 +87,6 @@ def without_adapter(model: PreTrainedModel) -> PreTrainedModel:
 def merged(model: PreTrainedModel) -> PreTrainedModel:
     """A model without an adapter that computes what `model` does: a copy, with B A added to W."""
     return _merge(copy.deepcopy(model))
-
-
-@contextmanager
-def dropping_out(model: PreTrainedModel) -> Iterator[None]:
-    """Meanwhile the adapter's dropout is at work (the base model's never is: ratios of fresh data would not be 1)."""
-    drops = [part.lora_dropout for part in _adapted(model).values()]
-    for drop in drops:
-        drop.train()
-    try:
-        yield
-    finally:
-        for drop in drops:
-            drop.eval()
 
 
 def save_adapter(folder: Path, model: PreTrainedModel, base: str) -> None:

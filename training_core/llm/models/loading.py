@@ -13,7 +13,7 @@ from training_core.errors import ModelError
 from training_core.llm.models.adapters import ADAPTER_WEIGHTS, merge_into
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _REFUSALS = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
 """What transformers raises at a folder that is missing, torn, of an unknown architecture or in another format."""
 
@@ -33,7 +33,7 @@ def load_tokenizer(source: Path | str) -> PreTrainedTokenizerBase:
 
 
 def load_model(source: Path | str, precision: str = "fp32", device: str = "cpu") -> PreTrainedModel:
-    """A causal language model on `device` in `precision` (fp32 or bf16), in evaluation mode. Raises ModelError.
+    """A causal language model on `device` in `precision` (fp32, bf16 or fp16), in evaluation mode. Raises ModelError.
 
     A folder that holds an adapter gives its base model with the adapter merged into it.
     """

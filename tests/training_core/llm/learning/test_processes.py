@@ -1,0 +1,40 @@
+"""Several processes that update one policy: what each takes, and that together they do what one does."""
+
+import pytest
+import torch
+
+from tests.training_core.llm.learning.test_learner import groups
+from tests.training_core.llm.learning.together import updated
+from training_core.llm.learning.processes import Processes, tokens_of
+
+
+def test_shares_are_dealt_by_tokens() -> None:
+    """12, 7 and 11 tokens by hand: the largest to the first, the others to the second."""
+    data = groups()
+    assert [tokens_of(group) for group in data] == [12, 7, 11]
+    assert [Processes(rank, 2).share([0, 1, 2], data) for rank in (0, 1)] == [[0], [1, 2]]
+    assert [Processes(rank, 4).share([2, 0], data) for rank in range(4)] == [[0], [2], [], []]
+    assert Processes().share([2, 0], data) == [2, 0]
+
+
+def test_every_group_is_one_process_s() -> None:
+    data = groups() * 7
+    order = list(range(len(data)))
+    shares = [Processes(rank, 3).share(order, data) for rank in range(3)]
+    assert sorted(index for share in shares for index in share) == order
+    loads = [sum(tokens_of(data[index]) for index in share) for share in shares]
+    assert max(loads) - min(loads) <= max(map(tokens_of, data))
+
+
+@pytest.mark.slow
+def test_processes_together_do_what_one_does() -> None:
+    """Three groups in two minibatches: of one of these, one process has no share."""
+    (alone,), several = updated(), updated(size=2)
+    for one in several:
+        assert torch.equal(one.weights, several[0].weights), "the same in all processes, to the last bit"
+        torch.testing.assert_close(one.weights, alone.weights, atol=2e-5, rtol=1e-4)
+        for mine, wanted in zip(one.metrics, alone.metrics, strict=True):
+            del mine["computed_tokens"], wanted["computed_tokens"]  # other rows, other padding
+            assert mine == pytest.approx(wanted, abs=1e-4, rel=1e-3, nan_ok=True)
+    keys = [set(one.annotations) for one in several]
+    assert set.union(*keys) == set(alone.annotations)

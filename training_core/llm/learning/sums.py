@@ -1,0 +1,93 @@
+"""Running sums over an update's tokens, and the metrics that come of them."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from training_core.llm.learning.annotations import Annotations
+from training_core.llm.learning.micro_batches import MicroBatch
+from training_core.llm.learning.mismatch import Mismatch
+from training_core.llm.learning.objective import TokenLosses
+from training_core.llm.learning.processes import Processes
+
+_ADDED = ("loss", "kl", "entropy", "clipped", "ratio", "tokens", "computed", "corrected", "left_out")
+_COMPARED = ("distance", "divergence", "tokens")
+"""Of the mismatch."""
+
+
+@dataclass
+class Sums:
+    """Of one update, in one process; `add_up` makes them those of all processes."""
+
+    loss: float = 0.0
+    kl: float = 0.0
+    entropy: float = 0.0
+    clipped: float = 0.0
+    ratio: float = 0.0
+    ratio_max: float = 0.0
+    grad_norm: float = 0.0
+    steps: int = 0
+    skipped: int = 0
+    overflowed: int = 0
+    tokens: int = 0
+    computed: int = 0
+    flops: float = 0.0
+    mismatch: Mismatch = field(default_factory=Mismatch)
+    corrected: float = 0.0
+    left_out: float = 0.0
+    annotations: Annotations = field(default_factory=dict)
+
+    @property
+    def tried(self) -> int:
+        """Optimiser steps, applied or not."""
+        return self.steps + self.skipped + self.overflowed
+
+    def add(self, loss: Tensor, found: TokenLosses, entropies: Tensor, piece: MicroBatch) -> None:
+        """A micro-batch's figures."""
+        ratios = found.ratios
+        self.loss += float(loss.detach())
+        self.entropy += float(entropies.detach().sum())
+        self.clipped += float(found.clipped.sum())
+        self.ratio += float(ratios.sum())
+        self.ratio_max = max(self.ratio_max, float(ratios.max())) if len(ratios) else self.ratio_max
+        self.tokens += len(ratios)
+        self.computed += piece.batch.token_ids.numel()
+        if found.weights is not None:
+            self.corrected += float(found.weights.sum())
+            self.left_out += float((found.weights == 0).sum())
+
+    def add_up(self, processes: Processes, device: torch.device) -> None:
+        """Add the other processes' sums: steps and norms are the same in all, annotations and FLOPs stay each one's own."""
+        if processes.size == 1:
+            return
+        own = [getattr(self, name) for name in _ADDED] + [getattr(self.mismatch, name) for name in _COMPARED]
+        whole = processes.add_up(torch.tensor(own, dtype=torch.float64, device=device)).tolist()
+        for name, value in zip(_ADDED, whole, strict=False):
+            setattr(self, name, value)
+        for name, value in zip(_COMPARED, whole[len(_ADDED) :], strict=True):
+            setattr(self.mismatch, name, value)
+        largest = torch.tensor([self.ratio_max, self.mismatch.largest], dtype=torch.float64, device=device)
+        self.ratio_max, self.mismatch.largest = processes.add_up(largest, "max").tolist()
+
+    def metrics(self, epochs: int, *, corrects: bool, has_reference: bool) -> dict[str, float]:
+        """By name."""
+        tokens, batches = max(self.tokens, 1), max(self.tried, 1)
+        metrics = {
+            "loss": self.loss / batches,
+            "entropy": self.entropy / tokens,
+            "clip_fraction": self.clipped / tokens,
+            "ratio_mean": self.ratio / tokens,
+            "ratio_max": self.ratio_max,
+            "grad_norm": self.grad_norm / max(self.steps, 1),
+            "skipped_steps": float(self.skipped),
+            "tokens": self.tokens / epochs,
+            "computed_tokens": self.computed / epochs,
+        }
+        metrics |= self.mismatch.metrics()
+        if corrects:
+            metrics |= {
+                "correction_weight": self.corrected / tokens,
+                "correction_left_out": self.left_out / tokens,
+            }
+        return metrics | ({"kl": self.kl / tokens} if has_reference else {})
