@@ -40,6 +40,7 @@ def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "chosen": next((row for row in there if str(row.iteration) == wanted), None),
         "jobs": jobs_visible(request.user).filter(run=run)[:JOBS],
         "rivals": checkpoint_rivals(request.user),
+        "several": len({role["policy"] for role in run.config["team"]["roles"].values()}) > 1,
     }
     return render(request, "checkpoints/page.html", context)
 

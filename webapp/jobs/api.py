@@ -33,7 +33,9 @@ class JobSerializer(serializers.Serializer[Any]):
     other_run = serializers.CharField(required=False, help_text="match: run of the second checkpoint")
     other = serializers.CharField(required=False, allow_blank=True, help_text="match: the second checkpoint")
     overrides = serializers.DictField(required=False, help_text="config fields by dotted path")
-    parameters = serializers.DictField(required=False, help_text="episodes, kind, first, roles, task")
+    parameters = serializers.DictField(
+        required=False, help_text="episodes, kind, first, swapped, roles, task"
+    )
 
 
 class SaySerializer(serializers.Serializer[Any]):

@@ -35,6 +35,7 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
         "figures": [(label, job.result[name]) for name, label in FIGURES if name in job.result],
         "rewards": job.result.get("rewards", {}),
         "seatings": job.result.get("seatings", []),
+        "swapped": job.result.get("seats", {}) if job.parameters.get("swapped") else {},
         "roles": list(job.config["team"]["roles"]),
         "episodes": episodes if len(episodes) > 1 else [],
         "episode_place": place,
@@ -64,7 +65,7 @@ def job_title(job: Job) -> str:
         return f"{who} against {job.other.run.name} at iteration {job.other.iteration}"
     return {
         Job.Kind.DRY_RUN: f"Dry run of {who}",
-        Job.Kind.EVALUATE: f"Evaluation of {who}",
+        Job.Kind.EVALUATE: f"Evaluation of {who}{', roles swapped' if job.parameters.get('swapped') else ''}",
         Job.Kind.TALK: f"Conversation with {who}",
     }.get(Job.Kind(job.kind), who)
 

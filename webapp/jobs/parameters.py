@@ -25,11 +25,15 @@ class DryRun(Parameters):
 
 
 class Evaluate(Parameters):
-    """Held-out tasks `first`, `first` + 1, ...; "eval" greedily, "eval_sampled" at evaluation.temperature."""
+    """Held-out tasks `first`, `first` + 1, ...; "eval" greedily, "eval_sampled" at evaluation.temperature.
+
+    With `swapped`, each role is played by the policy of another role.
+    """
 
     episodes: int = Field(32, ge=1, le=5000)
     kind: Play = "eval"
     first: int = Field(0, ge=0, le=MOST_TASKS)
+    swapped: bool = False
 
 
 class Match(Parameters):

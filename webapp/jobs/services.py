@@ -71,6 +71,8 @@ def job_create(
         )
     config = parse_config(apply_overrides(subject.config, subject.overrides or {}))
     wanted = parameters_read(kind, parameters or {}, config.team.roles)
+    if wanted.get("swapped") and len(config.used_policies) < 2:
+        raise ConfigError({"swapped": "all roles share one policy; there is none to swap it with"})
     for checkpoint in (subject.checkpoint, subject.other):
         if checkpoint and checkpoint.removed:
             raise TransitionRefused(f"the checkpoint {checkpoint.path} was removed to save space")

@@ -88,7 +88,9 @@ def _wanted(request: HttpRequest, kind: str) -> dict[str, Any]:
     """The fields of a form as the API has them. Raises ConfigError."""
     post = request.POST
     parameters: dict[str, Any] = {
-        name: parse_value(post[name]) for name in ("episodes", "kind", "first", "task") if post.get(name)
+        name: parse_value(post[name])
+        for name in ("episodes", "kind", "first", "task", "swapped")
+        if post.get(name)
     }
     if post.getlist("roles"):
         parameters["roles"] = post.getlist("roles")

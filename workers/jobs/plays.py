@@ -6,7 +6,7 @@ from typing import Any
 from training_core.config.models import Policy
 from training_core.config.run import RunConfig
 from workers.jobs.context import JobContext
-from workers.jobs.seats import KEPT, figures, played, ports_of, router_of, seated
+from workers.jobs.seats import KEPT, figures, played, ports_of, router_of, seated, swapped
 
 SEATINGS = 16
 """A match of more seatings than this plays only those where one checkpoint holds one seat."""
@@ -31,15 +31,18 @@ def dry_run(context: JobContext) -> dict[str, Any]:
 
 
 def evaluate(context: JobContext) -> dict[str, Any]:
-    """Held-out tasks by a checkpoint, or by the base models where none is given."""
+    """Held-out tasks by a checkpoint, or by the base models where none is given; with `swapped`, each role by another's policy."""
     config = seated(context.config, context.checkpoint)
     wishes = context.parameters
+    if wishes.get("swapped"):
+        config = swapped(config)
     first = int(wishes.get("first", 0))
     tasks = range(first, first + int(wishes.get("episodes", config.evaluation.episodes)))
     router = router_of(context, config, ports_of(context, config))
     collected = played(router, wishes.get("kind", "eval"), tasks, context)
     context.folder.keep(collected.transcripts)
-    return figures(collected.facts) | {"kind": wishes.get("kind", "eval"), "first": first}
+    seats = {role: section.policy for role, section in config.team.roles.items()}
+    return figures(collected.facts) | {"kind": wishes.get("kind", "eval"), "first": first, "seats": seats}
 
 
 def match(context: JobContext) -> dict[str, Any]:

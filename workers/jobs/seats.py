@@ -6,7 +6,7 @@ from typing import Any
 
 from training_core.config.models import WholeModel
 from training_core.config.run import RunConfig
-from training_core.errors import CheckpointError, EngineFailure
+from training_core.errors import CheckpointError, ConfigError, EngineFailure
 from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
 from training_core.types import Group
 from workers.actors.policy_worker import PolicyWorker
@@ -54,6 +54,24 @@ def seated(config: RunConfig, checkpoint: Path | None) -> RunConfig:
     team = config.team.model_copy(update={"roles": roles})
     evaluation = config.evaluation.model_copy(update={"probes": 10**9})  # a probe's transcript is kept
     return config.model_copy(update={"policies": policies, "team": team, "evaluation": evaluation})
+
+
+def swapped(config: RunConfig) -> RunConfig:
+    """Every role played by the policy of another: of the roles' policies, in role order, each is moved up by one.
+
+    The control that shows whether policies learnt parts of their own. Raises ConfigError where all roles share one.
+    """
+    names = config.used_policies
+    if len(names) < 2:
+        raise ConfigError(
+            {"swapped": f"every role is played by the policy {names[0]}; there is none to swap it with"}
+        )
+    after = dict(zip(names, [*names[1:], names[0]], strict=True))
+    roles = {
+        name: role.model_copy(update={"policy": after[role.policy]})
+        for name, role in config.team.roles.items()
+    }
+    return config.model_copy(update={"team": config.team.model_copy(update={"roles": roles})})
 
 
 def ports_of(context: JobContext, config: RunConfig) -> dict[str, PolicyPort]:

@@ -79,7 +79,7 @@ def test_a_job_is_started_and_its_result_taken_over(
     assert job.state == "queued" and jobs_submit() == 1
     request = job_folder(job).read("request") or {}
     assert request["checkpoint"].endswith(f"runs/{run.pk}/checkpoints/iteration-000020")
-    assert request["parameters"] == {"episodes": 5, "kind": "eval", "first": 0}
+    assert request["parameters"] == {"episodes": 5, "kind": "eval", "first": 0, "swapped": False}
     assert [launch.submission_id for launch in launcher.short] == [f"troupe-job-{job.pk}"]
     job_folder(job).write("progress", {"done": 0.5, "text": "half"})
     job.refresh_from_db()
@@ -164,6 +164,9 @@ def test_what_a_job_may_be_asked_for(user: User, project: Project, run: Run, che
         with pytest.raises(ConfigError) as refused:
             job_create(user, project, kind, subject, parameters)
         assert field in refused.value.fields
+    shared = Subject(run.config, run, checkpoint, overrides={"team.roles.executor.policy": "planner"})
+    with pytest.raises(ConfigError, match="all roles share one policy"):
+        job_create(user, project, "evaluate", shared, {"swapped": True})
     checkpoint.removed = True
     with pytest.raises(TransitionRefused, match="removed"):
         job_create(user, project, "evaluate", subject)
@@ -256,6 +259,23 @@ def test_the_dry_run_button_sends_the_form_as_it_stands(user: User, project: Pro
     assert (job.kind, job.project) == ("dry_run", project)
     wrong = client.post("/jobs/start/evaluate/", {"run": "none"})
     assert wrong.status_code == 404
+
+
+def test_an_evaluation_with_swapped_policies_is_asked_for_by_a_tick(
+    user: User, run: Run, checkpoint: Checkpoint, client: Client, launcher: FakeLauncher
+) -> None:
+    client.force_login(user)
+    page = client.get(f"/runs/{run.pk}/checkpoints/").content.decode()
+    assert "swap the policies between the roles" in page
+    client.post("/jobs/start/evaluate/", {"run": run.pk, "checkpoint": checkpoint.path, "swapped": "true"})
+    job = Job.objects.get()
+    assert job.parameters["swapped"] is True
+    jobs_submit()
+    seats = {"planner": "executor", "executor": "planner"}
+    job_folder(job).write("result", {"success": 0.25, "episodes": 3, "seats": seats})
+    jobs_follow()
+    said = client.get(f"/jobs/{job.pk}/").content.decode()
+    assert "roles swapped" in said and "policies swapped: planner by executor, executor by planner" in said
 
 
 def test_api(user: User, run: Run, checkpoint: Checkpoint, launcher: FakeLauncher) -> None:

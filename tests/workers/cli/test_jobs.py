@@ -39,6 +39,11 @@ def test_a_job_from_start_to_end(troupe: Troupe, connected: str, run: Run) -> No
     assert "cancelled" in troupe("job", second.pk, "--cancel").out
 
 
+def test_an_evaluation_with_swapped_policies(troupe: Troupe, connected: str, run: Run) -> None:
+    assert troupe("swap", run.pk, "base", "--no-wait").status == 0
+    assert Job.objects.get().parameters["swapped"] is True
+
+
 def test_errors_are_words(troupe: Troupe, connected: str, run: Run) -> None:
     assert "has no checkpoint" in troupe("evaluate", run.pk, "--no-wait").err
     assert "--as ROLE" in troupe("talk", run.pk).err

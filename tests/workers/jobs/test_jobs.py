@@ -1,6 +1,7 @@
 """Short jobs on a little model: what they play is checked against the router that a run uses."""
 
 import json
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 
 from tests.workers.running import small_config
-from training_core.config.files import to_toml
+from training_core.config.files import load_config, to_toml
+from training_core.errors import ConfigError
 from workers.job import main
 from workers.jobs import talk as talking
 from workers.jobs.intervals import wilson
+from workers.jobs.seats import swapped
 from workers.launch.job_folder import JobFolder
 from workers.loops.attempt import run_attempt
 from workers.loops.records import Attempt
@@ -82,6 +85,44 @@ def test_an_evaluation_may_begin_at_a_later_task(tmp_path: Path, little_model: P
     _, all_ = do(tmp_path / "a", little_model, "evaluate", latest(trained), episodes=4)
     _, late = do(tmp_path / "b", little_model, "evaluate", latest(trained), episodes=2, first=2)
     assert [each["task"] for each in late.kept()] == [each["task"] for each in all_.kept()][2:]
+
+
+def test_swapped_policies_play_what_the_other_learnt(
+    tmp_path: Path, little_model: Path, trained: Path
+) -> None:
+    """The same figures as of a checkpoint whose folders were exchanged by hand."""
+    exchanged = tmp_path / "exchanged"
+    shutil.copytree(latest(trained) / "planner", exchanged / "executor")
+    shutil.copytree(latest(trained) / "executor", exchanged / "planner")
+    status, job = do(tmp_path / "j", little_model, "evaluate", latest(trained), episodes=8, swapped=True)
+    _, by_hand = do(tmp_path / "hand", little_model, "evaluate", exchanged, episodes=8)
+    result, wanted = job.read("result") or {}, by_hand.read("result") or {}
+    assert status == 0
+    assert result["seats"] == {"planner": "executor", "executor": "planner"}
+    assert result["return"] == pytest.approx(wanted["return"]) and result["success"] == wanted["success"]
+    said = [
+        [[turn["candidates"][0]["text"] for turn in each["turns"]] for each in folder.kept()]
+        for folder in (job, by_hand)
+    ]
+    assert said[0] == said[1]
+    assert {(turn["role"], turn["policy"]) for turn in job.kept()[0]["turns"]} == {
+        ("planner", "executor"),
+        ("executor", "planner"),
+    }
+
+
+def test_each_of_three_roles_gets_the_policy_of_the_next() -> None:
+    config = swapped(load_config("plan_path_trio"))
+    assert [role.policy for role in config.team.roles.values()] == ["scout", "executor", "planner"]
+    shared = load_config("plan_path_trio", {"team.roles.scout.policy": "planner"})
+    assert [role.policy for role in swapped(shared).team.roles.values()] == [
+        "executor",
+        "executor",
+        "planner",
+    ]
+    alone = load_config("plan_path_duo", {"team.roles.executor.policy": "planner"})
+    with pytest.raises(ConfigError, match="none to swap it with"):
+        swapped(alone)
 
 
 def test_a_match_seats_both_checkpoints_in_every_way(

@@ -54,6 +54,22 @@ def evaluate(
 
 
 @app.command()
+def swap(
+    run_id: Annotated[str, typer.Argument(help="Id of the run.")],
+    checkpoint: Annotated[str, typer.Argument(help="Iteration, name, latest, best, or base.")] = "latest",
+    episodes: Annotated[int, typer.Option(help="How many held-out tasks.", min=1)] = 32,
+    sampled: Annotated[bool, typer.Option(help="Sample in place of greedy play.")] = False,
+    no_wait: NoWait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Evaluate a checkpoint with each role played by the policy of another."""
+    kind = "eval_sampled" if sampled else "eval"
+    parameters = {"episodes": episodes, "kind": kind, "swapped": True}
+    body = {"run": run_id, "checkpoint": checkpoint, "parameters": parameters}
+    _start("evaluate", body, no_wait, as_json)
+
+
+@app.command()
 def match(
     one: Annotated[str, typer.Argument(help="RUN or RUN:CHECKPOINT.")],
     other: Annotated[str, typer.Argument(help="RUN or RUN:CHECKPOINT.")],
