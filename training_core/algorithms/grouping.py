@@ -1,8 +1,10 @@
 """What groups tell by their rewards: which can be learnt from, and how hard their tasks are."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from training_core.algorithms.advantages import Floats, Ints, has_variance
 
@@ -18,6 +20,8 @@ class GroupCounts:
     """Of those: all earned something (reward above 0), so the task asks too little of the role."""
     too_hard: int = 0
     """Of those: none earned anything (reward 0 or below), so no candidate shows the way."""
+    filtered: int = 0
+    """Left out by algorithm.group_filter, with variance or without."""
 
 
 def count_groups(rewards: Floats, groups: Ints) -> GroupCounts:
@@ -28,3 +32,33 @@ def count_groups(rewards: Floats, groups: Ints) -> GroupCounts:
     equal = ~varied
     easy = int((equal & (highest > 0)).sum())
     return GroupCounts(len(varied), int(equal.sum()), easy, int(equal.sum()) - easy)
+
+
+@dataclass(frozen=True)
+class GroupFilter:
+    """Which groups are left out of learning, by a measure of their rewards."""
+
+    by: Literal["none", "mean", "std"] = "none"
+    low: float = 0.0
+    high: float = np.inf
+    ratio: float = 0.0
+
+
+def left_out(rewards: Floats, groups: Ints, how: GroupFilter) -> NDArray[np.bool_]:
+    """Per group (G,) of rewards (N,): whether the filter leaves it out.
+
+    Its measure is the mean, or the unbiased standard deviation (0 for a group of one), of its rewards. Left out is what lies
+    below `low` or above `high`, and of the others the share `ratio`, rounded down, that measures least (ties: the first).
+    """
+    count = int(groups.max()) + 1 if len(groups) else 0
+    if how.by == "none":
+        return np.zeros(count, dtype=np.bool_)
+    sizes = np.bincount(groups, minlength=count)
+    means = np.bincount(groups, weights=rewards, minlength=count) / sizes
+    squares = np.bincount(groups, weights=(rewards - means[groups]) ** 2, minlength=count)
+    measure = means if how.by == "mean" else np.sqrt(squares / np.maximum(sizes - 1, 1))
+    out: NDArray[np.bool_] = (measure < how.low) | (measure > how.high)
+    kept = np.flatnonzero(~out)
+    least = kept[np.argsort(measure[kept], kind="stable")[: int(how.ratio * len(kept))]]
+    out[least] = True
+    return out

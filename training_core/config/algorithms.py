@@ -102,6 +102,22 @@ class PolicyGradient(Section):
     loss_average: LossAverage = "token"
     drop_zero_variance: bool = True
     """Leave groups whose rewards are all equal, and whose advantages are 0 for it, out of the loss (they are counted either way)."""
+    group_filter: Literal["none", "mean", "std"] = "none"
+    """Leave groups out of the loss by their rewards' mean or standard deviation; see filter_low, filter_high, filter_ratio."""
+    filter_low: float = 0.0
+    """Groups whose mean or standard deviation is below are left out, where there is a group_filter."""
+    filter_high: float = 1e6
+    """Groups whose mean or standard deviation is above are left out, where there is a group_filter."""
+    filter_ratio: float = Field(0.0, ge=0.0, lt=1.0)
+    """Share of the remaining groups of a policy that is left out, the lowest first, where there is a group_filter."""
+    reshape: Literal["none", "discount", "turn_weighted", "binary", "normalised", "shaped"] = "none"
+    """What becomes of rewards before they are compared; curves and transcripts show them as they were paid."""
+    reshape_discount: float = Field(0.9, gt=0.0, le=1.0)
+    """Gamma of reshape = "discount" (reward x gamma^(turn - 1)) and of "shaped"."""
+    reshape_threshold: float = 0.0
+    """reshape = "binary": rewards above are 1, others 0."""
+    reshape_weight: float = Field(1.0, ge=0.0)
+    """reshape = "shaped": weight of the improvement on the role's answer before."""
     overlong_tokens: OverlongTokens = 0
     overlong_penalty: float = Field(1.0, ge=0.0)
     """Reward lost by a response that was cut off at max_tokens, where there is a soft limit."""
@@ -116,6 +132,8 @@ class PolicyGradient(Section):
     def _bounds_are_in_order(self) -> Self:
         if self.correction == "mask" and self.correction_floor >= self.correction_cap:
             raise ValueError("correction_floor: must be below correction_cap")
+        if self.filter_low > self.filter_high:
+            raise ValueError("filter_low: must not be above filter_high")
         return self
 
 

@@ -31,6 +31,7 @@ UNITS = {
     "zero_variance": "share of groups",
     "too_easy": "share of groups",
     "too_hard": "share of groups",
+    "filtered": "share of groups",
     "tokens_per_second": "tokens / s",
     "episodes_per_second": "episodes / s",
     "staleness": "versions",
@@ -54,7 +55,7 @@ SECTIONS = {
     "progress": "Progress",
     "system": "System",
 }
-SHARES = {"success", "zero_variance", "too_easy", "too_hard", "clip_fraction", "truncated"}
+SHARES = {"success", "zero_variance", "too_easy", "too_hard", "filtered", "clip_fraction", "truncated"}
 
 
 AXES = {

@@ -7,7 +7,7 @@ from math import isnan, nan
 from training_core.types import Candidate, Episode, Turn
 from workers.loops.records import Collected, EpisodeFacts, Phase, Span, Updated
 
-GROUP_SHARES = ("zero_variance", "too_easy", "too_hard")
+GROUP_SHARES = ("zero_variance", "too_easy", "too_hard", "filtered")
 
 
 def episode_facts(episode: Episode) -> EpisodeFacts:

@@ -164,7 +164,7 @@ class Updated:
     annotations: list[dict[str, Any]]
     """Of the episodes whose transcripts were handed over."""
     groups: dict[str, dict[str, int]]
-    """Group counts by role: total, zero_variance, too_easy, too_hard."""
+    """Group counts by role: total, zero_variance, too_easy, too_hard, filtered."""
     dropped: int
     """Stale answers left out (rollout.stale = "drop")."""
     staleness: float

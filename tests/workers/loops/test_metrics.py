@@ -45,7 +45,7 @@ def test_nothing_played_is_not_a_number() -> None:
 
 
 def test_update_metrics_name_policy_and_role() -> None:
-    groups = {"planner": {"total": 4, "zero_variance": 2, "too_easy": 1, "too_hard": 1}}
+    groups = {"planner": {"total": 4, "zero_variance": 2, "too_easy": 1, "too_hard": 1, "filtered": 3}}
     values = metrics.update_metrics(
         Updated({"planner": {"loss": 0.5}}, [], groups, dropped=3, staleness=0.25)
     )
@@ -54,6 +54,7 @@ def test_update_metrics_name_policy_and_role() -> None:
         "groups/planner/zero_variance": 0.5,
         "groups/planner/too_easy": 0.25,
         "groups/planner/too_hard": 0.25,
+        "groups/planner/filtered": 0.75,
         "rollout/staleness": 0.25,
         "rollout/dropped": 3.0,
     }

@@ -14,7 +14,9 @@ from training_core.algorithms.advantages import (
     normalised_advantages,
     whitened,
 )
-from training_core.algorithms.grouping import GroupCounts, count_groups
+from training_core.algorithms.grouping import GroupCounts, GroupFilter, count_groups, left_out
+from training_core.algorithms.reshaping import RESHAPERS, Moment, Shape, min_max
+from training_core.config.algorithms import PolicyGradient
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure
 from training_core.types import Episode, Group, Turn
@@ -37,11 +39,12 @@ def make_groups(episodes: Sequence[Episode], config: RunConfig) -> GroupedBatch:
     where a reward is no finite number.
     """
     _check(episodes)
+    paid = _paid(episodes, config.algorithm)
     batch = GroupedBatch(groups={policy: [] for policy in config.trained_policies}, counts={})
     for role in config.team.roles:
-        played = [(episode, turn) for episode in episodes for turn in episode.turns if turn.role == role]
+        played = list(_places(episodes, {role}))
         if played:
-            compared = _compare(played)
+            compared = _compare(played, paid)
             batch.counts[role] = count_groups(compared.rewards, compared.groups)
         else:
             batch.counts[role] = GroupCounts()
@@ -52,39 +55,78 @@ def make_groups(episodes: Sequence[Episode], config: RunConfig) -> GroupedBatch:
                 for name, role in config.team.roles.items()
                 if role.policy == policy and role.trained == trained
             }
-            found = list(_advantaged(episodes, roles, config))
+            found = list(_advantaged(list(_places(episodes, roles)), paid, config, batch.counts))
             if trained and policy in batch.groups:
                 batch.groups[policy] = found
     return batch
 
 
-def _advantaged(episodes: Sequence[Episode], roles: set[str], config: RunConfig) -> Iterator[Group]:
-    """Fill the advantages of these roles' candidates; the groups to learn from."""
-    algorithm = config.algorithm
-    places = [
-        (episode, place, turn)
+Place = tuple[Episode, int]
+"""An episode, and the position of one of its turns."""
+Paid = dict[tuple[str, int], list[float]]
+"""(episode, position of the turn) -> rewards of its candidates, reshaped."""
+
+
+def _places(episodes: Sequence[Episode], roles: set[str]) -> Iterator[Place]:
+    """Where these roles spoke."""
+    return (
+        (episode, place)
         for episode in episodes
         for place, turn in enumerate(episode.turns)
         if turn.role in roles
-    ]
+    )
+
+
+def _paid(episodes: Sequence[Episode], algorithm: PolicyGradient) -> Paid:
+    """What is compared in place of the rewards that were paid."""
+    shape = Shape(algorithm.reshape_discount, algorithm.reshape_threshold, algorithm.reshape_weight)
+    paid: Paid = {}
+    for episode in episodes:
+        before: dict[str, float] = {}
+        for place, turn in enumerate(episode.turns):
+            moment = Moment(turn.index + 1, episode.turns[-1].index + 1, before.get(turn.role, 0.0))
+            rewards = np.array([candidate.reward for candidate in turn.candidates])
+            paid[episode.id, place] = RESHAPERS[algorithm.reshape](rewards, moment, shape).tolist()
+            before[turn.role] = turn.candidates[turn.executed].reward
+    return paid
+
+
+def _advantaged(
+    places: Sequence[Place], paid: Paid, config: RunConfig, counts: dict[str, GroupCounts]
+) -> Iterator[Group]:
+    """Fill the advantages of these turns' candidates and count what is filtered; the groups to learn from."""
     if not places:
         return
-    found = _compare([(episode, turn) for episode, _, turn in places])
+    algorithm = config.algorithm
+    found = _compare(places, paid)
+    rewards = min_max(found.rewards, found.groups) if algorithm.reshape == "normalised" else found.rewards
     how = Normalisation(algorithm.mean_level, algorithm.std_level, algorithm.leave_one_out)
-    advantages = normalised_advantages(found.rewards, found.groups, how)
+    advantages = normalised_advantages(rewards, found.groups, how)
     if algorithm.batch_whitening:
         advantages = whitened(advantages)
+    out = left_out(rewards, found.groups, _filter(algorithm))
+    for role in (found.roles[group] for group in np.flatnonzero(out)):
+        counts[role].filtered += 1
+    advantages[out[found.groups]] = 0.0
     each = advantages[found.owners].tolist()
-    varied = has_variance(found.rewards, found.groups)[found.groups][found.owners].tolist()
+    varied = has_variance(rewards, found.groups)[found.groups][found.owners].tolist()
+    without = out[found.groups][found.owners].tolist()
     begin = 0
-    for episode, place, turn in places:
+    for episode, place in places:
+        turn = episode.turns[place]
         end = begin + len(turn.candidates)
-        values, varies = each[begin:end], varied[begin]
+        values, varies, filtered = each[begin:end], varied[begin], without[begin]
         begin = end
         for candidate, advantage in zip(turn.candidates, values, strict=True):
             candidate.advantage = advantage
-        if varies or any(values) or not algorithm.drop_zero_variance:
+        if not filtered and (varies or any(values) or not algorithm.drop_zero_variance):
             yield _group(episode, place, turn, config)
+
+
+def _filter(algorithm: PolicyGradient) -> GroupFilter:
+    return GroupFilter(
+        algorithm.group_filter, algorithm.filter_low, algorithm.filter_high, algorithm.filter_ratio
+    )
 
 
 def _check(episodes: Sequence[Episode]) -> None:
@@ -107,34 +149,46 @@ class _Compared:
     """(N,) whole numbers from 0."""
     owners: Ints
     """(C,) which of the N each candidate, in order, belongs to."""
+    roles: list[str]
+    """Of each group."""
 
 
-def _compare(turns: Sequence[tuple[Episode, Turn]]) -> _Compared:
+def _compare(places: Sequence[Place], paid: Paid) -> _Compared:
     """Candidates of one turn with one another; or, where episodes have siblings, what a role earned in each of them."""
     rewards: list[float] = []
     owners: list[int] = []
     groups: list[int] = []
+    roles: list[str] = []
     numbers: dict[tuple[str, str], int] = {}
     whole: dict[tuple[str, str], int] = {}
-    count = 0
-    for episode, turn in turns:
+    for episode, place in places:
+        turn = episode.turns[place]
         if not episode.siblings:
             owners.extend(range(len(rewards), len(rewards) + len(turn.candidates)))
-            rewards.extend(candidate.reward for candidate in turn.candidates)
-            groups.extend([count] * len(turn.candidates))
-            count += 1
+            rewards.extend(paid[episode.id, place])
+            groups.extend([len(roles)] * len(turn.candidates))
+            roles.append(turn.role)
             continue
         seat = (episode.id, turn.role)
         if seat not in whole:
             whole[seat] = len(rewards)
-            rewards.append(episode.role_return(turn.role))
+            rewards.append(_earned(episode, turn.role, paid))
             kin = (episode.siblings, turn.role)
             if kin not in numbers:
-                numbers[kin] = count
-                count += 1
+                numbers[kin] = len(roles)
+                roles.append(turn.role)
             groups.append(numbers[kin])
         owners.extend([whole[seat]] * len(turn.candidates))
-    return _Compared(np.array(rewards), np.array(groups), np.array(owners))
+    return _Compared(np.array(rewards), np.array(groups), np.array(owners), roles)
+
+
+def _earned(episode: Episode, role: str, paid: Paid) -> float:
+    """What a role earned in a whole episode."""
+    return sum(
+        paid[episode.id, place][turn.executed]
+        for place, turn in enumerate(episode.turns)
+        if turn.role == role
+    )
 
 
 def _group(episode: Episode, place: int, turn: Turn, config: RunConfig) -> Group:

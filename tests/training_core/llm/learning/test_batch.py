@@ -105,3 +105,79 @@ def test_a_groups_sampling_is_its_roles() -> None:
 def test_a_reward_that_is_no_number_is_refused_by_its_episodes_name(reward: float) -> None:
     with pytest.raises(EnvironmentFailure, match="episode a .*turn 0: the environment paid planner"):
         make_groups([episode("a", turn("planner", 0.0, reward))], config())
+
+
+def later(role: str, index: int, *rewards: float) -> Turn:
+    made = turn(role, *rewards)
+    made.index = index
+    return made
+
+
+def test_reshaped_rewards_are_compared_and_paid_ones_are_kept() -> None:
+    binary = config(
+        algorithm__reshape="binary", algorithm__reshape_threshold=0.5, algorithm__std_level="none"
+    )
+    played = episode("a", turn("planner", 0.4, 0.6, 90.0))
+    group = make_groups([played], binary).groups["planner"][0]
+    assert group.advantages == pytest.approx([-2 / 3, 1 / 3, 1 / 3])
+    assert group.rewards == [0.4, 0.6, 90.0]
+    equal = make_groups([episode("a", turn("planner", 0.6, 90.0))], binary)
+    assert (equal.groups["planner"], equal.counts["planner"].zero_variance) == ([], 1)
+
+
+def test_a_discount_is_by_the_team_s_turn() -> None:
+    told = config(algorithm__reshape="discount", algorithm__reshape_discount=0.5, algorithm__std_level="none")
+    played = episode(
+        "a", later("planner", 0, 0.0, 4.0), later("executor", 0, 0.0, 4.0), later("planner", 2, 0.0, 4.0)
+    )
+    batch = make_groups([played], told)
+    assert [group.advantages for group in batch.groups["planner"]] == [[-2.0, 2.0], [-0.5, 0.5]]
+    assert batch.groups["executor"][0].advantages == [-2.0, 2.0]
+
+
+def test_normalised_rewards_lie_between_0_and_1_in_their_group() -> None:
+    told = config(algorithm__reshape="normalised", algorithm__std_level="none")
+    batch = make_groups([episode("a", turn("planner", 10.0, 20.0, 30.0), turn("planner", 0.0, 0.1))], told)
+    assert [group.advantages for group in batch.groups["planner"]] == [
+        pytest.approx([-0.5, 0.0, 0.5]),
+        pytest.approx([-0.5, 0.5]),
+    ]
+
+
+def test_shaping_looks_at_what_the_role_earned_before_and_episodes_are_summed() -> None:
+    """Siblings a and b of one task; shaped with weight 1 and discount 1 is r + (r - before)."""
+    told = config(algorithm__reshape="shaped", algorithm__reshape_discount=1.0, algorithm__std_level="none")
+    one = episode("a", later("planner", 0, 1.0), later("executor", 0, 50.0), later("planner", 1, 3.0))
+    other = episode("b", later("planner", 0, 2.0), later("executor", 0, 50.0), later("planner", 1, 0.0))
+    one.siblings = other.siblings = "kin"
+    batch = make_groups([one, other], told)
+    # a: 1 + 1 + 3 + 2 = 7; b: 2 + 2 + 0 - 2 = 2; mean 4.5
+    assert [group.advantages for group in batch.groups["planner"]] == [[2.5], [2.5], [-2.5], [-2.5]]
+    assert batch.groups["executor"] == []
+
+
+def test_filtered_groups_teach_nothing_and_are_counted_by_role() -> None:
+    low = config(algorithm__group_filter="std", algorithm__filter_low=1.0)
+    played = [episode("a", turn("planner", 0.0, 1.0), turn("planner", 0.0, 9.0), turn("executor", 0.0, 0.5))]
+    batch = make_groups(played, low)
+    assert [group.turn for group in batch.groups["planner"]] == [1]
+    assert batch.groups["executor"] == []
+    assert advantages(played[0].turns[0]) == [0.0, 0.0]
+    assert (batch.counts["planner"].filtered, batch.counts["executor"].filtered) == (1, 1)
+    assert batch.counts["planner"].zero_variance == 0
+
+
+def test_of_one_policy_s_groups_the_share_with_the_least_variance_is_left_out() -> None:
+    told = config(
+        algorithm__group_filter="std", algorithm__filter_ratio=0.5, team__roles__executor__policy="planner"
+    )
+    played = episode(
+        "a",
+        turn("planner", 0.0, 1.0),
+        turn("executor", 0.0, 3.0, policy="planner"),
+        turn("planner", 0.0, 2.0),
+        turn("executor", 0.0, 4.0, policy="planner"),
+    )
+    batch = make_groups([played], told)
+    assert [group.turn for group in batch.groups["planner"]] == [1, 3]
+    assert (batch.counts["planner"].filtered, batch.counts["executor"].filtered) == (2, 0)
