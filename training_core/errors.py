@@ -6,6 +6,7 @@ TroupeError
 ├── SandboxFailure       there is no sandbox for the code that agents write
 ├── EngineFailure        generation failed
 ├── DataError            a conversation or sample from outside cannot be learnt from
+├── RequestRefused       a request to the gateway cannot be answered
 ├── LearnerFailure       an update failed: its data, or every gradient, is no number
 ├── StalePolicy          data or weights of another version than the one asked for
 ├── CheckpointError      a checkpoint is missing, torn or of another shape
@@ -42,6 +43,14 @@ class EngineFailure(TroupeError):
 
 class DataError(TroupeError):
     """A conversation or sample that came from outside cannot be learnt from."""
+
+
+class RequestRefused(TroupeError):
+    """A request to the gateway cannot be answered. `status` is HTTP's, `code` the OpenAI API's short name."""
+
+    def __init__(self, message: str, status: int = 400, code: str = "invalid_request") -> None:
+        self.status, self.code = status, code
+        super().__init__(message)
 
 
 class LearnerFailure(TroupeError):

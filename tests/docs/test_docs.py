@@ -9,6 +9,7 @@ from docs.environment_variables import GROUPS, INTERNAL
 from docs.make_configuration import PAGE, page
 from tests.architecture.source import ROOT, modules
 from training_core.config.files import load_config, parse_overrides, preset_names
+from training_core.config.rollout import WORKFLOW_CONFIGS
 from workers.cli.app import app
 from workers.cli.topics.registry import TOPICS
 
@@ -111,6 +112,8 @@ def test_overrides_on_the_pages_are_accepted() -> None:
 def test_fields_that_pages_name_exist() -> None:
     """Dotted paths in backticks, `*` standing for any role or policy."""
     config = load_config("plan_path_duo").model_dump(mode="json")
+    for section in WORKFLOW_CONFIGS.values():
+        config["workflow"] |= section().model_dump(mode="json")
     for path in re.findall(r"`([a-z_]+(?:\.(?:\*|[a-z_]+))+)(?: = [^`]*)?`", TEXT):
         if path.split(".")[0] not in config or path.endswith((".md", ".py")):
             continue

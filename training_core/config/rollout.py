@@ -1,6 +1,6 @@
 """Collection of experience, and the processes it runs in."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -23,10 +23,33 @@ class Episodes(Section):
     """Whole episodes are the candidates: groups are (task, role)."""
 
 
-Workflow = Annotated[TurnTree | Episodes, Field(discriminator="type")]
+class Agent(Section):
+    """Agents of one's own play K episodes of each task: any program that speaks OpenAI's chat API, through a gateway to the policies."""
+
+    type: Literal["agent"] = "agent"
+    """Any agent framework, unchanged: an agent calls an OpenAI-compatible address and says what its episode earned."""
+    path: str = Field("", pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+    """package.module:Class with `async run(data, **kwargs)`, which returns a reward; empty waits for agents outside, over HTTP."""
+    args: dict[str, Any] = {}
+    """Arguments that the class is made with."""
+    concurrency: int = Field(64, ge=1, le=10_000)
+    """Episodes that agents of `path` play at a time."""
+    timeout: float = Field(600.0, gt=0.0)
+    """Seconds that an agent may take for an episode; a slower one has failed."""
+    patience: float = Field(600.0, ge=0.0)
+    """Seconds to wait for an agent outside to take an episode before the run fails; 0 waits for ever."""
+    success_at: float = 1.0
+    """An episode that earned at least this, over all roles and calls, counts as a success unless its agent says otherwise."""
+    port: int = Field(0, ge=0, le=65535)
+    """Port of the gateway on 127.0.0.1; 0 takes a free one."""
+    batch_window: float = Field(5.0, ge=0.0, le=10_000.0)
+    """Milliseconds that a call waits for others, to be answered in one batch with them."""
+
+
+Workflow = Annotated[TurnTree | Episodes | Agent, Field(discriminator="type")]
 """One class per workflow, told apart by `type`."""
 
-WORKFLOW_CONFIGS: dict[str, type[Section]] = {"turn_tree": TurnTree, "episodes": Episodes}
+WORKFLOW_CONFIGS: dict[str, type[Section]] = {"turn_tree": TurnTree, "episodes": Episodes, "agent": Agent}
 
 
 class Rollout(Section):

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from training_core.config.run import RunConfig
+from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.workflows.independent import play_independent
-from training_core.llm.workflows.registry import WORKFLOWS
+from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
 from training_core.llm.workflows.table import Generate, Render, Table
 from training_core.types import Answer, Episode, Message, Prompt
 from workers.actors.slots import SlotRange
@@ -34,12 +34,14 @@ class Player:
         pool: EnvironmentPool,
         tokenizers: Mapping[str, Any],
         attempt: int,
+        gateway: AgentGateway | None = None,
     ) -> None:
         self._config = config
         self._ports = ports
         self._pool = pool
         self._render = {policy: renderer(tokenizer) for policy, tokenizer in tokenizers.items()}
         self._attempt = attempt
+        self._gateway = gateway
         resources = config.resources
         self._room = resources.environment_workers * resources.environments_per_worker
 
@@ -70,11 +72,12 @@ class Player:
     ) -> Played:
         """Play held-out tasks, no more at a time than the environment workers hold."""
         assert kind != "train"
+        play = EVALUATIONS[self._config.workflow.type]
         spans: list[Span] = []
         table = self._table(iteration, version, spans, first_slot, 0)
         played: list[Episode] = []
         for start in range(0, len(tasks), self._room):
-            played.extend(play_independent(tasks[start : start + self._room], table, kind))
+            played.extend(play(tasks[start : start + self._room], table, kind))
         return Played(played, spans)
 
     def _table(
@@ -82,7 +85,9 @@ class Player:
     ) -> Table:
         voices = {policy: self._voice(policy, version, spans) for policy in self._ports}
         pool = SlotRange(self._pool, first_slot)
-        return Table(self._config, pool, voices, self._render, self._attempt, iteration, episode)
+        return Table(
+            self._config, pool, voices, self._render, self._attempt, iteration, episode, self._gateway
+        )
 
     def _voice(self, policy: str, version: Callable[[str], int], spans: list[Span]) -> Generate:
         """What lets a policy speak: its port, with the version that it must be at."""

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from training_core.config.rollout import Agent
 from training_core.config.run import RunConfig
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.learning.batch import make_groups
@@ -54,6 +55,8 @@ class Router:
         self._tokenizers: dict[str, Any] = {}
         self._texts: dict[str, dict[int, str]] = {}
         """Tokens as text, by policy and id."""
+        self._gateway: Any = None
+        """Where agents of one's own reach the policies, if the workflow is for those."""
         self._player: Player
         self._collector: Collector | None = None
         """Where play goes on in the background."""
@@ -71,10 +74,12 @@ class Router:
         )
         self._versions = {policy: item.version for policy, item in ready.items()}
         self._tokenizers = {policy: self._load_tokenizer(item.model) for policy, item in ready.items()}
-        self._player = Player(self._config, self._ports, self._pool, self._tokenizers, attempt)
+        gateway = self._open_gateway()
+        self._player = Player(self._config, self._ports, self._pool, self._tokenizers, attempt, self._gateway)
         spans = [span for item in ready.values() for span in item.spans]
         bases = {policy: item.base for policy, item in ready.items()}
-        return Started(bases, base_evaluation(self._config, bases.values()), spans)
+        known = {} if gateway else base_evaluation(self._config, bases.values())
+        return Started(bases, known, spans, gateway)
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
         """See Crew."""
@@ -184,6 +189,20 @@ class Router:
         if self._collector is not None:
             self._collector.close()
             self._collector = None
+        if self._gateway is not None:
+            self._gateway.close()
+            self._gateway = None
+
+    def _open_gateway(self) -> dict[str, str] | None:
+        """Start the server that agents of one's own talk to, if they play; its address and what opens it."""
+        section = self._config.workflow
+        if not isinstance(section, Agent):
+            return None
+        from workers.gateway.gateway import Gateway  # only runs of such agents need a web server
+
+        threads = len(self._ports) if self._side_by_side else 1
+        self._gateway = Gateway(section, self._tokenizers, threads=threads)
+        return {"url": self._gateway.start(), "token": self._gateway.token}
 
     def _every(
         self, policies: Iterable[str], call: Callable[[str, PolicyPort], Answered]

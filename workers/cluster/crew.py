@@ -9,6 +9,7 @@ import ray
 from ray.exceptions import RayActorError
 
 from workers.cluster.session import Session, connect, open_session
+from workers.gateway.announcing import announce
 from workers.loops.records import (
     Attempt,
     Collected,
@@ -43,6 +44,7 @@ class RayCrew:
         config, home = self._attempt.config, self._attempt.home
         self._session = open_session(config, home, label, self._spot, self._say)
         started: Started = self._ask("start", self._attempt.number, resume_from)
+        announce(started, self._attempt.folder)
         self._spot = self._spots.running
         return started
 

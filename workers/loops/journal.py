@@ -7,13 +7,14 @@ from dataclasses import asdict
 from importlib import metadata
 from math import isfinite, nan
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from training_core.config.run import RunConfig
 from workers.loops import metrics
 from workers.loops.records import Collected, Phase, Span, Started, System, Updated
 from workers.reporting.reporter import Reporter
 
+log = logging.getLogger(__name__)
 PACKAGES = ("troupe", "torch", "transformers", "tokenizers", "safetensors", "numpy", "ray")
 
 
@@ -73,7 +74,14 @@ class Journal:
 
     def running(self, started: Started, iteration: int) -> None:
         """Every worker stands."""
-        self._reporter.status("running", iteration, facts={"base_models": started.base_models})
+        facts: dict[str, Any] = {"base_models": started.base_models}
+        if started.gateway is not None:
+            facts["gateway"] = started.gateway["url"]
+            log.info(
+                "agents reach the policies at %s; agents outside find the token in gateway.json in the run's folder",
+                started.gateway["url"],
+            )
+        self._reporter.status("running", iteration, facts=facts)
         self._spans(started.spans)
 
     def collected(self, iteration: int, collected: Collected) -> None:

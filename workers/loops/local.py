@@ -13,6 +13,7 @@ from workers.actors.rollout_worker import RolloutWorker
 from workers.actors.router import Router
 from workers.actors.spec import Generated, PolicyPort, PolicyUpdate, Ready, WorkerSpec
 from workers.actors.update_worker import UpdateWorker
+from workers.gateway.announcing import announce
 from workers.loops.records import Attempt, Collected, EpisodeKind, Span, Spot, Spots, Started, System, Updated
 
 
@@ -92,7 +93,9 @@ class LocalCrew:
 
     def start(self, resume_from: Path | None) -> Started:
         """See Crew."""
-        return self._router.start(self._attempt.number, resume_from)
+        started = self._router.start(self._attempt.number, resume_from)
+        announce(started, self._attempt.folder)
+        return started
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
         """See Crew."""

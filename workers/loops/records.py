@@ -183,6 +183,8 @@ class Started:
     base_evaluation: dict[str, dict[str, float]] = field(default_factory=dict)
     """Figures of the base models that were kept with them: metric prefix ("eval", "eval_sampled") to metrics."""
     spans: list[Span] = field(default_factory=list)
+    gateway: dict[str, str] | None = None
+    """Address (`url`) of the gateway that agents of one's own talk to, and the `token` that lets them take episodes."""
 
 
 class Crew(Protocol):

@@ -34,6 +34,9 @@ def settings_of(sampling: Sampling) -> SamplingSettings:
     )
 
 
+Generate = Callable[[Sequence[Prompt], SamplingSettings], list[list[Answer]]]
+"""An engine's generate, wherever the engine is."""
+
 Interrupted = Callable[[], bool]
 """Asked between two tokens: whether to leave off."""
 

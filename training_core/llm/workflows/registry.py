@@ -1,8 +1,11 @@
 """Workflows of training by the `type` of their config."""
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
+from training_core.llm.workflows.agent import play_agents, play_agents_evaluation
 from training_core.llm.workflows.episodes import play_episodes
+from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.table import Table
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Episode
@@ -10,5 +13,13 @@ from training_core.types import Episode
 WORKFLOWS: dict[str, Callable[[Sequence[int], Table], list[Episode]]] = {
     "turn_tree": play_turn_tree,
     "episodes": play_episodes,
+    "agent": play_agents,
 }
 """type -> (task numbers, table) -> episodes."""
+
+EVALUATIONS: dict[str, Callable[[Sequence[int], Table, Literal["eval", "eval_sampled"]], list[Episode]]] = {
+    "turn_tree": play_independent,
+    "episodes": play_independent,
+    "agent": play_agents_evaluation,
+}
+"""type -> (held-out task numbers, table, kind) -> episodes."""

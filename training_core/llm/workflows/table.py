@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from training_core.config.run import RunConfig
+from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.environments.host import EnvironmentPool, SlotView
+from training_core.llm.generation.base import Generate as Generate
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import (
     NOT_SAMPLED,
@@ -19,7 +21,6 @@ from training_core.types import (
     Turn,
 )
 
-Generate = Callable[[Sequence[Prompt], SamplingSettings], list[list[Answer]]]
 Render = Callable[[Sequence[Message]], list[int]]
 """Chat messages -> prompt token ids, with the generation prompt."""
 
@@ -38,6 +39,8 @@ class Table:
     iteration: int
     first: int = 0
     """Number of the first episode in its iteration, whose tasks may be played in several waves."""
+    gateway: AgentGateway | None = None
+    """Where agents of one's own reach the policies; only for workflows of such agents."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,55 @@
+"""Agents as a user would write them."""
+
+from typing import Any
+
+from openai import AsyncOpenAI, OpenAI
+
+
+class Upwards:
+    """Asks the planner where to go, shows the executor the plan, and is paid for every "north" and "up" of theirs."""
+
+    def __init__(self, bonus: float = 0.0) -> None:
+        self.bonus = bonus
+
+    async def run(self, data: dict[str, Any], *, client: AsyncOpenAI, **kwargs: Any) -> float:
+        talk: list[Any] = [{"role": "user", "content": data["observations"]["planner"]}]
+        plan = await client.chat.completions.create(model="planner", messages=talk)
+        told = plan.choices[0].message.content or ""
+        moves = await client.chat.completions.create(
+            model="executor", messages=[{"role": "user", "content": f"plan {told}"}]
+        )
+        said = f"{told} {moves.choices[0].message.content}".split()
+        return (said.count("north") + said.count("up")) / 8 + self.bonus
+
+
+class Twice:
+    """Has two turns of one conversation with the planner, without async; returns a reward for each call."""
+
+    def run(self, data: dict[str, Any], *, base_url: str, api_key: str, **kwargs: Any) -> dict[str, float]:
+        client = OpenAI(base_url=base_url, api_key=api_key, max_retries=0)
+        talk: list[Any] = [{"role": "user", "content": data["observations"]["planner"]}]
+        rewards = {}
+        for _ in range(2):
+            made = client.chat.completions.create(model="planner", messages=talk)
+            said = made.choices[0].message.content or ""
+            rewards[made.id] = said.split().count("east") / 2
+            talk += [{"role": "assistant", "content": said}, {"role": "user", "content": "plan"}]
+        return rewards
+
+
+class Moody:
+    """Breaks on odd tasks, sleeps too long on every fourth, and forgets the reward on task 2."""
+
+    async def run(self, data: dict[str, Any], *, client: AsyncOpenAI, **kwargs: Any) -> float | None:
+        import asyncio
+
+        if data["number"] % 2:
+            raise ValueError("an odd task")
+        await client.chat.completions.create(model="planner", messages=data["messages"])
+        if data["number"] % 4 == 0:
+            await asyncio.sleep(60)
+        return None
+
+
+class Greeter:
+    """No agent: it cannot run."""

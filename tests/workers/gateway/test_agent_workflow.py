@@ -1,0 +1,214 @@
+"""Runs whose episodes are played by agents through the gateway: in the run's process, and from outside."""
+
+import json
+import stat
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from openai import OpenAI
+
+from tests.workers.running import conversation, curve, events, small_config
+from workers.loops.attempt import FAILED, run_attempt
+from workers.loops.records import Attempt
+
+HERE = "tests.workers.gateway.agents"
+
+
+def attempt(folder: Path, model: Path, **overrides: Any) -> Attempt:
+    """A small run of the workflow `agent`."""
+    config = small_config(model, **{"workflow.type": "agent"} | overrides)
+    return Attempt(config, "r", 1, folder, folder.parent)
+
+
+@pytest.fixture(scope="module")
+def learnt(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("learnt")
+    overrides = {"workflow.path": f"{HERE}:Upwards", "run.iterations": 14, "evaluation.every": 14}
+    assert run_attempt(attempt(folder, little_model, **overrides, **LEARNS), local=True) == 0
+    return folder
+
+
+LEARNS = {
+    "rollout.tasks": 6,
+    "rollout.group_size": 8,
+    "resources.environments_per_worker": 24,
+    "checkpoint.every": 0,
+}
+
+
+def test_an_agent_learns_through_the_gateway(learnt: Path) -> None:
+    """Both roles learn that going up pays."""
+    values = curve(learnt)
+    returns = [values["train/return", step] for step in range(1, 15)]
+    first, last = sum(returns[:3]) / 3, sum(returns[-3:]) / 3
+    assert last > first + 0.5, returns
+    assert values["eval/return", 14] > values["eval/return", 0] + 0.5
+    assert all(values["eval/failed", step] == 0 for step in (0, 14))
+
+
+def test_episodes_are_episodes_like_others(learnt: Path) -> None:
+    """Groups by role, transcripts with turns and token texts, stages, advantages: as in any other workflow."""
+    values = curve(learnt)
+    assert {name for name, _ in values if name.startswith("groups/")} >= {
+        "groups/planner/zero_variance",
+        "groups/executor/zero_variance",
+    }
+    kept = [event for event in events(learnt, "episode") if event["kind"] == "train"]
+    assert kept
+    for event in kept:
+        assert [turn["role"] for turn in event["turns"]] == ["planner", "executor"]
+        said = " ".join(turn["candidates"][0]["text"] for turn in event["turns"]).split()
+        reward = (said.count("north") + said.count("up")) / 8
+        assert event["rewards"] == {"planner": reward, "executor": reward}
+        for turn in event["turns"]:
+            (candidate,) = turn["candidates"]
+            assert len(candidate["logprobs"]) == len(candidate["tokens"]) > 0
+    noted = {event["episode"]: event for event in events(learnt, "episode_annotation")}
+    assert any(turn["advantages"] != [0.0] for event in noted.values() for turn in event["turns"])
+    batches = [event["episodes"] for event in events(learnt, "batch")]
+    assert all(len(batch) == 48 for batch in batches)
+    assert [stage["kind"] for stage in batches[0][0]["stages"]][-1] == "generate"
+    facts = [event["facts"] for event in events(learnt, "status") if event["state"] == "running"]
+    assert facts[0]["gateway"].startswith("http://127.0.0.1:")
+
+
+def test_the_same_seed_gives_the_same_curve(little_model: Path, tmp_path: Path) -> None:
+    """Though agents run at once and their calls arrive in any order."""
+    curves = []
+    for name, concurrency in (("a", 1), ("b", 64)):
+        overrides = {
+            "workflow.path": f"{HERE}:Upwards",
+            "workflow.concurrency": concurrency,
+            "evaluation.every": 0,
+        }
+        assert run_attempt(attempt(tmp_path / name, little_model, **overrides), local=True) == 0
+        curves.append(curve(tmp_path / name))
+    assert conversation(tmp_path / "a") == conversation(tmp_path / "b")
+    assert curves[0] == pytest.approx(curves[1], rel=1e-3, abs=1e-5), (
+        "but for how sums round in batches of other sizes"
+    )
+
+
+def test_turns_of_one_conversation_are_one_sequence(little_model: Path, tmp_path: Path) -> None:
+    overrides = {"workflow.path": f"{HERE}:Twice", "run.iterations": 1, "evaluation.every": 0}
+    assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == 0
+    kept = events(tmp_path, "episode")
+    masks = {
+        event["episode"]: turn["masks"]
+        for event in events(tmp_path, "episode_annotation")
+        for turn in event["turns"]
+        if "masks" in turn
+    }
+    assert kept and masks
+    for event in kept:
+        (turn,) = event["turns"]
+        answer = turn["candidates"][0]
+        mask = [version >= 0 for version in answer["versions"]]
+        assert False in mask and mask[0] and mask[-1]
+        said = [text for text, learnt in zip(answer["tokens"], mask, strict=True) if learnt]
+        assert event["episode_return"] == said.count("east") / 2
+        if event["episode"] in masks:
+            assert masks[event["episode"]] == [[int(learnt) for learnt in mask]]
+
+
+def test_agents_that_fail_are_failed_episodes(little_model: Path, tmp_path: Path) -> None:
+    overrides = {"workflow.path": f"{HERE}:Moody", "workflow.timeout": 3.0, "run.iterations": 1}
+    overrides |= {"rollout.tasks": 4, "evaluation.every": 0, "reporting.episodes_per_iteration": 16}
+    assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == 0
+    errors = {event["task"]: event["error"] for event in events(tmp_path, "episode")}
+    assert list(errors.values()) == [
+        "the agent took longer than workflow.timeout = 3 seconds",
+        "ValueError: an odd task",
+        "the agent ended without a reward",
+        "ValueError: an odd task",
+    ]
+    assert curve(tmp_path)["rollout/failed", 1] == 16
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        (f"{HERE}:Nobody", "cannot import"),
+        ("no.such:Agent", "cannot import"),
+        (f"{HERE}:Greeter", "no method run"),
+    ],
+)
+def test_an_agent_that_is_not_there_ends_the_run(
+    little_model: Path, tmp_path: Path, path: str, message: str
+) -> None:
+    assert run_attempt(attempt(tmp_path, little_model, **{"workflow.path": path}), local=True) == FAILED
+    assert message in events(tmp_path, "status")[-1]["message"]
+
+
+def outside(folder: Path, stop: threading.Event, played: list[dict[str, Any]]) -> None:
+    """A program that knows the run's folder alone: takes episodes, plays them by OpenAI's client, closes them."""
+    while not (folder / "gateway.json").exists():
+        if stop.wait(0.05):
+            return
+    known = json.loads((folder / "gateway.json").read_text())
+    head = {"Authorization": f"Bearer {known['token']}"}
+    with httpx.Client(trust_env=False) as http:
+        while not stop.is_set():
+            try:
+                answer = http.post(f"{known['url']}/episodes", headers=head)
+            except httpx.HTTPError:
+                return
+            if answer.status_code == 409:
+                stop.wait(float(answer.headers["Retry-After"]) / 20)
+                continue
+            assert answer.status_code == 201
+            seat = answer.json()
+            agent = OpenAI(base_url=seat["base_url"], api_key=seat["key"], max_retries=0)
+            made = agent.chat.completions.create(model="planner", messages=seat["data"]["messages"])
+            reward = (made.choices[0].message.content or "").split().count("north")
+            shown = http.get(seat["url"]).json()
+            assert shown["calls"][0]["answers"][0]["text"] == made.choices[0].message.content
+            assert http.post(f"{seat['url']}/close", json={"reward": reward}).status_code == 200
+            played.append(seat)
+
+
+def test_agents_outside_take_play_and_close_episodes(little_model: Path, tmp_path: Path) -> None:
+    stop, played = threading.Event(), []  # type: ignore[var-annotated]
+    program = threading.Thread(target=outside, args=(tmp_path, stop, played))
+    program.start()
+    try:
+        overrides = {
+            "evaluation.episodes": 3,
+            "evaluation.probes": 1,
+            "rollout.group_size": 2,
+            "rollout.tasks": 4,
+        }
+        assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == 0
+    finally:
+        stop.set()
+        program.join()
+    assert len(played) == 2 * 4 * 2 + 3 * 2 * 3, (
+        "two iterations, and greedy and sampled evaluations of 0, 1 and 2"
+    )
+    assert stat.S_IMODE((tmp_path / "gateway.json").stat().st_mode) == 0o600
+    assert {seat["data"]["split"] for seat in played} == {"train", "eval"}
+    values = curve(tmp_path)
+    assert values["rollout/failed", 1] == 0
+
+
+def test_episodes_are_for_those_who_know_the_token(little_model: Path, tmp_path: Path) -> None:
+    """And a run that waits for agents in vain says so."""
+    seen: list[httpx.Response] = []
+
+    def stranger() -> None:
+        while not (tmp_path / "gateway.json").exists():
+            time.sleep(0.02)
+        url = json.loads((tmp_path / "gateway.json").read_text())["url"]
+        seen.append(httpx.post(f"{url}/episodes", headers={"Authorization": "Bearer guess"}, trust_env=False))
+        seen.append(httpx.get(f"{url}/health", trust_env=False))
+
+    program = threading.Thread(target=stranger)
+    program.start()
+    assert run_attempt(attempt(tmp_path, little_model, **{"workflow.patience": 2.0}), local=True) == FAILED
+    program.join()
+    assert [answer.status_code for answer in seen] == [401, 200]
+    assert "no agent took an episode" in events(tmp_path, "status")[-1]["message"]

@@ -1,0 +1,160 @@
+"""What one role was asked and what it answered in one episode, as a tree of calls with exact token ids.
+
+An agent sends its whole history as text with every call. A call whose history begins with an earlier call and its answer
+goes on from that answer's ids: its prompt is those ids and the new tokens, exactly. A history that was edited matches no
+answer, and begins a new segment.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from training_core.llm.agents.messages import Chat, Key, as_read, key_of, plain
+from training_core.llm.agents.rendering import Renderer
+from training_core.types import NOT_SAMPLED, Answer, Message
+
+
+@dataclass(eq=False)
+class Call:
+    """One request and its answers."""
+
+    id: str
+    number: int
+    """Place among the episode's calls."""
+    messages: list[Chat]
+    tools: str
+    """What tools were offered, as JSON."""
+    prompt_ids: list[int]
+    parent: "tuple[Call, int] | None"
+    """The call and the choice whose ids the prompt begins with; None where a segment begins."""
+    continues: bool = False
+    """Whether the last message is the beginning of the answer."""
+    answers: list[Answer] = field(default_factory=list)
+    started: float = 0.0
+    ended: float = 0.0
+    reward: float = 0.0
+
+    def ids(self, choice: int) -> list[int]:
+        """Prompt and answer."""
+        return self.prompt_ids + self.answers[choice].token_ids
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of calls that is one sequence of tokens."""
+
+    calls: list[Call]
+    messages: list[Message]
+    """Of the first call."""
+    prompt_ids: list[int]
+    answer: Answer
+    """All that follows: answers, and what was said between them under a loss mask."""
+    reward: float
+    """Sum of the rewards of the calls that are trained on here."""
+
+
+class Conversation:
+    """One role's calls in one episode."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self.renderer = renderer
+        self.calls: list[Call] = []
+        self._known: dict[tuple[Any, ...], tuple[Call, int]] = {}
+        """(tools, keys of the messages and the answer) -> the answer."""
+
+    def ask(
+        self,
+        messages: Sequence[Chat],
+        tools: Sequence[Any] | None,
+        *,
+        number: int,
+        id: str,
+        continues: bool = False,
+    ) -> Call:
+        """A call with its prompt's ids; `messages` are plain. Raises RequestRefused."""
+        offered = json.dumps(list(tools), sort_keys=True) if tools else ""
+        keys = [key_of(message) for message in messages]
+        open_answer = self._known.get((offered, *keys)) if continues else None
+        if open_answer and not self._ended(open_answer):
+            call, choice = open_answer
+            return Call(id, number, list(messages), offered, call.ids(choice), open_answer, continues)
+        parent, matched = self._match(offered, keys)
+        if parent is None:
+            ids = self.renderer.whole(messages, tools, continues=continues)
+        else:
+            call, choice = parent
+            said = call.answers[choice].token_ids
+            ids = call.ids(choice) + self.renderer.after(said, messages[matched:], continues=continues)
+        return Call(id, number, list(messages), offered, ids, parent, continues)
+
+    def ask_text(self, ids: Sequence[int], *, number: int, id: str) -> Call:
+        """A call whose prompt is text as it stands, outside any chat."""
+        text: Chat = {"role": "user", "content": self.renderer.decode(ids)}
+        return Call(id, number, [text], "", list(ids), None)
+
+    def answered(
+        self, call: Call, answers: Sequence[Answer], said: Sequence[Chat], *, chat: bool = True
+    ) -> None:
+        """Record a call's answers, and the messages that the agent got of them."""
+        call.answers = list(answers)
+        self.calls.append(call)
+        if not chat:
+            return
+        before = call.messages[:-1] if call.continues else call.messages
+        opening = call.messages[-1]["content"] if call.continues else ""
+        keys = [key_of(message) for message in before]
+        for choice, message in enumerate(said):
+            whole = plain(message)
+            whole["content"] = opening + whole["content"]
+            self._known[(call.tools, *keys, key_of(whole))] = (call, choice)
+
+    def segments(self) -> list[Segment]:
+        """Every answer that nothing went on from, with all before it as one sequence; each answer is trained on once."""
+        continued = {(call.parent[0].id, call.parent[1]) for call in self.calls if call.parent}
+        trained: set[tuple[str, int]] = set()
+        return [
+            self._segment(call, choice, trained)
+            for call in sorted(self.calls, key=lambda call: call.number)
+            for choice in range(len(call.answers))
+            if (call.id, choice) not in continued
+        ]
+
+    def _match(self, offered: str, keys: Sequence[Key]) -> tuple[tuple[Call, int] | None, int]:
+        """The answer that the longest part of a history ends with, and how many messages that part has."""
+        for length in range(len(keys) - 1, 0, -1):
+            found = self._known.get((offered, *keys[:length]))
+            if found is not None:
+                return found, length
+        return None, 0
+
+    def _ended(self, place: tuple[Call, int]) -> bool:
+        call, choice = place
+        return self.renderer.ends(call.answers[choice].token_ids)
+
+    def _segment(self, leaf: Call, choice: int, trained: set[tuple[str, int]]) -> Segment:
+        path = [(leaf, choice)]
+        while (before := path[0][0].parent) is not None:
+            path.insert(0, before)
+        first = path[0][0]
+        ids: list[int] = []
+        logprobs: list[float] = []
+        versions: list[int] = []
+        mask: list[bool] = []
+        reward, new = 0.0, []
+        for call, place in path:
+            answer = call.answers[place]
+            gap = call.prompt_ids[len(first.prompt_ids) + len(ids) :]
+            ids += gap + answer.token_ids
+            logprobs += [0.0] * len(gap) + answer.logprobs
+            versions += [NOT_SAMPLED] * len(gap) + answer.versions
+            fresh = (call.id, place) not in trained
+            mask += [False] * len(gap) + [fresh] * len(answer.token_ids)
+            trained.add((call.id, place))
+            if fresh and place == 0:  # a call's reward counts once, whatever its choices
+                reward += call.reward
+            new.append(call)
+        last = leaf.answers[choice]
+        text = last.text if len(path) == 1 else self.renderer.decode(ids)
+        joined = Answer(ids, logprobs, versions, last.stop_reason, text, None if all(mask) else mask)
+        return Segment(new, as_read(first.messages), first.prompt_ids, joined, reward)

@@ -1,0 +1,203 @@
+"""One episode that an agent plays by calls: its seat, what was said in it and what it earned."""
+
+import secrets
+import time
+import zlib
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from training_core.errors import RequestRefused
+from training_core.llm.agents.conversation import Call, Conversation, Segment
+from training_core.llm.agents.rendering import Renderer
+from training_core.llm.generation.base import Generate, SamplingSettings
+from training_core.types import Candidate, Episode, NoiseKey, Stage, Turn
+
+
+@dataclass(frozen=True)
+class Voice:
+    """How one role speaks in an episode."""
+
+    policy: str
+    generate: Generate
+    settings: SamplingSettings
+    renderer: Renderer
+
+
+@dataclass(frozen=True)
+class Seat:
+    """An episode to be played."""
+
+    episode: Episode
+    data: dict[str, Any]
+    """The task, as the agent gets it."""
+    voices: Mapping[str, Voice]
+    """By role, in the team's order."""
+    noise: tuple[int, int, int, int]
+    """Run seed, stream, iteration, number of the episode among those of its kind."""
+
+
+@dataclass
+class Outcome:
+    """How an episode ended, as its agent said."""
+
+    reward: float = 0.0
+    """To every role that spoke, besides what single calls earned."""
+    rewarded: bool = False
+    by_role: dict[str, float] = field(default_factory=dict)
+    success: bool | None = None
+    text: str = ""
+    error: str = ""
+
+
+class Session:
+    """An open episode. The server calls it from one thread; `done` tells others that it was closed."""
+
+    def __init__(self, seat: Seat) -> None:
+        self.seat = seat
+        self.key = f"ep-{secrets.token_urlsafe(18)}"
+        """Names the episode and lets its holder play it: part of its address, or its API key."""
+        self.outcome = Outcome()
+        self.done: Future[Outcome] = Future()
+        self.conversations = {role: Conversation(voice.renderer) for role, voice in seat.voices.items()}
+        self.begun = 0.0
+        """When an agent took it, seconds since the epoch; 0 before."""
+        self._number = 0
+        self._prompts: Counter[tuple[str, int]] = Counter()
+
+    def role_of(self, model: str) -> str:
+        """The role that a request's `model` names; any name will do where there is one role. Raises RequestRefused."""
+        roles = list(self.conversations)
+        if model in self.conversations:
+            return model
+        if len(roles) == 1 or model in ("", "default"):
+            return roles[0]
+        raise RequestRefused(
+            f"there is no model {model!r}; use a role: {', '.join(roles)}", 404, "model_not_found"
+        )
+
+    def begin(self) -> None:
+        """An agent has taken it."""
+        self.begun = self.seat.episode.started = time.time()
+
+    def next_call(self) -> tuple[int, str]:
+        """Number and id of a new call. Raises RequestRefused where the episode is closed."""
+        if self.done.done():
+            raise RequestRefused("this episode is closed; open another one", 409, "episode_closed")
+        self._number += 1
+        return self._number - 1, f"chatcmpl-{secrets.token_hex(12)}"
+
+    def noise(self, role: str, prompt_ids: Sequence[int], seed: int | None) -> NoiseKey:
+        """What a call's noise depends on: its prompt, and how often the episode asked it before; never on timing."""
+        if seed is not None:
+            return NoiseKey(seed, self.seat.noise[1], 0, 0, 0, 0)
+        digest = zlib.crc32(array("q", prompt_ids).tobytes())
+        asked = self._prompts[role, digest]
+        self._prompts[role, digest] += 1
+        place = list(self.conversations).index(role)
+        return NoiseKey(*self.seat.noise, (digest << 16) + asked, place)
+
+    def calls(self) -> list[tuple[str, Call]]:
+        """All calls by number, each with its role."""
+        found = [(role, call) for role, talk in self.conversations.items() for call in talk.calls]
+        return sorted(found, key=lambda item: item[1].number)
+
+    def reward(self, given: Mapping[str, Any]) -> None:
+        """Take rewards: `reward` (to all who spoke), `rewards` (by call id or role), `success`, `outcome`. A total that is
+        given again replaces the one before. Raises RequestRefused."""
+        if self.done.done():
+            raise RequestRefused(
+                "this episode is closed; its reward can no longer change", 409, "episode_closed"
+            )
+        known = {call.id: call for _, call in self.calls()}
+        parts = given.get("rewards") or {}
+        strangers = [name for name in parts if name not in known and name not in self.conversations]
+        if strangers:
+            raise RequestRefused(f"rewards: {strangers[0]!r} is neither a call of this episode nor a role")
+        if given.get("reward") is not None:
+            self.outcome.reward = finite(given["reward"])
+        for name, value in parts.items():
+            if name in known:
+                known[name].reward = finite(value)
+            else:
+                self.outcome.by_role[name] = finite(value)
+        self.outcome.rewarded = self.outcome.rewarded or bool(parts) or given.get("reward") is not None
+        self.outcome.success = given.get("success", self.outcome.success)
+        self.outcome.text = str(given.get("outcome", self.outcome.text))[:200]
+
+    def close(self, error: str = "") -> None:
+        """End the episode; an `error` makes it a failed one. Closing twice changes nothing."""
+        if not self.done.done():
+            self.outcome.error = error
+            self.done.set_result(self.outcome)
+
+
+def finite(value: Any) -> float:
+    """A reward as a number. Raises RequestRefused."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise RequestRefused(f"a reward must be a number, not {value!r}") from error
+    if not abs(number) < float("inf"):
+        raise RequestRefused(f"a reward must be a finite number, not {value!r}")
+    return number
+
+
+def write_episode(session: Session, success_at: float) -> Episode:
+    """The episode that a session played: a turn per segment, whose answer has all its calls under a loss mask.
+
+    What every role earned as a whole is on its last segment. An episode that failed, or that nobody rewarded, is not
+    compared with its siblings, and nothing is learnt from it.
+    """
+    episode, outcome = session.seat.episode, session.outcome
+    if not outcome.error and not outcome.rewarded:
+        outcome.error = "the agent ended without a reward"
+    found = [(role, segment) for role, talk in session.conversations.items() for segment in talk.segments()]
+    found.sort(key=lambda item: item[1].calls[-1].number)
+    last = {role: place for place, (role, _) in enumerate(found)}
+    total = 0.0
+    for place, (role, segment) in enumerate(found):
+        team = outcome.reward + outcome.by_role.get(role, 0.0) if last[role] == place else 0.0
+        total += segment.reward
+        episode.turns.append(_turn(place, role, session.seat.voices[role].policy, segment, team))
+    episode.stages = list(_stages(session))
+    episode.ended = time.time()
+    total += outcome.reward + sum(outcome.by_role.values())
+    if outcome.error:
+        _fail(episode, outcome.error)
+    else:
+        episode.success = total >= success_at if outcome.success is None else bool(outcome.success)
+        episode.outcome = outcome.text or f"reward {total:g}"
+    return episode
+
+
+def _turn(place: int, role: str, policy: str, segment: Segment, team: float) -> Turn:
+    candidate = Candidate(segment.answer, segment.reward, team, segment.reward + team)
+    return Turn(place, role, policy, segment.messages, segment.prompt_ids, [candidate], 0)
+
+
+def _fail(episode: Episode, error: str) -> None:
+    episode.failed, episode.error, episode.outcome = True, error, f"failed: {error}"[:200]
+    episode.siblings = ""
+    for turn in episode.turns:
+        for candidate in turn.candidates:
+            nothing = [False] * len(candidate.answer.token_ids)
+            candidate.answer = replace(candidate.answer, loss_mask=nothing)
+
+
+def _stages(session: Session) -> list[Stage]:
+    """Whom the episode waited for: its calls, and the agent in between."""
+    stages: list[Stage] = []
+    now = session.begun
+    for role, call in sorted(session.calls(), key=lambda item: item[1].started):
+        if call.started > now:
+            stages.append(Stage("environment", now, call.started))
+        known = [version for answer in call.answers for version in answer.versions]
+        versions = (min(known), max(known)) if known else None
+        policy = session.seat.voices[role].policy
+        stages.append(Stage("generate", call.started, call.ended, role, policy, versions))
+        now = max(now, call.ended)
+    return stages

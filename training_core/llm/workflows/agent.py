@@ -1,0 +1,193 @@
+"""Agents of one's own: K episodes of each task, played by any program through the gateway.
+
+An agent is a class with `async run(data, **kwargs)` that is run here (AReaL's newer form), or any process that takes
+episodes over HTTP. The group is (task, role), as in whole episodes: every token that a role said in an episode has the
+advantage of what the role earned in it. An agent that fails is data: its episode has failed, and is not learnt from.
+"""
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import wait
+from typing import Any, Literal
+
+from training_core.config.rollout import Agent
+from training_core.config.run import RunConfig
+from training_core.errors import EnvironmentFailure
+from training_core.llm.agents.gateway import AgentGateway
+from training_core.llm.agents.loading import load_class
+from training_core.llm.agents.session import Seat, Session, Voice, write_episode
+from training_core.llm.environments.base import Split
+from training_core.llm.environments.host import SlotView, describe
+from training_core.llm.generation.base import SamplingSettings, settings_of
+from training_core.llm.workflows.independent import EVALUATION_SEED
+from training_core.llm.workflows.table import Table, chat
+from training_core.types import Episode
+
+AGENT_STREAM, AGENT_EVALUATION_STREAM = 3, 4
+_LOOK = 0.2
+"""Seconds between looks at agents outside."""
+log = logging.getLogger(__name__)
+
+
+def play_agents(tasks: Sequence[int], table: Table) -> list[Episode]:
+    """Play training tasks, K = rollout.group_size episodes of each."""
+    config, count = table.config, table.config.rollout.group_size
+    views = _views(tasks, table, "train")
+    sessions = []
+    for task in tasks:
+        for sibling in range(count):
+            number = task * count + sibling
+            episode = _episode(table, "train", f"{number}", views[task][""])
+            episode.siblings = f"{table.iteration}-{task}"
+            noise = (config.run.seed, AGENT_STREAM, table.iteration, number)
+            voices = _voices(table, lambda role: settings_of(config.team.roles[role].sampling))
+            sessions.append(Session(Seat(episode, _data(task, "train", views[task], config), voices, noise)))
+    return _play(sessions, table)
+
+
+def play_agents_evaluation(
+    tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]
+) -> list[Episode]:
+    """Play held-out tasks once each: "eval" greedily, "eval_sampled" at evaluation.temperature."""
+    config = table.config
+
+    def settings(role: str) -> SamplingSettings:
+        sampling = config.team.roles[role].sampling
+        temperature = 1.0 if kind == "eval" else config.evaluation.temperature
+        return SamplingSettings(
+            temperature, sampling.top_k, sampling.top_p, sampling.max_tokens, kind == "eval", sampling.stop
+        )
+
+    views = _views(tasks, table, "eval")
+    sessions = []
+    for task in tasks:
+        episode = _episode(table, kind, f"{task}", views[task][""])
+        episode.probe = task < config.evaluation.probes
+        noise = (EVALUATION_SEED, AGENT_EVALUATION_STREAM, 0, task)
+        data = _data(task, "eval", views[task], config)
+        sessions.append(Session(Seat(episode, data, _voices(table, settings), noise)))
+    return _play(sessions, table)
+
+
+def _play(sessions: list[Session], table: Table) -> list[Episode]:
+    """Have every session played, here or outside, and write what was played."""
+    workflow, gateway = table.config.workflow, table.gateway
+    assert isinstance(workflow, Agent), "this workflow is for agents"
+    assert gateway is not None, "agents need a gateway"
+    try:
+        if workflow.path:
+            asyncio.run(_run_here(sessions, workflow, gateway))
+        else:
+            _wait_for_others(sessions, workflow, gateway)
+    finally:
+        gateway.withdraw(sessions)
+    episodes = [write_episode(session, workflow.success_at) for session in sessions]
+    failed = [episode for episode in episodes if episode.failed]
+    if failed:
+        log.warning("%d of %d agents failed; one of them: %s", len(failed), len(episodes), failed[0].error)
+    return episodes
+
+
+async def _run_here(sessions: Sequence[Session], workflow: Agent, gateway: AgentGateway) -> None:
+    """Run an agent of `path` for each session, `concurrency` at a time."""
+    import httpx
+    from openai import AsyncOpenAI
+
+    agent_class = load_class(workflow.path)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every call, with the episode's key
+    room = asyncio.Semaphore(workflow.concurrency)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=workflow.concurrency)
+    async with httpx.AsyncClient(limits=limits, timeout=workflow.timeout, trust_env=False) as http:
+
+        async def play(session: Session) -> None:
+            async with room:
+                url = gateway.open(session)
+                client = AsyncOpenAI(base_url=url, api_key=session.key, http_client=http, max_retries=0)
+                connection = {"base_url": url, "api_key": session.key, "http_client": http, "client": client}
+                await _run_one(lambda: agent_class(**workflow.args), session, connection, workflow.timeout)
+
+        await asyncio.gather(*(play(session) for session in sessions))
+
+
+async def _run_one(
+    make: Callable[[], Any], session: Session, connection: dict[str, Any], timeout: float
+) -> None:
+    """One agent from first to last call; whatever it raises is its episode's end."""
+    try:
+        agent = make()
+        if inspect.iscoroutinefunction(agent.run):
+            playing = agent.run(session.seat.data, **connection)
+        else:
+            playing = asyncio.to_thread(agent.run, session.seat.data, **connection)
+        result = await asyncio.wait_for(playing, timeout)
+        if result is not None:
+            session.reward({"rewards": result} if isinstance(result, dict) else {"reward": result})
+        session.close()
+    except TimeoutError:
+        session.close(f"the agent took longer than workflow.timeout = {timeout:g} seconds")
+    except Exception as error:
+        session.close(describe(error))
+
+
+def _wait_for_others(sessions: Sequence[Session], workflow: Agent, gateway: AgentGateway) -> None:
+    """Until agents outside have played every session. Raises EnvironmentFailure where nobody comes."""
+    gateway.offer(sessions)
+    last = time.monotonic()
+    taken = 0
+    while waiting := [session for session in sessions if not session.done.done()]:
+        wait([session.done for session in waiting], timeout=_LOOK)
+        begun = [session for session in waiting if session.begun]
+        for session in begun:
+            if time.time() - session.begun > workflow.timeout:
+                session.close(f"the agent took longer than workflow.timeout = {workflow.timeout:g} seconds")
+        now = sum(bool(session.begun) for session in sessions)
+        if now > taken or len(begun) == len(waiting):
+            last, taken = time.monotonic(), now
+        if workflow.patience and time.monotonic() - last > workflow.patience:
+            raise EnvironmentFailure(
+                f"no agent took an episode for workflow.patience = {workflow.patience:g} seconds; start agents that ask "
+                "the gateway for episodes, or give workflow.path"
+            )
+
+
+def _views(tasks: Sequence[int], table: Table, split: Split) -> dict[int, dict[str, SlotView]]:
+    """By task: what each role sees of it at its beginning; "" is the task itself."""
+    slots = dict(enumerate(tasks))
+    started = table.pool.reset({slot: (task, split) for slot, task in slots.items()})
+    seen = {role: table.pool.observe(list(slots), role) for role in table.config.team.order}
+    return {
+        task: {"": started[slot]} | {role: views[slot] for role, views in seen.items()}
+        for slot, task in slots.items()
+    }
+
+
+def _data(task: int, split: Split, views: dict[str, SlotView], config: RunConfig) -> dict[str, Any]:
+    """A task as an agent gets it."""
+    first = config.team.order[0]
+    return {
+        "id": views[""].task_id,
+        "number": task,
+        "split": split,
+        "title": views[""].title,
+        "observations": {role: views[role].observation for role in config.team.order},
+        "messages": chat(config.team.roles[first].prompt, views[first].observation),
+    }
+
+
+def _voices(table: Table, settings: Callable[[str], SamplingSettings]) -> dict[str, Voice]:
+    assert table.gateway is not None
+    return {
+        role: Voice(policy, table.generate[policy], settings(role), table.gateway.renderers[policy])
+        for role in table.config.team.order
+        for policy in [table.config.team.roles[role].policy]
+    }
+
+
+def _episode(
+    table: Table, kind: Literal["train", "eval", "eval_sampled"], name: str, view: SlotView
+) -> Episode:
+    full = f"{table.attempt}-{table.iteration}-{kind}-{name}"
+    return Episode(full, table.iteration, kind, view.task_id, view.title, started=time.time())

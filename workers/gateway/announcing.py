@@ -1,0 +1,19 @@
+"""Tells agents outside where the gateway is: a file in the run's folder that only its owner can read."""
+
+import json
+import os
+from pathlib import Path
+
+from workers.loops.records import Started
+
+FILE = "gateway.json"
+
+
+def announce(started: Started, folder: Path) -> None:
+    """Write address and token of the gateway, where the run has one, to <folder>/gateway.json."""
+    if started.gateway is None:
+        return
+    path = folder / FILE
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(started.gateway, file, indent=1)

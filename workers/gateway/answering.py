@@ -1,0 +1,111 @@
+"""From a request to its answers: prompt ids, generation, and the record of both."""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from training_core.errors import RequestRefused
+from training_core.llm.agents.conversation import Call
+from training_core.llm.agents.messages import plain, read_answer
+from training_core.llm.agents.session import Session, Voice
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.resuming import joined, resumed
+from training_core.types import Answer, Prompt
+from workers.gateway.batching import Batcher
+from workers.gateway.requests import ChatRequest, TextRequest
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A call and what its agent gets of it."""
+
+    call: Call
+    voice: Voice
+    role: str
+    messages: list[dict[str, Any]]
+    """One per choice."""
+
+
+async def answer_chat(session: Session, request: ChatRequest, batcher: Batcher) -> Answered:
+    """Answer a conversation. Raises RequestRefused."""
+    role = session.role_of(request.model)
+    voice, talk = session.seat.voices[role], session.conversations[role]
+    messages = [plain(message) for message in request.messages]
+    number, name = session.next_call()
+    call = talk.ask(
+        messages, request.offered, number=number, id=name, continues=request.continue_final_message
+    )
+    settings = _settings(voice, request.limit, request.stops)
+    answers = await _generate(session, role, call, settings, request, batcher)
+    said = [read_answer(answer.text, tools=request.offered is not None) for answer in answers]
+    talk.answered(call, answers, said)
+    return Answered(call, voice, role, said)
+
+
+async def answer_text(
+    session: Session, prompt: str | list[int], request: TextRequest, batcher: Batcher
+) -> Answered:
+    """Go on with a text, or with token ids, as they stand. Raises RequestRefused."""
+    role = session.role_of(request.model)
+    voice, talk = session.seat.voices[role], session.conversations[role]
+    ids = voice.renderer.encode(prompt) if isinstance(prompt, str) else prompt
+    if not ids:
+        raise RequestRefused("the prompt is empty")
+    number, name = session.next_call()
+    call = talk.ask_text(ids, number=number, id=name.replace("chatcmpl", "cmpl"))
+    settings = _settings(voice, request.max_tokens, request.stops)
+    answers = await _generate(session, role, call, settings, request, batcher)
+    said = [read_answer(answer.text, tools=False) for answer in answers]
+    talk.answered(call, answers, said, chat=False)
+    return Answered(call, voice, role, said)
+
+
+def _settings(voice: Voice, limit: int | None, stops: tuple[str, ...]) -> SamplingSettings:
+    """The role's settings; a call may only ask for less: fewer tokens, more texts to stop at."""
+    own = voice.settings
+    most = own.max_tokens if limit is None else min(limit, own.max_tokens)
+    return replace(own, max_tokens=most, stop=(*own.stop, *stops))
+
+
+async def _generate(
+    session: Session,
+    role: str,
+    call: Call,
+    settings: SamplingSettings,
+    request: ChatRequest | TextRequest,
+    batcher: Batcher,
+) -> list[Answer]:
+    voice = session.seat.voices[role]
+    prompt = Prompt(call.prompt_ids, request.n, session.noise(role, call.prompt_ids, request.seed))
+    call.started = time.time()
+    answers = await batcher.ask(voice, prompt, settings)
+    if request.on_update == "abort":
+        answers = [_until_update(answer, voice) for answer in answers]
+    else:
+        answers = [
+            await _to_its_end(prompt, index, answer, (voice, settings), batcher)
+            for index, answer in enumerate(answers)
+        ]
+    call.ended = time.time()
+    return answers
+
+
+async def _to_its_end(
+    prompt: Prompt, index: int, answer: Answer, how: tuple[Voice, SamplingSettings], batcher: Batcher
+) -> Answer:
+    """An answer that new weights interrupted goes on with them."""
+    while answer.stop_reason == "interrupt":
+        rest = (await batcher.ask(how[0], resumed(prompt, index, answer), how[1]))[0]
+        answer = joined(answer, rest)
+    return answer
+
+
+def _until_update(answer: Answer, voice: Voice) -> Answer:
+    """An answer as far as it was said by one version of the weights."""
+    whole = len(answer.versions)
+    same = next((place for place in range(whole) if answer.versions[place] != answer.versions[0]), whole)
+    if same == whole:
+        return answer
+    ids = answer.token_ids[:same]
+    text = voice.renderer.text(ids)
+    return Answer(ids, answer.logprobs[:same], answer.versions[:same], "interrupt", text)

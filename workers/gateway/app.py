@@ -1,0 +1,184 @@
+"""The gateway's HTTP surface: the OpenAI API below each episode's address, and episodes to take, reward and close."""
+
+import hmac
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from training_core.errors import RequestRefused
+from training_core.llm.agents.session import Session
+from workers.gateway.answering import answer_chat, answer_text
+from workers.gateway.batching import Batcher
+from workers.gateway.desk import Desk
+from workers.gateway.requests import ChatRequest, TextRequest
+from workers.gateway.responses import chat_response, chat_stream, text_response, text_stream
+
+Asked = TypeVar("Asked", bound=BaseModel)
+Handler = Callable[[Request], Awaitable[Response]]
+RETRY_AFTER = "1"
+"""Seconds after which an agent that found no episode may ask again."""
+
+
+def make_app(desk: Desk, batcher: Callable[[], Batcher], address: Callable[[Request], str]) -> Starlette:
+    """The application. `batcher` is asked for at each call: it is made within the server's event loop."""
+    api = _Api(desk, batcher, address)
+    calls: list[tuple[str, Handler, str]] = [
+        ("/v1/chat/completions", api.chat, "POST"),
+        ("/v1/completions", api.text, "POST"),
+        ("/v1/models", api.models, "GET"),
+        ("/reward", api.reward, "POST"),
+        ("/close", api.close, "POST"),
+    ]
+    routes = [
+        Route(prefix + path, _guarded(handler), methods=[method])
+        for prefix in ("/episodes/{key}", "")
+        for path, handler, method in calls
+    ]
+    routes += [
+        Route("/episodes", _guarded(api.take), methods=["POST"]),
+        Route("/episodes/{key}", _guarded(api.show), methods=["GET"]),
+        Route("/health", _guarded(api.health), methods=["GET"]),
+    ]
+    return Starlette(routes=routes)
+
+
+class _Api:
+    def __init__(self, desk: Desk, batcher: Callable[[], Batcher], address: Callable[[Request], str]) -> None:
+        self._desk, self._batcher, self._address = desk, batcher, address
+
+    async def chat(self, request: Request) -> Response:
+        session, asked = self._session(request), await _read(request, ChatRequest)
+        answered = await answer_chat(session, asked, self._batcher())
+        if asked.stream:
+            return StreamingResponse(chat_stream(answered, asked), media_type="text/event-stream")
+        return JSONResponse(chat_response(answered, asked))
+
+    async def text(self, request: Request) -> Response:
+        session, asked = self._session(request), await _read(request, TextRequest)
+        parts = [await answer_text(session, prompt, asked, self._batcher()) for prompt in asked.prompts]
+        if not parts:
+            raise RequestRefused("prompt is empty")
+        if asked.stream:
+            return StreamingResponse(text_stream(parts, asked), media_type="text/event-stream")
+        return JSONResponse(text_response(parts, asked))
+
+    async def models(self, request: Request) -> Response:
+        voices = self._session(request).seat.voices
+        data = [
+            {"id": role, "object": "model", "created": 0, "owned_by": voice.policy}
+            for role, voice in voices.items()
+        ]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def take(self, request: Request) -> Response:
+        """The next episode that waits for an agent; 409 where none does."""
+        if not hmac.compare_digest(_bearer(request).encode(), self._desk.token.encode()):
+            raise RequestRefused("give the run's gateway token as a bearer token", 401, "invalid_api_key")
+        session = self._desk.take()
+        if session is None:
+            error = _error("no episode waits for an agent now; ask again", "no_episode")
+            return JSONResponse(error, 409, headers={"Retry-After": RETRY_AFTER})
+        address = f"{self._address(request)}/episodes/{session.key}"
+        return JSONResponse(
+            {
+                "id": session.seat.episode.id,
+                "key": session.key,
+                "url": address,
+                "base_url": f"{address}/v1",
+                "roles": list(session.seat.voices),
+                "data": session.seat.data,
+            },
+            201,
+        )
+
+    async def show(self, request: Request) -> Response:
+        """What was recorded so far: every call with its exact ids."""
+        session = self._session(request)
+        calls = [
+            {
+                "id": call.id,
+                "role": role,
+                "goes_on_from": call.parent[0].id if call.parent else None,
+                "messages": call.messages,
+                "prompt_ids": call.prompt_ids,
+                "answers": [
+                    {
+                        "token_ids": answer.token_ids,
+                        "logprobs": answer.logprobs,
+                        "versions": answer.versions,
+                        "stop_reason": answer.stop_reason,
+                        "text": answer.text,
+                    }
+                    for answer in call.answers
+                ],
+                "reward": call.reward,
+            }
+            for role, call in session.calls()
+        ]
+        closed = session.done.done()
+        return JSONResponse({"id": session.seat.episode.id, "closed": closed, "calls": calls})
+
+    async def reward(self, request: Request) -> Response:
+        session = self._session(request)
+        session.reward(await _object(request))
+        return JSONResponse({"closed": False})
+
+    async def close(self, request: Request) -> Response:
+        """End the episode, with a last reward if one is given; an `error` says that it failed."""
+        session, given = self._session(request), await _object(request)
+        if {"reward", "rewards"} & given.keys():
+            session.reward(given)
+        session.close(str(given.get("error", "")))
+        return JSONResponse({"closed": True})
+
+    async def health(self, request: Request) -> Response:
+        return JSONResponse({"status": "ok"} | self._desk.counts())
+
+    def _session(self, request: Request) -> Session:
+        return self._desk.find(request.path_params.get("key") or _bearer(request))
+
+
+def _guarded(handler: Handler) -> Handler:
+    """Refusals become answers in the OpenAI API's shape."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except RequestRefused as error:
+            return JSONResponse(_error(str(error), error.code), error.status)
+
+    return answer
+
+
+def _error(message: str, code: str) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    body = await request.body()
+    try:
+        given = await request.json() if body else {}
+    except ValueError as error:
+        raise RequestRefused(f"the body is no JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise RequestRefused("the body must be a JSON object")
+    return given
+
+
+async def _read(request: Request, kind: type[Asked]) -> Asked:
+    try:
+        return kind.model_validate(await _object(request))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise RequestRefused(f"{where}: {first['msg']}" if where else first["msg"]) from error

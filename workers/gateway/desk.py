@@ -1,0 +1,67 @@
+"""Which episodes are open, and which wait for an agent."""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+
+from training_core.errors import RequestRefused
+from training_core.llm.agents.session import Session
+
+
+class Desk:
+    """Thread-safe: a workflow opens and withdraws, the server looks up and hands out."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        """What an agent outside must show to take an episode."""
+        self._lock = threading.Lock()
+        self._open: dict[str, Session] = {}
+        self._offered: deque[Session] = deque()
+
+    def open(self, session: Session) -> None:
+        """Let its key's holder play it."""
+        with self._lock:
+            session.begin()
+            self._open[session.key] = session
+
+    def offer(self, sessions: Sequence[Session]) -> None:
+        """Hand these out in order."""
+        with self._lock:
+            self._offered.extend(sessions)
+
+    def take(self) -> Session | None:
+        """The next that waits, now open; None where none does."""
+        with self._lock:
+            if not self._offered:
+                return None
+            session = self._offered.popleft()
+            session.begin()
+            self._open[session.key] = session
+            return session
+
+    def find(self, key: str) -> Session:
+        """The open episode of this key. Raises RequestRefused."""
+        with self._lock:
+            session = self._open.get(key)
+        if session is None:
+            raise RequestRefused(
+                "no open episode has this key; use the episode's base_url, or its key as the API key",
+                401,
+                "invalid_api_key",
+            )
+        return session
+
+    def withdraw(self, sessions: Sequence[Session]) -> None:
+        """Close and forget these."""
+        with self._lock:
+            gone = {session.key for session in sessions}
+            self._offered = deque(session for session in self._offered if session.key not in gone)
+            for session in sessions:
+                self._open.pop(session.key, None)
+        for session in sessions:
+            session.close("nobody closed the episode")
+
+    def counts(self) -> dict[str, int]:
+        """Episodes that are open, and those that wait for an agent."""
+        with self._lock:
+            return {"open": len(self._open), "waiting": len(self._offered)}
