@@ -70,6 +70,12 @@ format: .venv/.dev
 docs: .venv/.dev
 	$(BIN)/python -m docs.make_configuration
 
+trl: var/trl/.done
+var/trl/.done: constraints.txt
+	@echo "Installing TRL into var/trl, for tests/benchmarks/llm_step.py ..."
+	@"$(PYTHON)" -m venv var/trl && var/trl/bin/pip install --disable-pip-version-check -q -c constraints.txt "trl==1.16.0"
+	@touch $@
+
 constraints: .venv/.dev
 	@$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed -e 's/^torch==.*/torch==2.13.0/' > constraints.new
 	@{ sed -n 1p constraints.txt; grep -v '^async-timeout==' constraints.new; \

@@ -1,4 +1,4 @@
-"""What an engine has to say in one batch: candidates, their noise and what they have said so far.
+"""What an engine has to say in one call: candidates, their noise and what they have said so far.
 
 C candidates. Pure bookkeeping on numpy arrays: no model, no tensors.
 """
@@ -14,68 +14,70 @@ from training_core.seeding import Words, fold, key_states, uniforms
 from training_core.types import Prompt, StopReason
 
 Ints = NDArray[np.int64]
+_TREE = 256
+"""Tokens said after a prompt that may always be in one tree: who attends to one tree looks at all of it."""
+_TREE_ANSWERS = 8
+"""Answers that may always be."""
+_WIDTH = 64
+"""Tokens an answer has room for at first."""
 
 
 @dataclass(frozen=True)
-class Job:
-    """Some candidates of one prompt."""
+class Plot:
+    """Candidates whose prompts are one text."""
 
-    place: int
-    """Of the prompt in the call."""
-    prompt: Prompt
-    first: int
-    """Index of the first of these candidates in the prompt's group."""
-    count: int
+    text: tuple[int, ...]
+    candidates: Ints
+    """By their number in the call."""
 
 
-def split_jobs(prompts: Sequence[Prompt], limit: int) -> list[list[Job]]:
-    """Batches of at most `limit` candidates. Where there are several, prompts of like length go together."""
-    total = sum(prompt.count for prompt in prompts)
-    order = range(len(prompts))
-    places = order if total <= limit else sorted(order, key=lambda place: len(prompts[place].token_ids))
-    batches: list[list[Job]] = []
-    room = 0
-    for place in places:
-        first, left = 0, prompts[place].count
-        while left:
-            if not room:
-                batches.append([])
-                room = limit
-            count = min(left, room)
-            batches[-1].append(Job(place, prompts[place], first, count))
-            first, left, room = first + count, left - count, room - count
-    return batches
+def make_plots(prompts: Sequence[Prompt], limit: int, max_tokens: int, *, shared: bool) -> list[Plot]:
+    """All candidates of a call in plots of at most `limit`, by length of the prompt; one a plot where nothing is shared.
 
-
-def by_length(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Jobs sorted into batches whose prompts have one length, for models that no padding leaves exact."""
-    lengths: dict[int, list[Job]] = {}
-    for job in jobs:
-        lengths.setdefault(len(job.prompt.token_ids), []).append(job)
-    return list(lengths.values())
+    A tree of very many tokens is split: what is saved on the prompt would be lost on the others' tokens.
+    """
+    texts: dict[tuple[int, ...], list[int]] = {}
+    number = 0
+    for prompt in prompts:
+        texts.setdefault(tuple(prompt.token_ids), []).extend(range(number, number + prompt.count))
+        number += prompt.count
+    plots: list[Plot] = []
+    for text, everyone in texts.items():
+        answers = max(_TREE, 2 * len(text)) // max_tokens
+        most = min(max(answers, _TREE_ANSWERS), limit) if shared else 1
+        parts = (everyone[first : first + most] for first in range(0, len(everyone), most))
+        plots.extend(Plot(text, np.asarray(part)) for part in parts)
+    return sorted(plots, key=lambda plot: len(plot.text))
 
 
 class Candidates:
-    """The candidates of a batch, in job order, while they speak."""
+    """The candidates of a call, prompt by prompt."""
 
-    def __init__(self, jobs: Sequence[Job], max_tokens: int) -> None:
-        counts = [job.count for job in jobs]
-        keys = key_states(np.asarray([job.prompt.key for job in jobs], dtype=np.int64))
-        indices = np.concatenate([job.prompt.first + job.first + np.arange(job.count) for job in jobs])
+    def __init__(self, prompts: Sequence[Prompt], max_tokens: int) -> None:
+        counts = [prompt.count for prompt in prompts]
+        keys = key_states(np.asarray([prompt.key for prompt in prompts], dtype=np.int64))
+        indices = np.concatenate([prompt.first + np.arange(prompt.count) for prompt in prompts])
+        self._max_tokens = max_tokens
         self.states: Words = fold(np.repeat(keys, counts), indices)
         """Hash state of each candidate's noise key (C,)."""
-        self.offsets = np.repeat([job.prompt.offset for job in jobs], counts)
+        self.offsets = np.repeat([prompt.offset for prompt in prompts], counts)
         """Tokens that each had said before (C,): the first columns of `tokens`."""
-        self.tokens = np.zeros((len(indices), max_tokens), dtype=np.int64)
-        for row, place in enumerate(np.repeat(np.arange(len(jobs)), counts)):
-            prompt = jobs[place].prompt
-            self.tokens[row, : prompt.offset] = prompt.token_ids[len(prompt.token_ids) - prompt.offset :]
-        self.logprobs = np.zeros((len(indices), max_tokens), dtype=np.float64)
+        self.tokens = np.zeros(
+            (len(indices), min(max_tokens, int(self.offsets.max()) + _WIDTH)), dtype=np.int64
+        )
+        for row in np.flatnonzero(self.offsets):
+            prompt = prompts[np.searchsorted(np.cumsum(counts), row, side="right")]
+            self.tokens[row, : prompt.offset] = prompt.token_ids[-prompt.offset :]
+        self.logprobs = np.zeros(self.tokens.shape, dtype=np.float64)
         self.lengths = self.offsets.copy()
         self.reasons: list[StopReason] = ["interrupt"] * len(indices)
-        """Why each fell silent; those that still speak would be interrupted."""
-        self.live: Ints = np.arange(len(indices))
-        """Those that still speak."""
+        """Why each fell silent; those that have not would be interrupted."""
+        self.live: Ints = np.zeros(0, dtype=np.int64)
+        """Those that speak, in the order in which they began."""
+
+    def begin(self, numbers: Ints) -> None:
+        """Let these speak, too."""
+        self.live = np.concatenate([self.live, numbers])
 
     def uniforms(self) -> NDArray[np.float64]:
         """A number in [0, 1) for each live candidate's next token."""
@@ -86,13 +88,16 @@ class Candidates:
     ) -> NDArray[np.bool_]:
         """Note the live candidates' next tokens. Returns who goes on: not those that stop or have said all they may."""
         spots = self.lengths[self.live]
+        if spots.max() == self.tokens.shape[1]:
+            more = ((0, 0), (0, min(self.tokens.shape[1], self._max_tokens - self.tokens.shape[1])))
+            self.tokens, self.logprobs = np.pad(self.tokens, more), np.pad(self.logprobs, more)
         self.tokens[self.live, spots] = tokens
         self.logprobs[self.live, spots] = logprobs
         self.lengths[self.live] += 1
         stopped = np.isin(tokens, stops)
         if words.window:
             stopped |= words.ended(self._tails(words.window))
-        on: NDArray[np.bool_] = ~stopped & (self.lengths[self.live] < self.tokens.shape[1])
+        on: NDArray[np.bool_] = ~stopped & (self.lengths[self.live] < self._max_tokens)
         for place in np.flatnonzero(~on):
             self.reasons[self.live[place]] = "stop" if stopped[place] else "length"
         self.live = self.live[on]

@@ -1,54 +1,60 @@
-"""The torch engine: batched sampling with a transformers model in this process.
+"""The torch engine: sampling with a transformers model in this process.
 
-N nodes, C candidates, S padded prompt length, V vocabulary. A node is a prompt and what was said after it: candidates
-that have said the same after the same prompt share one node, so a prompt is prefilled once (however many candidates
-and prompts of the call share it) and candidates part company only where their tokens differ. Each step expands the
-cache along the new nodes' parents; candidates that have ended leave.
+N nodes, C candidates, V vocabulary. A node is a prompt and what was said after it: candidates that have said the same
+after the same prompt share one node, so a prompt is computed once (however many candidates and prompts of the call
+share it) and candidates part company only where their tokens differ. Candidates that have ended leave, and others that
+wait take their place.
 """
 
-import inspect
+import itertools
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
-from training_core.llm.generation.jobs import Candidates, Ints, Job, by_length, split_jobs
+from training_core.llm.generation.forest import Forest, can_grow
+from training_core.llm.generation.jobs import Candidates, Ints, Plot, make_plots
+from training_core.llm.generation.padded import PaddedBatch
 from training_core.llm.generation.sampling import draw, tempered_log_probs
-from training_core.llm.generation.stop_words import StopWords
+from training_core.llm.generation.stop_words import StopWords, texts_of
 from training_core.llm.models.adapters import load_trained_weights
 from training_core.types import Answer, Prompt
 
-_PADDABLE = {"full_attention", "sliding_attention", "chunked_attention"}
-_CACHES = ("past_key_values", "cache_params")
-"""What models call their cache."""
-_WASTE = 0.25
-"""Share of dead nodes that is computed along before the cache is compacted, which copies all of it."""
+_LUMP = 4
+"""Who waits is let in when this part of the places is free: each time costs a pass."""
+
+
+class _Ground(Protocol):
+    """Where nodes grow: a Forest, or batch by batch where a model does not allow it."""
+
+    def room(self, waiting: Sequence[Plot]) -> int: ...
+
+    def plant(self, prompts: Sequence[Sequence[int]]) -> Tensor: ...
+
+    def grow(self, parents: Ints, tokens: Ints) -> Tensor: ...
 
 
 @dataclass
-class _Nodes:
-    """The distinct texts so far, and the model's view of them."""
+class _Call:
+    """One call of `generate`."""
 
-    cache: DynamicCache
-    logits: Tensor
-    """(N, V) that predict each node's next token."""
-    positions: Tensor
-    """(N,) of each node's next token."""
-    mask: Tensor | None
-    """(N, S + steps) 1 for tokens, 0 for padding; None where there is no padding."""
+    candidates: Candidates
+    settings: SamplingSettings
+    words: StopWords
+    interrupted: Interrupted
 
 
 class TorchEngine:
     """Generates with a causal language model. Greedy or sampled, with noise keyed by what is sampled.
 
-    With `share_prefix` off every candidate has a row of its own from the first token of its prompt on: slower, for
-    comparison.
+    With `share_prefix` off every candidate computes its prompt for itself: slower, for comparison.
     """
 
     def __init__(
@@ -69,12 +75,8 @@ class TorchEngine:
         self.pad = int(
             tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         )
-        takes = inspect.signature(model.forward).parameters
-        self._takes_positions = "position_ids" in takes
-        self._cache_argument = next((name for name in _CACHES if name in takes), None)
-        self._paddable = (
-            self._takes_positions and set(getattr(model.config, "layer_types", None) or ()) <= _PADDABLE
-        )
+        self.forests: bool | None = None
+        """Whether the model's nodes may grow in a forest; None until that has been tried."""
 
     def load_weights(self, state: Mapping[str, Tensor], version: int) -> None:
         """Copy weights into the model. Raises EngineFailure where names or shapes differ."""
@@ -94,19 +96,17 @@ class TorchEngine:
         which is part of it, with a stop text, after max_tokens, or where it is interrupted. Raises EngineFailure.
         """
         self._check(prompts, settings)
+        if not prompts:
+            return []
         if was_training := self.model.training:
             self.model.eval()
         words = StopWords(self.tokenizer, settings.stop)
-        answers: list[list[Answer]] = [[] for _ in prompts]
-        for jobs in split_jobs(prompts, self.max_batch):
-            for batch in [jobs] if self._paddable else by_length(jobs):
-                candidates = Candidates(batch, settings.max_tokens)
-                if not (interrupted and interrupted()):
-                    self._speak(batch, candidates, settings, words, interrupted)
-                self._collect(batch, candidates, words, answers)
+        call = _Call(Candidates(prompts, settings.max_tokens), settings, words, interrupted or _never)
+        plots = make_plots(prompts, self.max_batch, settings.max_tokens, shared=self.share_prefix)
+        self._speak(plots, call)
         if was_training:
             self.model.train()
-        return answers
+        return self._collect(prompts, call)
 
     def _check(self, prompts: Sequence[Prompt], settings: SamplingSettings) -> None:
         room = getattr(self.model.config, "max_position_embeddings", None)
@@ -121,87 +121,49 @@ class TorchEngine:
                 "shorten the prompt or lower sampling.max_tokens"
             )
 
-    def _speak(
-        self,
-        jobs: Sequence[Job],
-        candidates: Candidates,
-        settings: SamplingSettings,
-        words: StopWords,
-        interrupted: Interrupted | None,
-    ) -> None:
-        """Let all candidates of these jobs speak, from their next token to the last."""
-        texts, place = self._distinct(jobs)
-        nodes = self._prefill(texts)
-        while True:
-            tokens, logprobs = self._choose(nodes.logits, place, candidates, settings)
-            on = candidates.say(tokens, logprobs, self.stops, words)
-            if not on.any() or (interrupted and interrupted()):
+    def _ground(self, plots: Sequence[Plot]) -> _Ground:
+        if self.forests is None:
+            self.forests = can_grow(self.model)
+        if not self.forests:
+            return PaddedBatch(self.model, self.pad)
+        largest = max(len(plot.candidates) for plot in plots)
+        return Forest(self.model, min(len(plots), 2 * self.max_batch // largest))
+
+    def _speak(self, plots: Sequence[Plot], call: _Call) -> None:
+        """Let all candidates speak, at most max_batch at once."""
+        ground, waiting, candidates = self._ground(plots), deque(plots), call.candidates
+        logits, place = torch.empty(0, device=self.model.device), np.zeros(0, dtype=np.int64)
+        while (waiting or candidates.live.size) and not call.interrupted():
+            if planted := self._next(waiting, ground, candidates.live.size):
+                sizes = [len(plot.candidates) for plot in planted]
+                place = np.append(place, np.repeat(len(logits) + np.arange(len(planted)), sizes))
+                candidates.begin(np.concatenate([plot.candidates for plot in planted]))
+                logits = torch.cat([logits, ground.plant([plot.text for plot in planted])])
+            tokens, logprobs = self._choose(logits, place, candidates, call.settings)
+            on = candidates.say(tokens, logprobs, self.stops, call.words)
+            parents, said, place = self._children(place[on], tokens[on], logits.shape[-1])
+            logits = ground.grow(parents, said)
+
+    def _next(self, waiting: deque[Plot], ground: _Ground, speaking: int) -> list[Plot]:
+        """The plots to plant now, taken from those that wait."""
+        free = self.max_batch - speaking
+        needed = sum(len(plot.candidates) for plot in waiting)
+        planted: list[Plot] = []
+        if speaking and free < min(needed, self.max_batch // _LUMP):
+            return planted
+        for _ in range(ground.room(waiting)):
+            if len(waiting[0].candidates) > free:
                 break
-            place = self._advance(nodes, place[on], tokens[on])
+            planted.append(waiting.popleft())
+            free -= len(planted[-1].candidates)
+        return planted
 
-    def _distinct(self, jobs: Sequence[Job]) -> tuple[list[list[int]], Ints]:
-        """The prompts to prefill, and each candidate's place (C,) among them."""
-        counts = [job.count for job in jobs]
+    def _children(self, place: Ints, tokens: Ints, vocabulary: int) -> tuple[Ints, Ints, Ints]:
+        """Every distinct (node, token) becomes a node: parents and tokens (N,), and each candidate's place among them."""
         if not self.share_prefix:
-            return [job.prompt.token_ids for job in jobs for _ in range(job.count)], np.arange(sum(counts))
-        known: dict[tuple[int, ...], int] = {}
-        places = [known.setdefault(tuple(job.prompt.token_ids), len(known)) for job in jobs]
-        return [list(text) for text in known], np.repeat(np.asarray(places, dtype=np.int64), counts)
-
-    def _prefill(self, texts: Sequence[list[int]]) -> _Nodes:
-        """One node per prompt, padded on the left."""
-        device = self.model.device
-        lengths = [len(text) for text in texts]
-        width = max(lengths)
-        ids = np.full((len(texts), width), self.pad, dtype=np.int64)
-        mask = np.zeros((len(texts), width), dtype=np.int64)
-        for row, text in enumerate(texts):
-            ids[row, width - len(text) :] = text
-            mask[row, width - len(text) :] = 1
-        seen = torch.from_numpy(mask).to(device) if min(lengths) < width else None
-        nodes = _Nodes(
-            DynamicCache(config=self.model.config), torch.empty(0), torch.tensor(lengths, device=device), seen
-        )
-        spots = torch.from_numpy((mask.cumsum(axis=1) - 1).clip(min=0)).to(device)
-        nodes.logits = self._forward(torch.from_numpy(ids).to(device), spots, nodes)
-        return nodes
-
-    def _advance(self, nodes: _Nodes, place: Ints, tokens: Ints) -> Ints:
-        """Every distinct (node, token) becomes a node of its own; returns the candidates' new places (C,)."""
-        device = self.model.device
-        total, vocabulary = nodes.logits.shape
-        if self.share_prefix:
-            pairs, place = np.unique(place * vocabulary + tokens, return_inverse=True)
-            parents, said = np.divmod(pairs, vocabulary)
-        else:
-            parents, said, place = place, tokens, np.arange(len(place))
-        if len(parents) >= (1 - _WASTE) * total and len(np.unique(parents)) == len(parents):
-            everyone = np.full(total, self.pad, dtype=np.int64)
-            everyone[parents] = said
-            place, said = parents[place], everyone
-        else:
-            chosen = torch.from_numpy(parents).to(device)
-            nodes.cache.reorder_cache(chosen)  # type: ignore[arg-type]  # any integer tensor does
-            nodes.positions = nodes.positions[chosen]
-            nodes.mask = nodes.mask[chosen] if nodes.mask is not None else None
-        if nodes.mask is not None:
-            nodes.mask = torch.cat([nodes.mask, nodes.mask.new_ones(len(said), 1)], dim=1)
-        nodes.logits = self._forward(
-            torch.from_numpy(said).to(device).unsqueeze(1), nodes.positions.unsqueeze(1), nodes
-        )
-        nodes.positions = nodes.positions + 1
-        return place
-
-    def _forward(self, ids: Tensor, positions: Tensor, nodes: _Nodes) -> Tensor:
-        if self._cache_argument is None:
-            raise EngineFailure(
-                f"{type(self.model).__name__} takes no cache; the torch engine cannot generate with it"
-            )
-        inputs: dict[str, Any] = {"input_ids": ids, self._cache_argument: nodes.cache, "use_cache": True}
-        if self._takes_positions:
-            inputs["position_ids"] = positions
-        logits: Tensor = self.model(**inputs, attention_mask=nodes.mask, logits_to_keep=1).logits
-        return logits[:, -1]
+            return place, tokens, np.arange(len(place))
+        pairs, places = np.unique(place * vocabulary + tokens, return_inverse=True)
+        return *np.divmod(pairs, vocabulary), places
 
     def _choose(
         self, logits: Tensor, place: Ints, candidates: Candidates, settings: SamplingSettings
@@ -221,20 +183,27 @@ class TorchEngine:
             )
         return tokens.cpu().numpy(), chosen
 
-    def _collect(
-        self, jobs: Sequence[Job], candidates: Candidates, words: StopWords, answers: list[list[Answer]]
-    ) -> None:
+    def _collect(self, prompts: Sequence[Prompt], call: _Call) -> list[list[Answer]]:
         """Candidates as answers, each text decoded once. The text is of all that was said, before a continuation too."""
-        said = list(candidates.said())
+        said = list(call.candidates.said())
         distinct = list({tuple(tokens): None for tokens, *_ in said})
-        decoded = self.tokenizer.batch_decode([list(tokens) for tokens in distinct], skip_special_tokens=True)
-        texts = dict(zip(distinct, map(words.cut, decoded), strict=True))
-        places = [job.place for job in jobs for _ in range(job.count)]
-        for place, (tokens, logprobs, offset, reason) in zip(places, said, strict=True):
-            new = tokens[offset:]
-            answers[place].append(
-                Answer(new, logprobs[offset:], [self.version] * len(new), reason, texts[tuple(tokens)])
+        decoded = texts_of(self.tokenizer, distinct)
+        texts = dict(zip(distinct, map(call.words.cut, decoded), strict=True))
+        answers = (
+            Answer(
+                tokens[offset:],
+                logprobs[offset:],
+                [self.version] * (len(tokens) - offset),
+                reason,
+                texts[tuple(tokens)],
             )
+            for tokens, logprobs, offset, reason in said
+        )
+        return [list(itertools.islice(answers, prompt.count)) for prompt in prompts]
+
+
+def _never() -> bool:
+    return False
 
 
 def _stop_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Ints:

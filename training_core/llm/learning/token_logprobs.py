@@ -16,10 +16,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from training_core.llm.learning.packing import Row, single_rows, tree_rows
+from training_core.llm.models.attention import attends_fully
 from training_core.types import Answer, Group
 
-_MASKABLE = ("sdpa", "eager")
-"""Attention implementations that take a mask of one's own."""
 _ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
 """How far a trial's logits may be from what they should be, relative to the largest of them."""
 _WRONG_OFF = 0.1
@@ -142,7 +141,7 @@ class ResponseForward:
         False where a layer is not full attention (sliding window, chunks, linear), or where the attention in use takes
         no mask of one's own or ignores it: such a model would let responses see one another, silently.
         """
-        if not self._takes_positions or not _attends_fully(self.model):
+        if not self._takes_positions or not attends_fully(self.model):
             return False
         try:
             packed = self._tried(self._collated(packed=True), split=False)
@@ -172,18 +171,6 @@ class ResponseForward:
         if blind:
             rows[0].ends = [len(rows[0].tokens)] * len(rows[0].tokens)
         return collate(rows, 0, packed=packed, device=self.model.device)
-
-
-def _attends_fully(model: PreTrainedModel) -> bool:
-    config: Any = model.config.get_text_config()
-    window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
-    kinds = getattr(config, "layer_types", None) or []
-    return (
-        all(kind == "full_attention" for kind in kinds)
-        and not window
-        and not getattr(config, "attention_chunk_size", None)
-        and config._attn_implementation in _MASKABLE
-    )
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

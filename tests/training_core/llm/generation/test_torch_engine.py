@@ -1,15 +1,19 @@
 """The torch engine against a loop without cache, padding or batch."""
 
+import threading
+
 import pytest
 import torch
 from transformers import MambaConfig, MambaForCausalLM, MistralConfig, MistralForCausalLM, PreTrainedModel
 
-from tests.training_core.llm.toys import SMALL, TOKENIZER, make_model
+from tests.training_core.llm.toys import SMALL, TOKENIZER, make_model, naive_logprobs
 from training_core.errors import EngineFailure
 from training_core.llm.generation import sampling
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.forest import can_grow
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.learning.token_logprobs import ResponseForward
 from training_core.seeding import keyed_uniform
 from training_core.types import NoiseKey, Prompt
 
@@ -56,9 +60,11 @@ SETTINGS = [
 ]
 
 
-def check_against_naive(model: PreTrainedModel, settings: SamplingSettings, **options: object) -> int:
+def check_against_naive(
+    model: PreTrainedModel, settings: SamplingSettings, engine: TorchEngine | None = None
+) -> int:
     """Every answer equals the naive loop's; returns how many ended with a stop token."""
-    answers = TorchEngine(model, TOKENIZER, version=3, **options).generate(PROMPTS, settings)
+    answers = (engine or TorchEngine(model, TOKENIZER, version=3)).generate(PROMPTS, settings)
     assert [len(group) for group in answers] == [prompt.count for prompt in PROMPTS]
     stopped = 0
     for prompt, group in zip(PROMPTS, answers, strict=True):
@@ -78,7 +84,8 @@ def check_against_naive(model: PreTrainedModel, settings: SamplingSettings, **op
 def test_it_says_what_a_naive_loop_says(
     model: PreTrainedModel, settings: SamplingSettings, share_prefix: bool
 ) -> None:
-    stopped = check_against_naive(model, settings, share_prefix=share_prefix)
+    engine = TorchEngine(model, TOKENIZER, version=3, share_prefix=share_prefix)
+    stopped = check_against_naive(model, settings, engine)
     total = sum(prompt.count for prompt in PROMPTS)
     assert settings.greedy or 0 < stopped < total, "both ways to end must be tried"
 
@@ -101,26 +108,109 @@ def test_a_model_that_takes_no_positions_is_given_prompts_of_one_length_at_a_tim
     check_against_naive(model, SETTINGS[0])
 
 
-def test_the_prompt_is_computed_once_and_equal_texts_share_their_rows(
-    model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shapes: list[tuple[int, int]] = []
-    body = model.base_model
+@pytest.fixture
+def passes(model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tokens go through the model in each pass, padding included."""
+    body, seen = model.base_model, []
     forward = body.forward
 
     def count(input_ids: torch.Tensor, **inputs: object) -> object:
-        shapes.append((input_ids.shape[0], input_ids.shape[1]))
+        seen.append(input_ids.numel())
         return forward(input_ids=input_ids, **inputs)
 
     monkeypatch.setattr(body, "forward", count)
+    return seen
+
+
+def test_the_prompt_is_computed_once_and_equal_texts_are_one(
+    model: PreTrainedModel, passes: list[int]
+) -> None:
+    engine = TorchEngine(model, TOKENIZER)
+    engine.generate(PROMPTS[:1], SamplingSettings(max_tokens=1))  # which tries what the model can do
+    passes.clear()
     twice = [Prompt([6, 7, 8], 8, NoiseKey(0, 0, 1, task, 0, 0)) for task in range(2)]
-    answers = TorchEngine(model, TOKENIZER).generate(twice, SamplingSettings(temperature=0.3, max_tokens=4))
-    assert shapes[0] == (1, 3), "two groups of eight have one prompt"
+    answers = engine.generate(twice, SamplingSettings(temperature=0.3, max_tokens=4))
+    assert engine.forests and passes[0] == 3, "two groups of eight have one prompt"
     said = [tuple(answer.token_ids) for group in answers for answer in group]
-    for step in range(1, len(shapes)):
-        distinct = {tokens[:step] for tokens in said if len(tokens) > step}
-        assert len(distinct) <= shapes[step][0] <= len(distinct) / 0.75
+    for step in range(1, len(passes)):
+        assert passes[step] == len({tokens[:step] for tokens in said if len(tokens) > step})
     assert len(set(said)) > 1
+
+
+def test_prompts_of_different_lengths_are_not_padded(model: PreTrainedModel, passes: list[int]) -> None:
+    engine = TorchEngine(model, TOKENIZER)
+    engine.forests = True
+    engine.generate(PROMPTS, SamplingSettings(max_tokens=1))
+    assert passes[0] == sum(len(prompt.token_ids) for prompt in PROMPTS) == 16
+
+
+def test_who_has_ended_makes_room_for_who_waits(model: PreTrainedModel, passes: list[int]) -> None:
+    prompts = [
+        Prompt([6 + task % 20, 7 + task // 20, 8, 9, 10], 1, NoiseKey(0, 0, 1, task, 0, 0))
+        for task in range(24)
+    ]
+    settings = SamplingSettings(temperature=1.3, max_tokens=20)
+    engine = TorchEngine(model, TOKENIZER, max_batch=4)
+    engine.forests = True
+    answers = engine.generate(prompts, settings)
+    lengths = [len(group[0].token_ids) for group in answers]
+    assert len(set(lengths)) > 5, "they must end at different times"
+    batches = sum(max(lengths[first : first + 4]) for first in range(0, 24, 4))
+    growing = [size for size in passes if size <= 4]  # the others are prompts
+    assert len(growing) < batches - 6
+    assert sum(passes) == 5 * 24 + sum(length - 1 for length in lengths), "nothing is computed in vain"
+    together = TorchEngine(model, TOKENIZER).generate(prompts, settings)
+    assert [group[0].token_ids for group in together] == [group[0].token_ids for group in answers]
+
+
+@pytest.mark.parametrize("settings", SETTINGS[:2])
+@pytest.mark.parametrize("options", [{}, {"max_batch": 4}, {"share_prefix": False}])
+def test_models_that_allow_no_forest_are_generated_with_in_padded_batches(
+    model: PreTrainedModel, settings: SamplingSettings, options: dict[str, object]
+) -> None:
+    engine = TorchEngine(model, TOKENIZER, version=3, **options)
+    engine.forests = False
+    check_against_naive(model, settings, engine)
+
+
+def test_a_forest_is_only_for_models_that_attend_to_everything() -> None:
+    config = MistralConfig(**SMALL, num_key_value_heads=2, head_dim=8, sliding_window=4)
+    assert not can_grow(MistralForCausalLM(config).eval())
+    sizes = {"vocab_size": len(TOKENIZER), "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}
+    assert not can_grow(MambaForCausalLM(MambaConfig(**sizes, eos_token_id=EOS, pad_token_id=0)).eval())
+    for kind in ("llama", "qwen2", "gpt_neox"):
+        usual = make_model(kind)
+        assert can_grow(usual) and can_grow(usual.to(torch.bfloat16))
+
+
+def test_a_model_in_a_forest_serves_others_as_before(model: PreTrainedModel) -> None:
+    """Another thread asks the model in the midst of every pass of the engine's."""
+    learner, meanwhile = ResponseForward(model), []
+    text = torch.tensor([[6, 7, 8, 9]])
+    before = model(input_ids=text).logits
+
+    def use_it(layer: torch.nn.Module, inputs: object, output: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            worker = threading.Thread(target=lambda: meanwhile.append(model(input_ids=text).logits))
+            worker.start()
+            worker.join()
+
+    hook = model.base_model.layers[0].register_forward_hook(use_it)
+    check_against_naive(model, SETTINGS[0])
+    hook.remove()
+    assert len(meanwhile) > 7 and all(torch.equal(logits, before) for logits in meanwhile)
+    assert learner.packs
+
+
+def test_in_bf16_the_stored_logprobs_are_the_models_own_within_its_rounding() -> None:
+    model = make_model().to(torch.bfloat16)
+    settings = SamplingSettings(temperature=0.7, max_tokens=7)
+    answers = TorchEngine(model, TOKENIZER).generate(PROMPTS, settings)
+    for prompt, group in zip(PROMPTS, answers, strict=True):
+        for answer in group:
+            wanted = naive_logprobs(model, prompt.token_ids, answer.token_ids, 0.7)
+            assert answer.logprobs == pytest.approx(wanted, abs=0.25)
+            assert sum(answer.logprobs) == pytest.approx(sum(wanted), abs=0.5)
 
 
 def test_a_stop_token_of_the_models_own_ends_an_answer() -> None:

@@ -1,0 +1,239 @@
+"""Texts that begin alike, with their keys and values kept once: a tree per prompt, in one preallocated store.
+
+G rows of the store, S its columns, N nodes, Q most nodes of a row, H heads, D head size, V vocabulary.
+A row holds one prompt and the tree of what was said after it, a column a token. A node is the newest token of a text:
+it sees the columns of the tokens before it and its own. All nodes go through the model as one sequence, so that
+nothing is padded there; only attention lays them out by rows. A prompt may be planted in a free row at any time.
+"""
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from training_core.llm.generation.jobs import Ints, Plot
+from training_core.llm.models.attention import attends_fully
+
+_ATTENTION = "sdpa"
+"""The attention of transformers that a forest takes the place of."""
+_ROOM = 32
+"""Columns by which the store grows at least."""
+_WASTE = 0.25
+"""Share of rows without a tree that is computed along before the store is compacted, which copies it."""
+_ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
+"""How far a trial's logits may be from the model's own, relative to the largest of them."""
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """How the nodes of a forward pass lie in the store."""
+
+    rows: Tensor
+    """(N,)"""
+    columns: Tensor
+    """(N,)"""
+    grid: Tensor
+    """(G, Q) the node at each place of each row; places without one repeat another node."""
+    spots: Tensor
+    """(N,) each node's place, as an index into G * Q."""
+    mask: Tensor | None
+    """(G, 1, Q, S) additive; None: the nodes are whole prompts, and each sees those before it."""
+
+
+class Forest:
+    """The store, the nodes that may grow, and the model by which they do."""
+
+    def __init__(self, model: PreTrainedModel, rows: int) -> None:
+        self._model = model
+        self._device = model.device
+        self._count = rows
+        self._columns = 0
+        self._layers: list[tuple[Tensor, Tensor]] = []
+        """Keys and values (G, H, S, D) of each layer."""
+        self._filled = np.zeros(rows, dtype=np.int64)
+        """(G,) columns in use; 0 where there is no tree."""
+        self._rows = np.zeros(0, dtype=np.int64)
+        """(N,) of each node."""
+        self._positions = np.zeros(0, dtype=np.int64)
+        """(N,) of each node's token in its text."""
+        self._seen = torch.zeros(0, 0, dtype=torch.bool, device=self._device)
+        """(N, S) the columns that each node sees."""
+        self._no_mask = torch.zeros(1, 1, 1, 1, device=self._device)
+        """Keeps the model from making a mask: one of four dimensions is taken as it is."""
+        self._pass: _Pass
+
+    def room(self, waiting: Sequence[Plot]) -> int:
+        """How many of the plots that wait may be planted now."""
+        return min(int((self._filled == 0).sum()), len(waiting))
+
+    def plant(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """A tree for each prompt; its last token is added to the nodes. The new nodes' logits (len(prompts), V)."""
+        rows = np.flatnonzero(self._filled == 0)[: len(prompts)]
+        lengths = np.asarray([len(prompt) for prompt in prompts])
+        width = int(lengths.max())
+        self._filled[rows] = lengths
+        self._reserve(width)
+        ends = lengths.cumsum()
+        columns = np.concatenate([np.arange(length) for length in lengths])
+        grid = (ends - lengths)[:, None] + np.minimum(np.arange(width), lengths[:, None] - 1)
+        spots = np.repeat(np.arange(len(rows)) * width, lengths) + columns
+        placed = [self._tensor(part) for part in (np.repeat(rows, lengths), columns, grid, spots)]
+        self._pass = _Pass(placed[0], placed[1], placed[2], placed[3], None)
+        tokens = np.concatenate([np.asarray(prompt, dtype=np.int64) for prompt in prompts])
+        seen = torch.arange(self._columns) < torch.from_numpy(lengths).unsqueeze(1)
+        self._seen = torch.cat([self._seen, seen.to(self._device)])
+        self._rows = np.concatenate([self._rows, rows])
+        self._positions = np.concatenate([self._positions, lengths - 1])
+        return self._forward(tokens, columns, self._tensor(ends - 1))
+
+    def grow(self, parents: Ints, tokens: Ints) -> Tensor:
+        """Children take the place of all nodes; trees without any make room. The children's logits (N, V)."""
+        rows = self._rows[parents]
+        held, counts = np.unique(rows, return_counts=True)
+        self._filled[np.setdiff1d(np.arange(self._count), held)] = 0
+        if len(held) and len(held) < (1 - _WASTE) * (held[-1] + 1):
+            rows = self._compact(held, rows)
+            held = np.arange(len(held))
+        rank = np.empty_like(rows)
+        rank[np.argsort(rows, kind="stable")] = np.concatenate(
+            [np.arange(count) for count in counts] or [rows]
+        )
+        columns = self._filled[rows] + rank
+        self._filled[held] += counts
+        self._reserve(int(self._filled.max()))
+        self._rows, self._positions = rows, self._positions[parents] + 1
+        self._seen = self._seen[self._tensor(parents)]
+        self._seen[torch.arange(len(rows), device=self._device), self._tensor(columns)] = True
+        if not len(rows):
+            return torch.empty(0, device=self._device)
+        grid = np.zeros((int(held[-1]) + 1, int(counts.max())), dtype=np.int64)
+        grid[rows, rank] = np.arange(len(rows))
+        spots = rows * grid.shape[1] + rank
+        placed = self._tensor(grid)
+        self._pass = _Pass(
+            self._tensor(rows), self._tensor(columns), placed, self._tensor(spots), self._mask(placed)
+        )
+        return self._forward(tokens, self._positions, 0)
+
+    def _mask(self, grid: Tensor) -> Tensor:
+        seen = self._seen[grid, : int(self._filled.max())].unsqueeze(1)
+        mask = torch.zeros(seen.shape, dtype=self._model.dtype, device=self._device)
+        return mask.masked_fill_(~seen, float("-inf"))
+
+    def _compact(self, held: Ints, rows: Ints) -> Ints:
+        """Move these rows to the front; returns the nodes' new rows."""
+        chosen = self._tensor(held)
+        for keys, values in self._layers:
+            keys[: len(held)] = keys[chosen]
+            values[: len(held)] = values[chosen]
+        self._filled[: len(held)] = self._filled[held]
+        self._filled[len(held) :] = 0
+        return np.searchsorted(held, rows)
+
+    def _reserve(self, columns: int) -> None:
+        """Make room for this many columns. What is not in use is zero: attention multiplies it by zero."""
+        if columns <= self._columns:
+            return
+        more = max(columns + _ROOM, self._columns * 3 // 2) - self._columns
+        self._columns += more
+        self._seen = torch.nn.functional.pad(self._seen, (0, more))
+        pad = (0, 0, 0, more)
+        self._layers = [
+            (torch.nn.functional.pad(keys, pad), torch.nn.functional.pad(values, pad))
+            for keys, values in self._layers
+        ]
+
+    def _forward(self, tokens: Ints, positions: Ints, keep: Tensor | int) -> Tensor:
+        """Logits of the nodes of this pass (of all, or those to keep)."""
+        outer = _SPEAKING.set(self)
+        try:
+            logits: Tensor = self._model(
+                input_ids=self._tensor(tokens).unsqueeze(0),
+                position_ids=self._tensor(positions).unsqueeze(0),
+                attention_mask=self._no_mask,
+                use_cache=False,
+                logits_to_keep=keep,
+            ).logits
+        finally:
+            _SPEAKING.reset(outer)
+        return logits[0]
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+        """Note keys and values (1, H, N, D) of this pass; what its queries (1, R * H, N, D) see: (1, N, R * H, D)."""
+        how = self._pass
+        if layer == len(self._layers):
+            shape = (self._count, key.shape[1], self._columns, key.shape[3])
+            self._layers.append((key.new_zeros(shape), value.new_zeros((*shape[:3], value.shape[3]))))
+        keys, values = self._layers[layer]
+        keys[how.rows, :, how.columns] = key[0].transpose(0, 1)
+        values[how.rows, :, how.columns] = value[0].transpose(0, 1)
+        heads, repeats = key.shape[1], query.shape[1] // key.shape[1]
+        height, width = how.grid.shape
+        laid = query[0][:, how.grid].view(heads, repeats, height, width, -1)
+        # Query heads that share a key head lie beside one another as so many more queries: keys are not copied.
+        laid = laid.permute(2, 0, 1, 3, 4)
+        if how.mask is None:
+            keys, values = (part[0][:, how.grid].transpose(0, 1) for part in (key, value))
+            found = scaled_dot_product_attention(
+                laid.flatten(1, 2), keys, values, is_causal=True, scale=scale, enable_gqa=repeats > 1
+            )
+        else:
+            top = how.mask.shape[-1]
+            mask = how.mask.repeat(1, 1, repeats, 1) if repeats > 1 else how.mask
+            found = scaled_dot_product_attention(
+                laid.flatten(2, 3), keys[:height, :, :top], values[:height, :, :top], mask, scale=scale
+            )
+        by_head = found.reshape(height, heads * repeats, width, -1)
+        return by_head.transpose(1, 2).flatten(0, 1)[how.spots].unsqueeze(0)
+
+    def _tensor(self, array: Ints) -> Tensor:
+        return torch.from_numpy(array).to(self._device)
+
+
+_SPEAKING: ContextVar[Forest | None] = ContextVar("_SPEAKING", default=None)
+"""The forest whose nodes go through a model in this thread."""
+_usual: Any = ALL_ATTENTION_FUNCTIONS[_ATTENTION]
+
+
+def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, *masks: Any, **more: Any) -> Any:
+    """The forest's attention where one speaks; else, as for the learner that shares the model, what it was."""
+    forest = _SPEAKING.get()
+    if forest is None:
+        return _usual(module, query, key, value, *masks, **more)
+    return forest.attend(module.layer_idx, query, key, value, more.get("scaling")), None
+
+
+AttentionInterface.register(_ATTENTION, _attend)
+
+
+@torch.no_grad()
+def can_grow(model: PreTrainedModel) -> bool:
+    """Whether a forest of this model's gives the model's own logits; tried once, not guessed.
+
+    False where a layer is not full attention, or attention does more than weigh by scaled products.
+    """
+    config: Any = model.config
+    if not attends_fully(model) or config._attn_implementation != _ATTENTION:
+        return False
+    table: Any = model.get_input_embeddings()
+    size = int(table.weight.shape[0])
+    words = [(7 * place + 3) % size for place in range(12)]
+    forest = Forest(model, 2)
+    try:
+        forest.plant([words[:5], words[:3]])
+        first = forest.grow(np.array([0, 0, 1]), np.array(words[5:8]))
+        second = forest.grow(np.array([1, 2]), np.array(words[8:10]))
+        texts = [[*words[:5], words[6], words[8]], [*words[:3], words[7], words[9]]]
+        own = [model(input_ids=torch.tensor([text], device=model.device)).logits[0] for text in texts]
+    except (AttributeError, IndexError, KeyError, LookupError, RuntimeError, TypeError, ValueError):
+        return False
+    pairs = ((first[1], own[0][-2]), (first[2], own[1][-2]), (second[0], own[0][-1]), (second[1], own[1][-1]))
+    bound = _ROUNDING[model.dtype] * max(float(wanted.abs().max()) for _, wanted in pairs)
+    return all(float((found - wanted).abs().max()) <= bound for found, wanted in pairs)

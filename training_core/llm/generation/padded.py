@@ -1,0 +1,102 @@
+"""Texts in a batch padded on the left, with a cache of the model's own: for any architecture that has one.
+
+N nodes, P prompts, W width of the batch, V vocabulary. A node is a text. Each step expands the cache along the new nodes'
+parents. A batch is spoken to its end before the next one begins.
+"""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+from training_core.errors import EngineFailure
+from training_core.llm.generation.jobs import Ints, Plot
+
+_PADDABLE = {"full_attention", "sliding_attention", "chunked_attention"}
+_CACHES = ("past_key_values", "cache_params")
+"""What models call their cache."""
+_WASTE = 0.25
+"""Share of dead nodes that is computed along before the cache is compacted, which copies all of it."""
+
+
+class PaddedBatch:
+    """The nodes of a batch, and the model that they grow by."""
+
+    def __init__(self, model: PreTrainedModel, pad: int) -> None:
+        self._model = model
+        self._pad = pad
+        takes = inspect.signature(model.forward).parameters
+        self._takes_positions = "position_ids" in takes
+        self._cache_argument = next((name for name in _CACHES if name in takes), None)
+        self._paddable = (
+            self._takes_positions and set(getattr(model.config, "layer_types", None) or ()) <= _PADDABLE
+        )
+        self._cache: DynamicCache
+        self._live: Ints = np.zeros(0, dtype=np.int64)
+        """(N,) the nodes' places among those that are computed."""
+        self._positions: Tensor
+        """Of each computed node's next token."""
+        self._mask: Tensor | None = None
+        """(computed, W) 1 for tokens, 0 for padding; None where there is no padding."""
+
+    def room(self, waiting: Sequence[Plot]) -> int:
+        """How many of the plots that wait may be planted now: of one length, where no padding leaves a model exact."""
+        if len(self._live):
+            return 0
+        if self._paddable:
+            return len(waiting)
+        return sum(len(plot.text) == len(waiting[0].text) for plot in waiting)
+
+    def plant(self, prompts: Sequence[Sequence[int]]) -> Tensor:
+        """One node per prompt. Their logits (P, V)."""
+        device = self._model.device
+        lengths = [len(prompt) for prompt in prompts]
+        width = max(lengths)
+        ids = np.full((len(prompts), width), self._pad, dtype=np.int64)
+        mask = np.zeros((len(prompts), width), dtype=np.int64)
+        for row, prompt in enumerate(prompts):
+            ids[row, width - len(prompt) :] = prompt
+            mask[row, width - len(prompt) :] = 1
+        self._mask = torch.from_numpy(mask).to(device) if min(lengths) < width else None
+        self._cache = DynamicCache(config=self._model.config)
+        self._positions = torch.tensor(lengths, device=device)
+        self._live = np.arange(len(prompts))
+        spots = torch.from_numpy((mask.cumsum(axis=1) - 1).clip(min=0)).to(device)
+        return self._forward(torch.from_numpy(ids).to(device), spots)
+
+    def grow(self, parents: Ints, tokens: Ints) -> Tensor:
+        """Children take the place of all nodes. Their logits (N, V)."""
+        device = self._model.device
+        parents, total = self._live[parents], len(self._positions)
+        if not len(parents):
+            self._live = parents
+            return torch.empty(0, device=device)
+        if len(parents) >= (1 - _WASTE) * total and len(np.unique(parents)) == len(parents):
+            said = np.full(total, self._pad, dtype=np.int64)
+            said[parents] = tokens
+            self._live = parents
+        else:
+            chosen = torch.from_numpy(parents).to(device)
+            self._cache.reorder_cache(chosen)  # type: ignore[arg-type]  # any integer tensor does
+            self._positions = self._positions[chosen]
+            self._mask = self._mask[chosen] if self._mask is not None else None
+            self._live, said = np.arange(len(parents)), tokens
+        if self._mask is not None:
+            self._mask = torch.cat([self._mask, self._mask.new_ones(len(said), 1)], dim=1)
+        logits = self._forward(torch.from_numpy(said).to(device).unsqueeze(1), self._positions.unsqueeze(1))
+        self._positions = self._positions + 1
+        return logits[torch.from_numpy(self._live).to(device)]
+
+    def _forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        if self._cache_argument is None:
+            name = type(self._model).__name__
+            raise EngineFailure(f"{name} takes no cache; the torch engine cannot generate with it")
+        inputs: dict[str, Any] = {"input_ids": ids, self._cache_argument: self._cache, "use_cache": True}
+        if self._takes_positions:
+            inputs["position_ids"] = positions
+        logits: Tensor = self._model(**inputs, attention_mask=self._mask, logits_to_keep=1).logits
+        return logits[:, -1]
