@@ -32,6 +32,7 @@ class RolloutWorker:
         self._sampler: UtilisationSampler | None = None
         self._side: Any = None
         self._stands = threading.Event()
+        """Set when `start` has ended: weights may be sent while it is at work."""
 
     def ping(self) -> int:
         """Answers when the process stands, with its id."""
@@ -42,13 +43,15 @@ class RolloutWorker:
 
         Raises ModelError, CheckpointError.
         """
-        loaded = self._sides.load(self._spec, self._born)
-        self._sampler = UtilisationSampler(
-            self._spec.name, self._spec.config.resources.threads, on_gpu=loaded.on_gpu
-        )
-        self._side = self._sides.RolloutSide(self._spec, loaded)
-        version = self._side.recall(resume_from) if resume_from else 0
-        self._stands.set()
+        try:
+            loaded = self._sides.load(self._spec, self._born)
+            self._sampler = UtilisationSampler(
+                self._spec.name, self._spec.config.resources.threads, on_gpu=loaded.on_gpu
+            )
+            self._side = self._sides.RolloutSide(self._spec, loaded)
+            version = self._side.recall(resume_from) if resume_from else 0
+        finally:  # who waits for it to stand must learn that it does not
+            self._stands.set()
         return Ready(loaded.model_name, loaded.base, version, [loaded.span])
 
     def save(self, folder: Path) -> None:

@@ -47,6 +47,36 @@ def test_generation_goes_on_while_policies_are_updated(
     assert len(staleness) == 6 and 0 < max(staleness) <= 2
 
 
+def test_an_actor_takes_new_weights_in_mid_sequence(
+    ray_cluster: None, little_model: Path, tmp_path: Path
+) -> None:
+    import ray
+
+    from training_core.llm.generation.base import SamplingSettings
+    from training_core.types import NoiseKey, Prompt
+    from workers.cluster.placement import place
+    from workers.cluster.spawner import CONTROL, Spawner
+
+    config = small_config(little_model, **APART, rollout__staleness=100)
+    spawner = Spawner(config, tmp_path, "interrupted", None)
+    placement = place(config)
+    updater = spawner.policy_worker(placement.of("update", "planner")[0])
+    worker = spawner.policy_worker(placement.of("rollout", "planner")[0])
+    ray.get([updater.start.remote(None), worker.start.remote(None)])
+    prompts = [Prompt([5, 6, 7 + place], 8, NoiseKey(0, 0, 1, place, 0, 0)) for place in range(16)]
+    said = worker.generate.remote(prompts, SamplingSettings(temperature=5.0, max_tokens=24), 0)
+    version = 0
+    while not ray.wait([said], timeout=0)[0]:
+        version += 1
+        weights = updater.weights.remote(version)
+        ray.get(worker.load_weights.options(concurrency_group=CONTROL).remote(weights, 1))
+    answers = [answer for group in ray.get(said).answers for answer in group]
+    assert all(answer.versions == sorted(answer.versions) for answer in answers)
+    assert max(len(set(answer.versions)) for answer in answers) > 1, f"none of {version} came in between"
+    ray.kill(worker)
+    ray.kill(updater)
+
+
 def test_workers_that_die_in_mid_play_are_replaced(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
