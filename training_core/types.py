@@ -126,6 +126,8 @@ class Episode:
     failed: bool = False
     error: str = ""
     probe: bool = False
+    reward_timeouts: int | None = None
+    """Answers whose reward function ran out of time; None where none was asked."""
     siblings: str = ""
     """Name of the episodes of one task that are compared as wholes; empty where candidates of a turn are."""
     started: float = 0.0

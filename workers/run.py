@@ -35,6 +35,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
     run = arguments.run or f"{config.run.name or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
     home = arguments.home.expanduser().resolve()
+    os.environ["TROUPE_HOME"] = str(home)  # data files are looked up below it
     attempt = Attempt(
         config=config,
         run=run,

@@ -33,3 +33,8 @@ class EnvironmentSection(Section):
     """Who plays it; a team has exactly these, unless open_roles says otherwise."""
     open_roles: ClassVar[bool] = False
     """Whether any roles may play, as many as there are; `roles` then names the usual ones."""
+
+    @property
+    def concurrency(self) -> int:
+        """Answers that one process tries at a time: above 1 where trying means waiting for other processes."""
+        return 1

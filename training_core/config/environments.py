@@ -6,7 +6,7 @@ from pydantic import Field
 
 from training_core.config.base import EnvironmentSection, Section
 from training_core.config.puzzles import Sokoban, Sudoku
-from training_core.config.tasks import Arithmetic
+from training_core.config.tasks import Arithmetic, Dataset
 
 
 class PlanPathGrid(EnvironmentSection):
@@ -65,7 +65,7 @@ class PlanPathTrio(PlanPathGrid):
 
 
 Environment = Annotated[
-    PlanPath | PlanPathSingle | PlanPathTrio | Sudoku | Sokoban | Arithmetic,
+    PlanPath | PlanPathSingle | PlanPathTrio | Sudoku | Sokoban | Arithmetic | Dataset,
     Field(discriminator="type"),
 ]
 """One class per environment, told apart by `type`."""
@@ -77,4 +77,5 @@ ENVIRONMENT_CONFIGS: dict[str, type[Section]] = {
     "sudoku": Sudoku,
     "sokoban": Sokoban,
     "arithmetic": Arithmetic,
+    "dataset": Dataset,
 }

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.base import Section
 from training_core.config.environments import ENVIRONMENT_CONFIGS
+from training_core.config.rewards import REWARD_CONFIGS
 from training_core.config.rollout import WORKFLOW_CONFIGS
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
@@ -19,6 +20,7 @@ KINDS: dict[str, Collection[str]] = {
     "algorithm": ALGORITHM_CONFIGS,
     "environment": ENVIRONMENT_CONFIGS,
     "workflow": WORKFLOW_CONFIGS,
+    "reward": REWARD_CONFIGS,
 }
 """Sections of several kinds, and the kinds."""
 PRESETS = Path(__file__).parent / "presets"

@@ -6,6 +6,9 @@ from pydantic import Field
 
 from training_core.config.base import Section
 
+TRY_AGAIN = "Your answer is not correct. Please try to answer it again."
+"""What a role is told after a wrong answer, as in AReaL's multi-turn workflow."""
+
 
 class TurnTree(Section):
     """At each agent's turn, K candidates from one state; one of them is carried on."""

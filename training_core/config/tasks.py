@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from training_core.config.base import EnvironmentSection
+from training_core.config.rewards import MathReward, Reward
 
 
 class Arithmetic(EnvironmentSection):
@@ -23,7 +24,7 @@ class Arithmetic(EnvironmentSection):
     fractions: bool = False
     """Whether results may be fractions; otherwise problems without a whole result are not asked."""
     max_turns: int = Field(1, ge=1, le=64)
-    """Answers before the episode ends without success: after a wrong one the team is told so and tries again."""
+    """Turns of the whole team before the episode ends without success: after a wrong answer it is told so and tries again."""
     turn_discount: float = Field(1.0, gt=0.0, le=1.0)
     """Gamma: a right answer at turn t is paid right_reward x gamma^(t - 1), so 1 x right_reward on the first try."""
     right_reward: float = 1.0
@@ -32,3 +33,31 @@ class Arithmetic(EnvironmentSection):
     """Local reward of the role `tool` for an expression whose value is the right answer."""
     format_reward: float = -0.1
     """Local reward for an answer without a number in a box, or an expression that cannot be calculated."""
+
+
+class Dataset(EnvironmentSection):
+    """Prompts from a file of JSON Lines, judged by a reward function; any roles answer them in turn."""
+
+    roles: ClassVar[tuple[str, ...]] = ("solver",)
+    open_roles: ClassVar[bool] = True
+    type: Literal["dataset"] = "dataset"
+    """Any prompts with a reward function."""
+    path: str = Field(min_length=1)
+    """File of lines {instance_id?, prompt: text or messages, label? or answer?, ...}, below TROUPE_HOME/data where runs are played."""
+    eval_path: str = ""
+    """File of the held-out lines; empty holds out a share of `path`."""
+    eval_share: float = Field(0.1, gt=0.0, lt=1.0)
+    """Share of the lines that is held out, chosen by instance_id; unused with an eval_path."""
+    max_turns: int = Field(1, ge=1, le=64)
+    """Turns of the whole team before the episode ends: after an answer that is not right it tries again."""
+    turn_discount: float = Field(1.0, gt=0.0, le=1.0)
+    """Gamma: a role's answer at its turn t is paid its reward x gamma^(t - 1)."""
+    success_reward: float = 1.0
+    """An answer that the reward function pays at least this much is right, and ends the episode."""
+    reward: Reward = MathReward()
+    """What judges an answer."""
+
+    @property
+    def concurrency(self) -> int:
+        """Answers that are judged at a time."""
+        return self.reward.processes

@@ -23,6 +23,7 @@ def episode_facts(episode: Episode) -> EpisodeFacts:
         cut=sum(c.answer.stop_reason == "length" for turn in episode.turns for c in turn.candidates),
         tokens=episode_tokens(episode),
         turns=len({turn.index for turn in episode.turns}),
+        reward_timeouts=episode.reward_timeouts,
     )
 
 
@@ -58,7 +59,7 @@ def train_metrics(collected: Collected) -> dict[str, float]:
             sum(facts.candidate_rewards.get(role, 0.0) for facts in played),
             sum(facts.candidates.get(role, 0) for facts in played),
         )
-    return values | _rollout_metrics(collected)
+    return values | _rollout_metrics(collected) | _reward_metrics(collected.facts)
 
 
 def eval_metrics(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]:
@@ -160,6 +161,12 @@ def _group_metrics(groups: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
         for role, counts in groups.items()
         for name in GROUP_SHARES
     }
+
+
+def _reward_metrics(facts: Sequence[EpisodeFacts]) -> dict[str, float]:
+    """`rewards/timeouts`, where reward functions were asked."""
+    asked = [item.reward_timeouts for item in facts if item.reward_timeouts is not None]
+    return {"rewards/timeouts": float(sum(asked))} if asked else {}
 
 
 def _rollout_metrics(collected: Collected) -> dict[str, float]:

@@ -126,6 +126,8 @@ class EpisodeFacts:
     """Response tokens over all candidates."""
     turns: int
     """Turns of the team."""
+    reward_timeouts: int | None = None
+    """Answers whose reward function ran out of time; None where none was asked."""
 
 
 @dataclass

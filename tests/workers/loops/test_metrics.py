@@ -32,6 +32,12 @@ def test_train_metrics_leave_failed_episodes_out_but_count_them() -> None:
     assert values["rollout/tokens_per_second"] == 12.0
 
 
+def test_answers_whose_reward_function_took_too_long_are_counted_where_one_was_asked() -> None:
+    facts = [metrics.episode_facts(episode(reward_timeouts=count)) for count in (None, 2, 0, 1)]
+    assert metrics.train_metrics(Collected(facts, []))["rewards/timeouts"] == 3.0
+    assert "rewards/timeouts" not in metrics.train_metrics(Collected(facts[:1], []))
+
+
 def test_an_evaluation_counts_failed_episodes_as_no_success() -> None:
     facts = [metrics.episode_facts(item) for item in (episode(success=True), episode(failed=True))]
     values = metrics.eval_metrics("eval_sampled", facts)

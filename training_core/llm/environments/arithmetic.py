@@ -2,7 +2,7 @@
 
 After the math tasks of PettingLLMs (arXiv 2510.11062), where one agent writes code that is run and another reasons: here
 `tool` writes an expression, a calculator works it out, and whoever else plays (`reasoner`) sees the result and answers in a
-box. After a wrong answer the team is told so and tries again, `max_turns` answers in all; success at answer t pays
+box. After a wrong answer the team is told so and tries again, until its turns are used up; success at a role's turn t pays
 turn_discount^(t - 1): 1 on the first try.
 """
 
@@ -47,7 +47,8 @@ class ArithmeticEnvironment:
         """What the tool agent wrote in this round; None before it did."""
         self.wrong: tuple[str, ...] = ()
         """Answers that were not correct, in order."""
-        self.answers = 0
+        self.speakers: tuple[str, ...] = ()
+        """Who has answered, in order."""
         self.done = False
         self.success = False
 
@@ -73,7 +74,7 @@ class ArithmeticEnvironment:
 
     def act(self, role: str, answer: str) -> StepResult:
         """Take an expression, or an answer."""
-        return self._calculate(answer) if role == TOOL else self._answer(answer)
+        return self._calculate(answer) if role == TOOL else self._answer(role, answer)
 
     def _calculate(self, expression: str) -> StepResult:
         self.expression = expression
@@ -83,20 +84,20 @@ class ArithmeticEnvironment:
         local = self.config.tool_reward if value == self.problem.value else 0.0
         return StepResult(local, 0.0, False, False, f"the calculator says {spelled(value)}")
 
-    def _answer(self, answer: str) -> StepResult:
-        self.answers += 1
+    def _answer(self, role: str, answer: str) -> StepResult:
+        tries = self.speakers.count(role)
+        self.speakers += (role,)
         given = final_answer(answer, strict=True)
         value = None if given is None else as_fraction(given)
-        self.success = value == self.problem.value
-        self.done = self.success or self.answers >= self.config.max_turns
+        self.success = self.done = value == self.problem.value
         self.expression = None
         if self.success:
-            team = self.config.right_reward * self.config.turn_discount ** (self.answers - 1)
+            team = self.config.right_reward * self.config.turn_discount**tries
             return StepResult(0.0, team, True, True, "right")
         self.wrong += (NOTHING if value is None else spelled(value),)
         local = self.config.format_reward if value is None else 0.0
         said = "no number in a box" if value is None else "wrong"
-        return StepResult(local, 0.0, self.done, False, said)
+        return StepResult(local, 0.0, False, False, said)
 
     def board(self) -> dict[str, Any]:
         """The problem, what the calculator found and the answers, line by line."""
@@ -123,5 +124,5 @@ class ArithmeticEnvironment:
     def outcome(self) -> str:
         """How it ended."""
         if self.success:
-            return f"right at answer {self.answers}"
-        return f"no right answer in {self.answers}" if self.done else "under way"
+            return f"right at answer {len(self.speakers)}"
+        return f"no right answer in {len(self.speakers)}" if self.speakers else "under way"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from random import Random
 
+from training_core.config.rollout import TRY_AGAIN
 from training_core.config.tasks import Arithmetic
 from training_core.errors import ModelError
 from training_core.llm.environments.arithmetic import NOTHING, TOOL, ArithmeticEnvironment
@@ -26,8 +27,6 @@ READ = 0.6
 MOST_NUMBERS = 4096
 """That the tiny model knows by name."""
 BOX = "\\boxed{"
-RETRY = "Your answer is not correct. Please try to answer it again."
-"""What a retry is asked for with, as in AReaL's multi-turn workflow."""
 
 
 def arithmetic_vocabulary(config: Arithmetic) -> tuple[str, ...]:
@@ -39,7 +38,7 @@ def arithmetic_vocabulary(config: Arithmetic) -> tuple[str, ...]:
             "lower environment.largest or environment.terms, or give policies.*.model a Hugging Face folder or hub id"
         )
     numbers = tuple(str(number) for number in range(least, most + 1))
-    spoken = f"What is ? Write as an expression . Not correct : The tool says {NOTHING} {RETRY}".split()
+    spoken = f"What is ? Write as an expression . Not correct : The tool says {NOTHING} {TRY_AGAIN}".split()
     return tuple(dict.fromkeys((*numbers, *SPOKEN, *SPOKEN.values(), BOX, "}", *spoken)))
 
 
@@ -81,7 +80,7 @@ def _tries(
     for answer in wrong:
         messages += [
             {"role": "assistant", "content": f"{BOX} {answer} }}"},
-            {"role": "user", "content": RETRY},
+            {"role": "user", "content": TRY_AGAIN},
         ]
     return tuple(messages)
 

@@ -22,6 +22,8 @@ class StepResult:
     success: bool
     info: str
     """The effect in a few words, for transcripts."""
+    timed_out: bool | None = None
+    """Whether its reward function ran out of time; None where none was asked."""
 
 
 class TextEnvironment(Protocol):
@@ -33,8 +35,8 @@ class TextEnvironment(Protocol):
         """Start task number `task`: the same instance for the same (seed, split, number); splits never overlap."""
         ...
 
-    def observe(self, role: str) -> str | None:
-        """What this role sees now, as text; None where it is not this role's turn: it is left out."""
+    def observe(self, role: str) -> str | tuple[Message, ...] | None:
+        """What this role sees now, as text or as a conversation; None where it is not this role's turn: it is left out."""
         ...
 
     def act(self, role: str, answer: str) -> StepResult:

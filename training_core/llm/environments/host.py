@@ -4,7 +4,8 @@ One environment that raises never hurts its neighbours: its slot carries an erro
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from training_core.config.base import Section
 from training_core.errors import EnvironmentFailure
 from training_core.llm.environments.base import Split, StepResult, TextEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS
+from training_core.types import Message
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class SlotView:
     task_id: str = ""
     title: str = ""
     observation: str = ""
+    messages: tuple[Message, ...] = ()
+    """The same as a conversation, where the environment gives one."""
     """What the role that was asked for sees; empty after reset and commit."""
     silent: bool = False
     """It is not the turn of the role that was asked for."""
@@ -57,11 +61,17 @@ class EnvironmentPool(Protocol):
         ...
 
 
+_Tried = tuple[TextEnvironment, StepResult] | str
+"""A copy and what an answer did to it; or the error."""
+
+
 class EnvironmentHost:
     """An EnvironmentPool in this process."""
 
     def __init__(self, section: Section, seed: int) -> None:
         self._make: Callable[[], TextEnvironment] = lambda: ENVIRONMENTS[section.type](section, seed)  # type: ignore[attr-defined]
+        self._make()  # data that cannot be read is told now, not episode by episode
+        self._concurrency = int(getattr(section, "concurrency", 1))
         self._states: dict[int, TextEnvironment] = {}
         self._copies: dict[int, list[TextEnvironment]] = {}
         self._errors: dict[int, str] = {}
@@ -80,17 +90,37 @@ class EnvironmentHost:
         return {slot: self._guarded(slot, partial(self._view, slot, role)) for slot in slots}
 
     def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
-        """Step copies."""
-        results: dict[int, list[StepResult] | str] = {}
-        for slot, texts in answers.items():
-            try:
-                copies = [self._states[slot].copy() for _ in texts]
-                steps = [_act(copy, role, text) for copy, text in zip(copies, texts, strict=True)]
-                check_rewards(steps)
-                results[slot], self._copies[slot] = steps, copies
-            except Exception as error:
-                self._errors[slot] = results[slot] = describe(error)
-        return results
+        """Step copies; several at a time where that means waiting for other processes."""
+        tries = [(slot, text) for slot, texts in answers.items() for text in texts]
+        tried: Iterable[_Tried]
+        if self._concurrency > 1:
+            with ThreadPoolExecutor(self._concurrency) as threads:
+                tried = list(threads.map(lambda each: self._try(each[0], role, each[1]), tries))
+        else:
+            tried = (self._try(slot, role, text) for slot, text in tries)
+        found: dict[int, list[_Tried]] = {slot: [] for slot in answers}
+        for (slot, _), each in zip(tries, tried, strict=True):
+            found[slot].append(each)
+        return {slot: self._judged(slot, each) for slot, each in found.items()}
+
+    def _try(self, slot: int, role: str, text: str | None) -> _Tried:
+        try:
+            copy = self._states[slot].copy()
+            step = _act(copy, role, text)
+            check_rewards([step])
+        except Exception as error:
+            return describe(error)
+        return copy, step
+
+    def _judged(self, slot: int, tried: list[_Tried]) -> list[StepResult] | str:
+        """A slot's results; its copies are kept. The first error is the slot's."""
+        failed = next((each for each in tried if isinstance(each, str)), None)
+        if failed is not None:
+            self._errors[slot] = failed
+            return failed
+        kept = [each for each in tried if not isinstance(each, str)]
+        self._copies[slot] = [copy for copy, _ in kept]
+        return [step for _, step in kept]
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
         """Carry one copy on."""
@@ -110,10 +140,14 @@ class EnvironmentHost:
             return SlotView(error=self._errors[slot], done=True, outcome="failed")
         state = self._states[slot]
         seen = state.observe(role) if role else ""
+        messages = seen if isinstance(seen, tuple) else ()
         return SlotView(
             task_id=state.task_id,
             title=state.title,
-            observation=seen or "",
+            observation="\n".join(message["content"] for message in messages)
+            if messages
+            else str(seen or ""),
+            messages=messages,
             silent=seen is None,
             board=state.board(),
             done=state.done,

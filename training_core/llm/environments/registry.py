@@ -12,6 +12,7 @@ from training_core.llm.environments.arithmetic_demonstrations import (
     arithmetic_vocabulary,
 )
 from training_core.llm.environments.base import Demonstration, TextEnvironment
+from training_core.llm.environments.dataset import DatasetEnvironment
 from training_core.llm.environments.plan_path import PlanPathEnvironment, plan_path_vocabulary
 from training_core.llm.environments.plan_path_demonstrations import (
     NOISE,
@@ -30,6 +31,7 @@ ENVIRONMENTS: dict[str, Callable[[Any, int], TextEnvironment]] = {
     "sudoku": SudokuEnvironment,
     "sokoban": SokobanEnvironment,
     "arithmetic": ArithmeticEnvironment,
+    "dataset": DatasetEnvironment,
 }
 """type -> (config section, run seed) -> environment."""
 

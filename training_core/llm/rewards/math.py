@@ -7,6 +7,7 @@ into a process that can be ended (training_core/llm/rewards/pool.py).
 
 import re
 from fractions import Fraction
+from typing import Any
 
 MOST_DIGITS = 60
 """Longer numbers are no numbers: nobody asked for them, and reading them takes time."""
@@ -82,6 +83,18 @@ def equal_by_algebra(given: str, wanted: str) -> bool:
 
     gold, answer = (parse(f"${text}$", parsing_timeout=None) for text in (wanted, given))
     return bool(verify(gold, answer, timeout_seconds=None))
+
+
+def math_reward(prompt: str, completions: str, label: Any = None, strict: bool = False, **data: Any) -> float:
+    """1 where the answer that a text ends on equals the label, else 0. The label may be a worked solution (GSM8K's ####)."""
+    if label is None:
+        raise ValueError("no label to compare with; give each line of the data a field `label` or `answer`")
+    given, wanted = final_answer(completions, strict=strict), str(label)
+    wanted = final_answer(wanted, strict=True) or wanted
+    if given is None:
+        return 0.0
+    same = given.strip() == wanted.strip() or equal_numbers(given, wanted)
+    return float(equal_by_algebra(given, wanted) if same is None else same)
 
 
 def _ratio(sign: str, above: str, below: str) -> Fraction | None:

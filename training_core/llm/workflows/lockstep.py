@@ -120,6 +120,7 @@ def _act(
             errors[item.slot] = results
             continue
         candidates = _candidates(item, results, table, limit)
+        _count_timeouts(episodes[item.slot], results)
         chosen[item.slot] = manner.choose(candidates, item.prompt.key)
         record_turn(episodes[item.slot], table, turn, role, item, candidates, chosen[item.slot])
     after = table.pool.commit(chosen)
@@ -158,6 +159,12 @@ def _cut_off(live: list[int], episodes: list[Episode], table: Table) -> None:
     """End the episodes that have had all turns without their environment's having counted them (roles were left out)."""
     for slot, view in table.pool.observe(live, "").items() if live else ():
         close_episode(episodes[slot], replace(view, outcome="turns used up"), time.time())
+
+
+def _count_timeouts(episode: Episode, results: list[StepResult]) -> None:
+    judged = [result.timed_out for result in results if result.timed_out is not None]
+    if judged:
+        episode.reward_timeouts = (episode.reward_timeouts or 0) + sum(judged)
 
 
 def _candidates(asked: Asked, results: list[StepResult], table: Table, limit: int) -> list[Candidate]:

@@ -68,7 +68,7 @@ def ask(
     views = table.pool.observe(list(keys), role)
     errors = {slot: view.error for slot, view in views.items() if view.error}
     heard = [slot for slot in keys if slot not in errors and not views[slot].silent]
-    messages = [chat(table.config.team.roles[role].prompt, views[slot].observation) for slot in heard]
+    messages = [chat(table.config.team.roles[role].prompt, views[slot]) for slot in heard]
     prompts = [
         Prompt(table.render[policy](seen), count, keys[slot])
         for slot, seen in zip(heard, messages, strict=True)
@@ -83,10 +83,12 @@ def ask(
     return asked, errors
 
 
-def chat(system: str, observation: str) -> list[Message]:
-    """The messages that an agent sees."""
-    opening: list[Message] = [{"role": "system", "content": system}] if system else []
-    return [*opening, {"role": "user", "content": observation}]
+def chat(system: str, view: SlotView) -> list[Message]:
+    """The messages that an agent sees: its own system prompt takes the place of the environment's."""
+    seen: Sequence[Message] = view.messages or [{"role": "user", "content": view.observation}]
+    if not system:
+        return list(seen)
+    return [{"role": "system", "content": system}, *(each for each in seen if each["role"] != "system")]
 
 
 def record_turn(

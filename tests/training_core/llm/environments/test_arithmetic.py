@@ -6,12 +6,12 @@ from itertools import islice
 import pytest
 
 from training_core.config.files import load_config, parse_config
+from training_core.config.rollout import TRY_AGAIN
 from training_core.config.tasks import Arithmetic
 from training_core.errors import ModelError
 from training_core.llm.environments.arithmetic import TOOL, ArithmeticEnvironment
 from training_core.llm.environments.arithmetic_demonstrations import (
     BOX,
-    RETRY,
     arithmetic_demonstrations,
     arithmetic_vocabulary,
 )
@@ -61,7 +61,7 @@ def test_a_wrong_expression_earns_nothing_and_one_that_is_none_costs_a_tenth() -
 )  # fmt: skip
 def test_answers_stand_in_a_box_and_are_compared_as_numbers(answer: str, local: float, team: float) -> None:
     result = started().act("reasoner", answer)
-    assert (result.local_reward, result.team_reward, result.done) == (local, team, True)
+    assert (result.local_reward, result.team_reward, result.done) == (local, team, team > 0)
 
 
 def test_success_at_turn_t_pays_the_discount_to_the_power_of_t_minus_1() -> None:
@@ -76,21 +76,24 @@ def test_success_at_turn_t_pays_the_discount_to_the_power_of_t_minus_1() -> None
 
 
 def test_wrong_answers_are_told_until_the_turns_are_used_up() -> None:
-    environment = started(max_turns=3)
+    environment = started(max_turns=3, turn_discount=0.5)
     environment.act("a", r"\boxed{0.5}")
     environment.act(TOOL, "7 - 3")
     assert environment.observe("b") == "What is 7 minus 3 times 2 ? Not correct : 1 / 2 . The tool says 4 ."
     environment.act("b", "well")
     assert environment.observe("a") == "What is 7 minus 3 times 2 ? Not correct : 1 / 2 nothing ."
-    assert environment.act("a", r"\boxed{4}").done
+    assert not environment.act("a", r"\boxed{4}").done, "the turns are counted by those who play"
     assert (environment.success, environment.outcome) == (False, "no right answer in 3")
+    assert environment.act("a", r"\boxed{1}").team_reward == pytest.approx(0.25), (
+        "its third; b's would be its second"
+    )
 
 
 def test_copies_are_independent() -> None:
     environment = started(max_turns=2)
     other = environment.copy()
     other.act("a", r"\boxed{0}")
-    assert (environment.wrong, environment.answers, other.wrong) == ((), 0, ("0",))
+    assert (environment.wrong, environment.speakers, other.wrong) == ((), (), ("0",))
 
 
 @pytest.mark.parametrize("number", range(60))
@@ -154,7 +157,7 @@ def test_demonstrations_are_made_of_known_words_and_are_often_wrong() -> None:
         assert set(" ".join([*texts, said]).split()) <= known
     assert {said.split()[0] for seen, said in pairs if not str(seen).startswith("Write")} == {BOX}
     talks = [seen for seen, _ in pairs if not isinstance(seen, str)]
-    assert talks and {len(talk) for talk in talks} == {3, 5, 7, 9} and talks[0][2]["content"] == RETRY
+    assert talks and {len(talk) for talk in talks} == {3, 5, 7, 9} and talks[0][2]["content"] == TRY_AGAIN
     assert list(islice(arithmetic_demonstrations(config, 0), 50)) == pairs[:50]
 
 
@@ -164,7 +167,7 @@ def test_a_demonstrated_conversation_is_rendered_as_play_renders_it() -> None:
     talk = (
         {"role": "user", "content": "What is 1 plus 1 ?"},
         {"role": "assistant", "content": r"\boxed{ 3 }"},
-        {"role": "user", "content": RETRY},
+        {"role": "user", "content": TRY_AGAIN},
     )
     ids, labels = encode_pairs([(talk, r"\boxed{ 2 }")], tokenizer)  # type: ignore[list-item]
     rendered = tokenizer.apply_chat_template(list(talk), add_generation_prompt=True, tokenize=True)[

@@ -1,0 +1,65 @@
+"""Reward functions that the tests import by path: good ones, and ones that hang, crash and raise."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+
+def length(
+    prompt: str, completions: str, prompt_ids: list[int], completion_ids: list[int], **data: Any
+) -> float:
+    """AReaL's signature."""
+    return len(completions) / 10
+
+
+async def later(prompt: str, completions: str, label: str, **data: Any) -> bool:
+    await asyncio.sleep(0)
+    return completions == label
+
+
+def hangs(prompt: str, completions: str, **data: Any) -> float:
+    if completions == "hang":
+        time.sleep(600)
+    return 1.0
+
+
+def crashes(completions: str, **data: Any) -> float:
+    if completions == "crash":
+        os._exit(9)
+    return 1.0
+
+
+def works_the_second_time(completions: str, folder: str, **data: Any) -> float:
+    """Dies once, then works: its notes are on disk."""
+    notes = Path(folder, "tried")
+    if notes.exists():
+        return 0.5
+    notes.touch()
+    os._exit(1)
+
+
+def raises(completions: str, **data: Any) -> float:
+    raise ValueError("no such unit")
+
+
+def says_text(completions: str, **data: Any) -> Any:
+    print("this must not get between the judgements")
+    return "good" if completions == "text" else 1
+
+
+def pid(completions: str, **data: Any) -> float:
+    return float(os.getpid())
+
+
+class Scaled:
+    """A class: made once with its arguments, called for each answer."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+        self.calls = 0
+
+    def __call__(self, completions: str, **data: Any) -> float:
+        self.calls += 1
+        return self.factor * self.calls

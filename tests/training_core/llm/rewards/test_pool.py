@@ -1,0 +1,101 @@
+"""Reward functions in real processes: sync and async, hanging, crashing, raising."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from training_core.config.rewards import REWARD_CONFIGS, CustomReward, MathReward
+from training_core.errors import EnvironmentFailure
+from training_core.llm.rewards.pool import Judgement, RewardPool, reward_pool
+from training_core.llm.rewards.registry import REWARDS
+
+FUNCTIONS = "tests.training_core.llm.rewards.reward_functions"
+
+
+@contextmanager
+def judged_by(name: str, **settings: Any) -> Iterator[RewardPool]:
+    pool = RewardPool(CustomReward(path=f"{FUNCTIONS}:{name}", **{"processes": 1, "retries": 0} | settings))
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+def request(completions: str, **data: Any) -> dict[str, Any]:
+    return {"prompt": "?", "completions": completions, "prompt_ids": [], "completion_ids": [], **data}
+
+
+def test_every_type_of_reward_is_registered() -> None:
+    assert set(REWARDS) == set(REWARD_CONFIGS) == {"math", "custom"}
+
+
+def test_functions_coroutines_and_objects_are_called_with_the_data() -> None:
+    with judged_by("length") as pool:
+        assert pool.judge(request("abcde", label="x")) == Judgement(0.5)
+    with judged_by("later") as pool:
+        assert [pool.judge(request(said, label="yes")).reward for said in ("yes", "no")] == [1.0, 0.0]
+    with judged_by("Scaled", args={"factor": 2.0}) as pool:
+        assert [pool.judge(request("")).reward for _ in range(3)] == [2.0, 4.0, 6.0]
+
+
+def test_one_that_hangs_is_ended_earns_nothing_and_leaves_the_others_alone() -> None:
+    with judged_by("hangs", timeout=0.5, retries=3) as pool:
+        assert pool.judge(request("quick")) == Judgement(1.0)
+        assert pool.judge(request("hang")) == Judgement(0.0, timed_out=True)
+        assert pool.judge(request("quick")) == Judgement(1.0), "by a new process"
+
+
+def test_one_that_crashes_is_tried_again_and_then_fails_the_episode() -> None:
+    with judged_by("crashes", retries=2) as pool:
+        with pytest.raises(EnvironmentFailure, match=r"its process died \(.*\) \(3 tries\)"):
+            pool.judge(request("crash"))
+        assert pool.judge(request("fine")) == Judgement(1.0)
+
+
+def test_a_crash_that_does_not_come_again_costs_nothing(tmp_path: Path) -> None:
+    with judged_by("works_the_second_time", retries=1) as pool:
+        assert pool.judge(request("", folder=str(tmp_path))) == Judgement(0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("raises", "ValueError: no such unit"),
+        ("nothing_of_the_kind", "has no 'nothing_of_the_kind'"),
+    ],
+)
+def test_what_a_function_raises_is_told(name: str, said: str) -> None:
+    with judged_by(name) as pool, pytest.raises(EnvironmentFailure, match=said):
+        pool.judge(request(""))
+
+
+def test_what_is_no_number_is_told_and_what_is_printed_gets_in_nobodys_way() -> None:
+    with judged_by("says_text") as pool:
+        assert pool.judge(request("number")).reward == 1.0
+        with pytest.raises(EnvironmentFailure, match="a reward is a number, not str"):
+            pool.judge(request("text"))
+
+
+def test_judgements_are_spread_over_processes_of_their_own() -> None:
+    with judged_by("pid", processes=2) as pool, ThreadPoolExecutor(4) as threads:
+        seen = {judgement.reward for judgement in threads.map(pool.judge, [request("")] * 20)}
+    assert 1 <= len(seen) <= 2 and float(os.getpid()) not in seen
+
+
+def test_the_math_rule_judges_by_value_and_by_algebra() -> None:
+    pool = reward_pool(MathReward(processes=1))
+    assert pool is reward_pool(MathReward(processes=1)), "environments of one process share it"
+    cases = [
+        (r"so \boxed{\frac{1}{2}}", "0.5", 1.0), ("the answer is 7", "7", 1.0), (r"\boxed{6}", "7", 0.0), ("hm", "7", 0.0),
+        (r"\boxed{(x+1)^2}", "x^2+2x+1", 1.0), (r"\boxed{72}", "48+24=72\n#### 72", 1.0), (r"\boxed{2\pi}", r"3\pi", 0.0),
+    ]  # fmt: skip
+    for said, label, reward in cases:
+        assert pool.judge(request(said, label=label)).reward == reward, (said, label)
+    strict = reward_pool(MathReward(processes=1, strict=True))
+    assert strict.judge(request("the answer is 7", label=7)).reward == 0.0
+    assert strict.judge(request("#### 7", label=7)).reward == 1.0

@@ -1,0 +1,93 @@
+"""Any prompts with a reward function: each role sees the prompt and what was said so far, and answers it."""
+
+import copy
+from typing import Any, ClassVar, Self
+
+from training_core.config.rollout import TRY_AGAIN
+from training_core.config.tasks import Dataset
+from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.environments.prompts import Instance, split_instances, task_instance
+from training_core.llm.rewards.pool import reward_pool
+from training_core.types import Message
+
+_SHOWN = 2000
+"""Letters of a text that a board shows."""
+
+
+class DatasetEnvironment:
+    """One instance. An episode ends at the first answer that is right, or when the turns are used up."""
+
+    roles: ClassVar[tuple[str, ...]] = ("solver",)
+
+    def __init__(self, config: Dataset, seed: int) -> None:
+        """Raises ConfigError where the data cannot be read."""
+        self.config = config
+        self.seed = seed
+        self._rewards = reward_pool(config.reward)
+        for split in ("train", "eval"):
+            split_instances(config, split)  # type: ignore[arg-type]
+
+    def reset(self, task: int, split: Split) -> None:
+        """Start a task."""
+        self.start(task_instance(self.config, self.seed, task, split), f"{split}-{task}")
+
+    def start(self, instance: Instance, task_id: str) -> None:
+        """Start with a given instance."""
+        self.instance = instance
+        self.task_id = task_id
+        self.said: tuple[tuple[str, str, float], ...] = ()
+        """(role, answer, reward), in order."""
+        self.done = False
+        self.success = False
+
+    def copy(self) -> Self:
+        """An independent copy; the instance is shared, it never changes."""
+        return copy.copy(self)
+
+    def observe(self, role: str) -> tuple[Message, ...]:
+        """The prompt, and each answer so far with the word that it was not right."""
+        seen = list(self.instance.messages)
+        for _, answer, _ in self.said:
+            seen += [Message(role="assistant", content=answer), Message(role="user", content=TRY_AGAIN)]
+        return tuple(seen)
+
+    def act(self, role: str, answer: str) -> StepResult:
+        """Have an answer judged. Raises EnvironmentFailure where the reward function cannot."""
+        judgement = self._rewards.judge(
+            {
+                "prompt": "\n".join(message["content"] for message in self.instance.messages),
+                "completions": answer,
+                "prompt_ids": [],
+                "completion_ids": [],
+                **self.instance.data,
+            }
+        )
+        turn = sum(speaker == role for speaker, _, _ in self.said)
+        self.said += ((role, answer, judgement.reward),)
+        self.success = self.done = not judgement.timed_out and judgement.reward >= self.config.success_reward
+        paid = judgement.reward * self.config.turn_discount**turn
+        info = "the reward function took too long" if judgement.timed_out else f"reward {judgement.reward:g}"
+        return StepResult(0.0, paid, self.done, self.success, info, timed_out=judgement.timed_out)
+
+    def board(self) -> dict[str, Any]:
+        """Prompt, answers and label, line by line."""
+        right = self.config.success_reward
+        lines = [{"label": "prompt", "text": self.instance.messages[-1]["content"][:_SHOWN], "state": ""}]
+        lines += [
+            {"label": role, "text": answer[:_SHOWN], "state": "good" if reward >= right else "bad"}
+            for role, answer, reward in self.said
+        ]
+        if "label" in self.instance.data:
+            lines.append({"label": "label", "text": str(self.instance.data["label"])[:_SHOWN], "state": ""})
+        return {"kind": "lines", "lines": lines}
+
+    @property
+    def title(self) -> str:
+        """The instance's id."""
+        return self.instance.instance_id
+
+    @property
+    def outcome(self) -> str:
+        """How it ended."""
+        best = max((reward for _, _, reward in self.said), default=0.0)
+        return f"reward {best:g}" if self.said else "under way"

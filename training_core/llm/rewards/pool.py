@@ -1,0 +1,154 @@
+"""Reward functions in processes of their own, so that one that hangs, crashes or eats memory hurts nobody else.
+
+After AReaL's AsyncRewardWrapper: a judgement that takes longer than `timeout` counts as 0 and is counted; what raises or
+dies is tried again. A process that ran out of time is killed, with all that it started, and replaced.
+"""
+
+import atexit
+import json
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import IO, Any
+
+from training_core.config.rewards import RewardFunction
+from training_core.errors import EnvironmentFailure
+from training_core.llm.rewards.registry import reward_source
+
+_WORKER = "training_core.llm.rewards.worker"
+_STARTUP = 60.0
+"""Seconds that a new process may take to import what it needs; not counted against the judgement."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a reward function made of an answer."""
+
+    reward: float
+    timed_out: bool = False
+
+
+class _OutOfTime(Exception):
+    """A process did not answer in time."""
+
+
+class _Died(Exception):
+    """A process ended before it answered."""
+
+
+class _Process:
+    """One worker process; see training_core/llm/rewards/worker.py."""
+
+    def __init__(self, path: str, args: dict[str, Any]) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", _WORKER, path, json.dumps(args)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,
+        )
+        self._rest = b""
+        self.judged = False
+        """Whether it has answered once: it need not start up any more."""
+
+    def ask(self, request: bytes, seconds: float) -> dict[str, Any]:
+        """Raises _OutOfTime, _Died."""
+        deadline = time.monotonic() + seconds + (0.0 if self.judged else _STARTUP)
+        try:
+            _pipe(self._child.stdin).write(request)
+            _pipe(self._child.stdin).flush()
+        except OSError as error:
+            raise _Died from error
+        while b"\n" not in self._rest:
+            self._read(deadline)
+        line, _, self._rest = self._rest.partition(b"\n")
+        self.judged = True
+        said: dict[str, Any] = json.loads(line)
+        return said
+
+    def _read(self, deadline: float) -> None:
+        out = _pipe(self._child.stdout).fileno()
+        if not select.select([out], [], [], max(deadline - time.monotonic(), 0.0))[0]:
+            raise _OutOfTime
+        more = os.read(out, 65536)
+        if not more:
+            raise _Died
+        self._rest += more
+
+    def end(self) -> str:
+        """Kill it with all that it started; how it ended."""
+        code = self._child.poll()
+        with suppress(ProcessLookupError):  # it is gone already
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.wait()
+        for pipe in (self._child.stdin, self._child.stdout):
+            with suppress(BrokenPipeError):  # what was not read dies with its reader
+                _pipe(pipe).close()
+        return f"exit code {code}" if code is not None else "killed"
+
+
+class RewardPool:
+    """Up to `processes` judgements at a time. Safe to call from several threads."""
+
+    def __init__(self, section: RewardFunction) -> None:
+        self._section = section
+        self._path, self._args = reward_source(section)
+        self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
+        for _ in range(section.processes):
+            self._idle.put(None)  # started when first needed
+        atexit.register(self.close)
+
+    def judge(self, request: dict[str, Any]) -> Judgement:
+        """One answer's reward: `request` are the function's keyword arguments, as JSON has them.
+
+        Raises EnvironmentFailure where the function still raises, or its process still dies, after all retries.
+        """
+        line = json.dumps(request).encode() + b"\n"
+        said = ""
+        for _ in range(self._section.retries + 1):
+            process = self._idle.get() or _Process(self._path, self._args)
+            try:
+                answer = process.ask(line, self._section.timeout)
+            except (_OutOfTime, _Died) as error:
+                ended = process.end()
+                self._idle.put(None)
+                if isinstance(error, _OutOfTime):
+                    return Judgement(0.0, timed_out=True)
+                said = f"its process died ({ended})"
+                continue
+            self._idle.put(process)
+            if "reward" in answer:
+                return Judgement(float(answer["reward"]))
+            said = str(answer["error"])
+        raise EnvironmentFailure(f"reward function {self._path}: {said} ({self._section.retries + 1} tries)")
+
+    def close(self) -> None:
+        """End the processes that are idle; others end with this one."""
+        for _ in range(self._idle.qsize()):
+            process = self._idle.get()
+            if process is not None:
+                process.end()
+            self._idle.put(None)
+
+
+def reward_pool(section: RewardFunction) -> RewardPool:
+    """The pool of this process for a config: its environments share one."""
+    return _pool(type(section), section.model_dump_json())
+
+
+@lru_cache(maxsize=8)
+def _pool(kind: type[RewardFunction], settings: str) -> RewardPool:
+    return RewardPool(kind.model_validate_json(settings))
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise _Died
+    return pipe

@@ -1,0 +1,16 @@
+"""Reward functions by the `type` of their config: where they are, and what they are made with."""
+
+from typing import Any
+
+from training_core.config.rewards import RewardFunction
+
+REWARDS: dict[str, str] = {"math": "training_core.llm.rewards.math:math_reward", "custom": ""}
+"""type -> import path; a custom one brings its own."""
+_NOT_ARGUMENTS = {"type", "timeout", "retries", "processes", "path", "args"}
+
+
+def reward_source(section: RewardFunction) -> tuple[str, dict[str, Any]]:
+    """(import path, keyword arguments) of a config's reward function."""
+    own = section.model_dump(mode="json")
+    args = {name: value for name, value in own.items() if name not in _NOT_ARGUMENTS}
+    return REWARDS[section.type] or own["path"], args | own.get("args", {})
