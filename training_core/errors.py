@@ -37,6 +37,10 @@ class SandboxFailure(TroupeError):
     """Code that agents write cannot be run: nothing here can put up a sandbox."""
 
 
+class BufferFailure(TroupeError):
+    """Rollouts from outside do not come: the rollout buffer is away or refuses, or its generator has failed or ended."""
+
+
 class EngineFailure(TroupeError):
     """An engine could not generate."""
 

@@ -64,13 +64,23 @@ class PlanPathTrio(PlanPathGrid):
     """Local reward of the scout for a report that is right about all four sides; one that is wrong about all costs as much."""
 
 
+class External(EnvironmentSection):
+    """Tasks that are played outside, for workflow.type = "rollout_buffer"."""
+
+    roles: ClassVar[tuple[str, ...]] = ("agent",)
+    open_roles: ClassVar[bool] = True
+    type: Literal["external"] = "external"
+    """Nothing is played here: any roles, and rollouts that others make."""
+
+
 Environment = Annotated[
-    PlanPath | PlanPathSingle | PlanPathTrio | Sudoku | Sokoban | Arithmetic | Dataset,
+    External | PlanPath | PlanPathSingle | PlanPathTrio | Sudoku | Sokoban | Arithmetic | Dataset,
     Field(discriminator="type"),
 ]
 """One class per environment, told apart by `type`."""
 
 ENVIRONMENT_CONFIGS: dict[str, type[Section]] = {
+    "external": External,
     "plan_path": PlanPath,
     "plan_path_single": PlanPathSingle,
     "plan_path_trio": PlanPathTrio,

@@ -1,8 +1,8 @@
 """Collection of experience, and the processes it runs in."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from training_core.config.base import Section
 
@@ -49,10 +49,60 @@ class Agent(Section):
     """Milliseconds that a call waits for others, to be answered in one batch with them."""
 
 
-Workflow = Annotated[TurnTree | Episodes | Agent, Field(discriminator="type")]
+class RolloutBuffer(Section):
+    """Rollouts made outside, by any program, are taken from a rollout buffer service; each prompt's K records are a group."""
+
+    type: Literal["rollout_buffer"] = "rollout_buffer"
+    """Any agents, anywhere: they write records to a service, and this run learns from them."""
+    url: str = Field("", max_length=400)
+    """Address of the service, e.g. http://127.0.0.1:8889; empty takes the one that `troupe buffer` serves on this machine."""
+    token_env: str = Field("TROUPE_BUFFER_TOKEN", pattern=r"^TROUPE_BUFFER_TOKEN[A-Z0-9_]{0,40}$")
+    """Environment variable with the service's token; not needed for the service of this machine."""
+    channel: str = Field("", pattern=r"^[A-Za-z0-9_.-]{0,60}$")
+    """Queue of the service; runs that share a service have one each. Empty is the one that slime's clients use."""
+    generator: str = Field("", max_length=100)
+    """TASK_TYPE of the generator that the service runs; empty when somebody else writes the records."""
+    input_file: str = Field("", max_length=400)
+    """Prompts (JSONL) that the generator plays, below the service's data folder."""
+    evaluation_file: str = Field("", max_length=400)
+    """Held-out prompts that the generator plays for evaluations; empty plays the environment's held-out tasks here."""
+    epochs: int = Field(1, ge=1)
+    """Times that the generator plays the file."""
+    processes: int = Field(10, ge=1, le=10_000)
+    """Rollouts that the generator plays at a time."""
+    engine_url: str = Field("", max_length=400)
+    """OpenAI-compatible server that the generator asks for answers; empty for generators that need none."""
+    loss_mask: Literal["generic", "qwen", "qwen3", "qwen3_5", "distill_qwen"] = "generic"
+    """How a conversation's tokens that are trained on are told from the others."""
+    reward: Literal["raw", "normalised"] = "raw"
+    """Learn from rewards as they were written, or as the service normalised them in their group (then use mean_level = "none")."""
+    success_at: float = 1.0
+    """A record whose raw reward is at least this counts as a success."""
+    poll_interval: float = Field(5.0, gt=0.0, le=3600.0)
+    """Seconds between looks while nothing is there."""
+    retry_interval: float = Field(3.0, gt=0.0, le=3600.0)
+    """Seconds until the next try when the service is away."""
+    retry_limit: int = Field(-1, ge=-1)
+    """Vain tries in a row after which the run fails; -1 waits for ever."""
+
+    @model_validator(mode="after")
+    def _files_have_a_generator(self) -> Self:
+        if not self.generator and (self.input_file or self.evaluation_file):
+            raise ValueError("generator: name the generator that plays the file, or leave the file out")
+        if self.generator and not self.input_file:
+            raise ValueError("input_file: name the prompts that the generator plays")
+        return self
+
+
+Workflow = Annotated[TurnTree | Episodes | Agent | RolloutBuffer, Field(discriminator="type")]
 """One class per workflow, told apart by `type`."""
 
-WORKFLOW_CONFIGS: dict[str, type[Section]] = {"turn_tree": TurnTree, "episodes": Episodes, "agent": Agent}
+WORKFLOW_CONFIGS: dict[str, type[Section]] = {
+    "turn_tree": TurnTree,
+    "episodes": Episodes,
+    "agent": Agent,
+    "rollout_buffer": RolloutBuffer,
+}
 
 
 class Rollout(Section):

@@ -6,11 +6,11 @@ from pydantic import Field, model_validator
 
 from training_core.config.algorithms import Algorithm, AtGrpo
 from training_core.config.base import Section
-from training_core.config.environments import Environment, PlanPath
+from training_core.config.environments import Environment, External, PlanPath
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.health import Health
 from training_core.config.models import Policy
-from training_core.config.rollout import Episodes, Resources, Rollout, TurnTree, Workflow
+from training_core.config.rollout import Episodes, Resources, Rollout, RolloutBuffer, TurnTree, Workflow
 from training_core.config.team import Team
 
 
@@ -123,6 +123,24 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _tasks_are_played_somewhere(self) -> Self:
+        outside = self.workflow if isinstance(self.workflow, RolloutBuffer) else None
+        if isinstance(self.environment, External):
+            if outside is None:
+                raise ValueError(
+                    'environment.type: "external" is for workflow.type = "rollout_buffer"; choose another environment'
+                )
+            if self.evaluation.every and not outside.evaluation_file:
+                raise ValueError(
+                    "evaluation.every: nothing can be played here; set workflow.evaluation_file, or evaluation.every = 0"
+                )
+        if outside is not None and self.rollout.staleness:
+            raise ValueError(
+                "rollout.staleness: rollouts from outside go on during updates by themselves; leave it at 0"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _minibatches_have_groups(self) -> Self:
         for name in self.used_policies:
             if self.policies[name].learner.minibatches > self.rollout.tasks:
@@ -148,6 +166,8 @@ class RunConfig(Section):
     @property
     def training_slots(self) -> int:
         """Environments that training plays at once."""
+        if isinstance(self.workflow, RolloutBuffer):
+            return 0
         tasks = max(self.rollout.tasks, self.rollout.concurrency)
         return tasks * (self.rollout.group_size if isinstance(self.workflow, Episodes) else 1)
 

@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.outside.source import RolloutSource
 from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
 from training_core.llm.workflows.table import Generate, Render, Table
 from training_core.types import Answer, Episode, Message, Prompt
@@ -40,8 +42,12 @@ class Player:
         self._ports = ports
         self._pool = pool
         self._render = {policy: renderer(tokenizer) for policy, tokenizer in tokenizers.items()}
+        self._tokenizers = tokenizers
         self._attempt = attempt
         self._gateway = gateway
+        workflow = config.workflow
+        self.outside = RolloutSource(workflow, config) if isinstance(workflow, RolloutBuffer) else None
+        """Where rollouts from outside come from, if the workflow is for those."""
         resources = config.resources
         self._room = resources.environment_workers * resources.environments_per_worker
 
@@ -86,7 +92,16 @@ class Player:
         voices = {policy: self._voice(policy, version, spans) for policy in self._ports}
         pool = SlotRange(self._pool, first_slot)
         return Table(
-            self._config, pool, voices, self._render, self._attempt, iteration, episode, self._gateway
+            self._config,
+            pool,
+            voices,
+            self._render,
+            self._attempt,
+            iteration,
+            episode,
+            self._gateway,
+            self._tokenizers,
+            self.outside,
         )
 
     def _voice(self, policy: str, version: Callable[[str], int], spans: list[Span]) -> Generate:

@@ -17,6 +17,7 @@ from training_core.config.run import RunConfig
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.learning.batch import make_groups
 from training_core.llm.models.base_evaluation import base_evaluation
+from training_core.llm.outside.saving import read_outside, save_outside
 from training_core.types import Episode
 from workers.actors.collector import Collector
 from workers.actors.player import Player
@@ -76,6 +77,8 @@ class Router:
         self._tokenizers = {policy: self._load_tokenizer(item.model) for policy, item in ready.items()}
         gateway = self._open_gateway()
         self._player = Player(self._config, self._ports, self._pool, self._tokenizers, attempt, self._gateway)
+        if self._player.outside is not None and resume_from is not None:
+            self._player.outside.recall(read_outside(resume_from))
         spans = [span for item in ready.values() for span in item.spans]
         bases = {policy: item.base for policy, item in ready.items()}
         known = {} if gateway else base_evaluation(self._config, bases.values())
@@ -176,6 +179,8 @@ class Router:
     def save(self, folder: Path) -> None:
         """See Crew. Frozen policies too: they may have weights of another run's checkpoint."""
         self._every(self._config.used_policies, lambda _, port: port.save(folder))
+        if self._player.outside is not None:
+            save_outside(folder, self._player.outside.state())
 
     def system(self) -> System:
         """See Crew."""
@@ -230,7 +235,9 @@ class Router:
             episode_document(episode, self._versions | oldest_versions(episode), self._spell)
             for episode in kept
         ]
-        return Collected([episode_facts(episode) for episode in episodes], documents, spans, seconds, ahead)
+        figures = dict(self._player.outside.figures) if self._player.outside is not None else {}
+        facts = [episode_facts(episode) for episode in episodes]
+        return Collected(facts, documents, spans, seconds, ahead, figures)
 
     def _spell(self, policy: str, ids: Sequence[int]) -> list[str]:
         known = self._texts.setdefault(policy, {})

@@ -194,6 +194,7 @@ class UpdateSide:
         check_weights(self.version, version, self._spec.policy, self._spec.name)
         start = time.time()
         rollout = self._spec.config.rollout
+        groups = self._learner.known(groups, version)
         checked = check_versions(groups, version, self._spec.policy, rollout.stale, rollout.staleness)
         result = self._learner.update(checked.groups, iteration, version, wanted)
         figures = {

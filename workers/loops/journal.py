@@ -88,7 +88,7 @@ class Journal:
         """Episodes were played: what they earned is told before anything is learnt from them."""
         self.progress.add(collected.facts)
         values = metrics.train_metrics(collected) | self.progress.metrics()
-        values |= metrics.compute_metrics(collected.spans)
+        values |= metrics.compute_metrics(collected.spans) | collected.figures
         self._metrics(iteration, values | {"time/rollout": collected.seconds})
         for document in collected.transcripts:
             self._reporter.episode(document)

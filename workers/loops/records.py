@@ -141,6 +141,8 @@ class Collected:
     """That the loop waited for it."""
     ahead: "Ahead | None" = None
     """Where play goes on while policies are updated."""
+    figures: dict[str, float] = field(default_factory=dict)
+    """Metrics that the workflow itself has, by full name."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 from workers.rollout_buffer.channel import Channel
 from workers.rollout_buffer.plugins import PluginFailure, Plugins
 from workers.rollout_buffer.rollouts import Rollouts
-from workers.rollout_buffer.rules import Limits
+from workers.rollout_buffer.rules import Limits, finite
 from workers.rollout_buffer.store import Store
 
 CHANNEL = re.compile(r"[A-Za-z0-9_.-]{0,80}")
@@ -120,7 +120,12 @@ class RolloutBuffer:
     def _configure(self, channel: Channel, request: Mapping[str, Any]) -> None:
         """The plugin's rules, and groups as large as a prompt is repeated."""
         hooks = self.plugins.get(request["task_type"]).hooks
-        channel.configure(replace(self._limits, group_size=request["num_repeat_per_sample"]), hooks)
+        limits = replace(
+            self._limits,
+            group_size=request["num_repeat_per_sample"],
+            least_reward=finite(request.get("least_reward", self._limits.least_reward), "least_reward"),
+        )
+        channel.configure(limits, hooks)
 
     def _note_rollout(self, name: str, request: Mapping[str, Any] | None) -> None:
         with self._store.lock:

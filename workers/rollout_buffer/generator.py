@@ -66,6 +66,8 @@ class BaseGenerator:
     """Sent with every request: max_tokens, temperature, top_p ..."""
     begun: Mapping[str, int] = field(default_factory=dict)
     """Records that the buffer has of groups that are not whole: so many rollouts of the prompt are not repeated."""
+    num_prompts: int = 0
+    """Play only the first so many of the file; 0 plays all."""
     attempts: int = 3
     """Tries of a rollout before its record is written as invalid."""
     invalid_reward: float = -1.0
@@ -85,6 +87,7 @@ class BaseGenerator:
             skip_instance_ids=data.get("skip_instance_ids"),
             sampling_params=sampling,
             begun=data.get("begun") or {},
+            num_prompts=int(data.get("num_prompts") or 0),
             invalid_reward=float(data.get("invalid_reward", -1.0)),
         )
 
@@ -93,6 +96,7 @@ class BaseGenerator:
     ) -> None:
         """Play the whole file; returns when every record is written. Raises DataFailure."""
         items = read_prompts(Path(input_file))
+        items = items[: self.num_prompts or len(items)]
         tasks: Any = _CONTEXT.Queue(self.queue_size)
         written, failed = _CONTEXT.Value("q", 0), _CONTEXT.Value("q", 0)
         play = _Play(rollout_func, _two_arguments(reward_func), written, failed)

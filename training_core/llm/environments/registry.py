@@ -13,6 +13,7 @@ from training_core.llm.environments.arithmetic_demonstrations import (
 )
 from training_core.llm.environments.base import Demonstration, TextEnvironment
 from training_core.llm.environments.dataset import DatasetEnvironment
+from training_core.llm.environments.external import ExternalEnvironment
 from training_core.llm.environments.plan_path import PlanPathEnvironment, plan_path_vocabulary
 from training_core.llm.environments.plan_path_demonstrations import (
     NOISE,
@@ -25,6 +26,7 @@ from training_core.llm.environments.sokoban import SokobanEnvironment, sokoban_v
 from training_core.llm.environments.sudoku import SudokuEnvironment, sudoku_vocabulary
 
 ENVIRONMENTS: dict[str, Callable[[Any, int], TextEnvironment]] = {
+    "external": ExternalEnvironment,
     "plan_path": PlanPathEnvironment,
     "plan_path_single": PlanPathSingleEnvironment,
     "plan_path_trio": PlanPathTrioEnvironment,

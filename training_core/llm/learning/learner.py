@@ -30,6 +30,7 @@ from training_core.llm.learning.processes import ALONE, Processes
 from training_core.llm.learning.schedules import learning_rate
 from training_core.llm.learning.sums import Sums
 from training_core.llm.learning.token_logprobs import ResponseForward
+from training_core.llm.learning.unknown_logprobs import with_logprobs
 from training_core.llm.models.adapters import (
     has_adapter,
     load_trained_weights,
@@ -156,6 +157,17 @@ class Learner:
         sums.add_up(self.processes, self.model.device)
         flops = sums.flops if self.shape else None
         return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations, flops)
+
+    def known(self, groups: Sequence[Group], version: int) -> list[Group]:
+        """Answers that came without logprobs get the policy's own, as it is now, at `version`; see unknown_logprobs."""
+        self.model.eval()
+        return with_logprobs(groups, version, self._score)
+
+    def _score(self, groups: Sequence[Group]) -> Iterator[tuple[MicroBatch, Tensor]]:
+        """Logprobs (T,) of all answers by the policy as it is."""
+        for piece in split(range(len(groups)), groups, self._split()):
+            log_probs = _sampled_from(self.forward.logits(self.model, piece.batch), piece)
+            yield piece, log_probs[piece.batch.place, piece.batch.targets]
 
     def _split(self) -> Split:
         pad = int(getattr(self.model.config, "pad_token_id", None) or 0)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from training_core.config.environments import Environment
 from training_core.config.models import Policy
+from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.config.team import Role, Team
 from training_core.llm.environments.host import EnvironmentHost
@@ -40,8 +41,11 @@ def base_evaluation(config: RunConfig, bases: Iterable[Mapping[str, Any]]) -> di
     """Metrics of step 0 by prefix ("eval", "eval_sampled"), from the facts of the policies' base models.
 
     Empty where the figures were not made under this run's conditions (another environment, prompts, sampling, reward
-    weights, episodes), or where the policies start from different models: the run must then play them itself.
+    weights, episodes), or where the policies start from different models, or where a generator outside plays: the run must
+    then have them played itself.
     """
+    if isinstance(config.workflow, RolloutBuffer) and config.workflow.evaluation_file:
+        return {}
     kept = [facts.get("evaluation") for facts in bases]
     if not kept or any(item != kept[0] for item in kept) or not isinstance(kept[0], Mapping):
         return {}

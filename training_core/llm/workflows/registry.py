@@ -6,6 +6,7 @@ from typing import Literal
 from training_core.llm.workflows.agent import play_agents, play_agents_evaluation
 from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.rollout_buffer import evaluate_rollout_buffer, play_rollout_buffer
 from training_core.llm.workflows.table import Table
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Episode
@@ -14,6 +15,7 @@ WORKFLOWS: dict[str, Callable[[Sequence[int], Table], list[Episode]]] = {
     "turn_tree": play_turn_tree,
     "episodes": play_episodes,
     "agent": play_agents,
+    "rollout_buffer": play_rollout_buffer,
 }
 """type -> (task numbers, table) -> episodes."""
 
@@ -21,5 +23,6 @@ EVALUATIONS: dict[str, Callable[[Sequence[int], Table, Literal["eval", "eval_sam
     "turn_tree": play_independent,
     "episodes": play_independent,
     "agent": play_agents_evaluation,
+    "rollout_buffer": evaluate_rollout_buffer,
 }
 """type -> (held-out task numbers, table, kind) -> episodes."""

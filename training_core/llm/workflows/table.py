@@ -2,13 +2,15 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from training_core.config.run import RunConfig
 from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.environments.host import EnvironmentPool, SlotView
 from training_core.llm.generation.base import Generate as Generate
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.outside.source import RolloutSource
 from training_core.types import (
     NOT_SAMPLED,
     Answer,
@@ -41,6 +43,10 @@ class Table:
     """Number of the first episode in its iteration, whose tasks may be played in several waves."""
     gateway: AgentGateway | None = None
     """Where agents of one's own reach the policies; only for workflows of such agents."""
+    tokenizers: Mapping[str, Any] = field(default_factory=dict)
+    """By policy."""
+    outside: RolloutSource | None = None
+    """Where rollouts from outside come from; only for workflows of such."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,103 @@
+"""Records of a rollout buffer as episodes, token by token."""
+
+from typing import Any
+
+from tests.training_core.llm.toys import TOKENIZER
+from training_core.config.files import parse_config
+from training_core.config.rollout import RolloutBuffer
+from training_core.llm.learning.batch import make_groups
+from training_core.llm.outside.records import Reader, train_episodes
+from training_core.types import NOT_SAMPLED
+
+
+def reader(**workflow: Any) -> Reader:
+    section = {"type": "rollout_buffer", **workflow}
+    roles = {"solver": {"policy": "one"}, "judge": {"policy": "one"}}
+    config = parse_config(
+        {
+            "team": {"roles": roles}, "policies": {"one": {}}, "environment": {"type": "external"}, "workflow": section,
+            "evaluation": {"every": 0}, "rollout": {"group_size": 2}, "algorithm": {"type": "at_grpo", "std_level": "none"},
+        }
+    )  # fmt: skip
+    assert isinstance(config.workflow, RolloutBuffer)
+    return Reader(config, config.workflow, {"one": TOKENIZER}, attempt=1, iteration=5)
+
+
+def record(*said: tuple[str, str], reward: float = 0.5, **extra: Any) -> dict[str, Any]:
+    messages = [{"role": role, "content": content} for role, content in said]
+    return {
+        "uid": "u", "instance_id": "i", "messages": messages, "reward": reward * 10, "raw_reward": reward, "extra_info": extra,
+    }  # fmt: skip
+
+
+def ids(text: str) -> list[int]:
+    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
+
+
+def test_a_conversation_becomes_a_prompt_and_an_answer_with_a_mask() -> None:
+    talk = [("user", "w1"), ("assistant", "w2"), ("user", "w3"), ("assistant", "w4 w5"), ("user", "w6")]
+    episode = reader().episode(record(*talk, label="x"), "train", "0")
+    (turn,) = episode.turns
+    answer = turn.candidates[0].answer
+    assert turn.prompt_ids == ids("<user> w1 <assistant>")
+    assert answer.token_ids == ids("w2 <eos> <user> w3 <assistant> w4 w5 <eos>"), (
+        "what follows is not learnt from"
+    )
+    assert answer.loss_mask == [True, True, False, False, False, True, True, True]
+    assert answer.logprobs == [] and set(answer.versions) == {NOT_SAMPLED}
+    assert turn.messages == [{"role": "user", "content": "w1"}]
+    assert episode.final_board == {"record": {"uid": "u", "raw_reward": 0.5, "label": "x"}}
+    assert (turn.candidates[0].reward, episode.success) == (0.5, False)
+
+
+def test_a_message_that_is_not_trained_on_belongs_to_the_prompt() -> None:
+    given = record(("user", "w1"), ("assistant", "w2"), ("user", "w3"), ("assistant", "w4"))
+    given["messages"][1]["step_loss_mask"] = 0
+    (turn,) = reader().episode(given, "train", "0").turns
+    assert turn.prompt_ids == ids("<user> w1 <assistant> w2 <eos> <user> w3 <assistant>")
+    assert turn.candidates[0].answer.token_ids == ids("w4 <eos>")
+    assert turn.candidates[0].answer.loss_mask is None, "all of it is learnt from"
+    assert len(turn.messages) == 3
+
+
+def test_rewards_are_the_written_ones_or_the_services_and_roles_may_be_named() -> None:
+    said = [("user", "w1"), ("assistant", "w2")]
+    assert reader(reward="normalised").episode(record(*said), "train", "0").episode_return == 5.0
+    assert reader(success_at=0.5).episode(record(*said), "train", "0").success
+    assert reader().episode(record(*said), "train", "0").turns[0].role == "solver"
+    assert reader().episode(record(*said, role="judge"), "train", "0").turns[0].role == "judge"
+
+
+def test_siblings_are_compared_within_their_group() -> None:
+    def group(instance: str, *rewards: float) -> list[dict[str, Any]]:
+        return [
+            record(("user", "w1"), ("assistant", f"w{place}"), reward=reward) | {"instance_id": instance}
+            for place, reward in enumerate(rewards)
+        ]
+
+    table = reader()
+    episodes = train_episodes(
+        [group("a", 1.0, 0.0), group("b", 3.0, 1.0), group("a", 0.0, 4.0)], table, first=10
+    )
+    assert [episode.id for episode in episodes] == [f"1-5-train-{number}" for number in range(10, 16)]
+    assert len({episode.siblings for episode in episodes}) == 3, (
+        "a prompt that is played twice has two groups"
+    )
+    make_groups(episodes, table.config)
+    assert [episode.turns[0].candidates[0].advantage for episode in episodes] == [
+        0.5,
+        -0.5,
+        1.0,
+        -1.0,
+        -2.0,
+        2.0,
+    ]
+
+
+def test_what_cannot_be_learnt_from_is_a_failed_episode() -> None:
+    for given, said in (
+        (record(("user", "w1")), "no assistant message"),
+        (record(("user", "w1"), ("assistant", "w2"), error="RuntimeError: it broke"), "it broke"),
+    ):
+        episode = reader().episode(given, "train", "0")
+        assert episode.failed and not episode.turns and said in episode.error

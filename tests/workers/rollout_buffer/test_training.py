@@ -1,0 +1,184 @@
+"""A run learns from rollouts of another process: the service, its generator's processes and the trainer are all real."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from tests.training_core.llm.toys import SMALL, TOKENIZER, naive_logprobs
+from tests.workers.rollout_buffer.serving import Service
+from tests.workers.running import curve, events
+from training_core.config.files import parse_config
+from training_core.config.run import RunConfig
+from training_core.llm.models.loading import load_model
+from workers.loops.attempt import run_attempt
+from workers.loops.records import Attempt
+
+PLUGINS = Path(__file__).with_name("plugins")
+PROMPTS = [f"w{number}" for number in range(10, 14)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Untrained: every word is about as likely as any other."""
+    import torch
+
+    folder = tmp_path_factory.mktemp("model")
+    torch.manual_seed(0)
+    LlamaForCausalLM(LlamaConfig(**SMALL, num_key_value_heads=2)).save_pretrained(folder)
+    TOKENIZER.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    home = tmp_path / "home"
+    monkeypatch.setenv("TROUPE_HOME", str(home))
+    (home / "data").mkdir(parents=True)
+    lines = [
+        {"instance_id": f"i{place}", "prompt": [{"role": "user", "content": word}], "label": f"w{place}"}
+        for place, word in enumerate(PROMPTS)
+    ]
+    (home / "data" / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    running = Service(home, "--generators", str(PLUGINS)).start()
+    yield running
+    running.stop()
+
+
+def config(model: Path, **overrides: Any) -> RunConfig:
+    tree: dict[str, Any] = {
+        "run": {"iterations": 20},
+        "team": {"roles": {"agent": {"policy": "agent", "sampling": {"max_tokens": 2}}}},
+        "policies": {"agent": {"model": str(model), "learner": {"learning_rate": 0.01, "final_learning_rate": 0.001, "epochs": 4}}},
+        "environment": {"type": "external"},
+        "workflow": {
+            "type": "rollout_buffer", "generator": "guess", "input_file": "prompts.jsonl", "epochs": 100,
+            "processes": 2, "poll_interval": 0.02, "retry_interval": 0.05,
+        },
+        "algorithm": {"type": "at_grpo"},
+        "rollout": {"tasks": 4, "group_size": 8},
+        "evaluation": {"every": 0},
+        "checkpoint": {"every": 3},
+    }  # fmt: skip
+    for path, value in overrides.items():
+        section, name = path.split("__")
+        tree[section][name] = value
+    return parse_config(tree)
+
+
+def right_logprobs(model: Path) -> list[float]:
+    """Of the right word after each question."""
+    loaded = load_model(model)
+    found = []
+    for place, word in enumerate(PROMPTS):
+        messages = [{"role": "user", "content": word}]
+        prompt: Any = TOKENIZER.apply_chat_template(messages, add_generation_prompt=True, tokenize=True)
+        answer = TOKENIZER(f"w{place}", add_special_tokens=False)["input_ids"]
+        found += naive_logprobs(loaded, list(prompt["input_ids"]), answer)
+    return found
+
+
+@pytest.mark.slow
+def test_a_run_learns_the_right_words_from_the_guesses_of_others(
+    model: Path, service: Service, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    told = config(
+        model, algorithm__mean_level="none", algorithm__std_level="none"
+    )  # right guesses alone teach
+    assert run_attempt(Attempt(told, "r", 1, folder, tmp_path), local=True) == 0
+    after = right_logprobs(folder / "checkpoints" / "iteration-000020" / "agent")
+    assert max(right_logprobs(model)) < -2.5, "before, one word of 30"
+    assert min(after) > -0.7, "after, every right word is the likeliest"
+
+    values = curve(folder)
+    for iteration in range(1, 21):
+        assert values["policy/agent/mismatch_max", iteration] == 0.0, (
+            "the learner's own logprobs are the sampler's"
+        )
+        assert values["buffer/num_groups", iteration] >= 1
+    assert values["buffer/groups_finished", 20] >= 80
+    assert 0.1 < values["train/return", 1] < 0.45, "raw rewards: one guess in four is right"
+    assert ("groups/agent/zero_variance", 1) in values
+
+
+def test_the_transcript_has_what_was_said_its_mask_and_the_records_own_facts(
+    model: Path, service: Service, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    assert run_attempt(Attempt(config(model, run__iterations=1), "r", 1, folder, tmp_path), local=True) == 0
+    episode = events(folder, "episode")[0]
+    (turn,) = episode["turns"]
+    (said,) = turn["candidates"]
+    assert turn["messages"] == [{"role": "user", "content": episode["title"]}]
+    assert TOKENIZER.decode(turn["prompt_ids"]) == f"<user> {episode['title']} <assistant>"
+    assert said["tokens"] == [said["text"], "<eos>"]
+    facts = episode["final_board"]["record"]
+    assert facts["label"] == f"w{PROMPTS.index(episode['title'])}"
+    assert episode["success"] == (said["text"] == facts["label"]) == (said["reward"] == 1.0)
+    annotation = next(
+        event for event in events(folder, "episode_annotation") if event["episode"] == episode["episode"]
+    )
+    expected = naive_logprobs(load_model(model), turn["prompt_ids"], said["token_ids"])
+    known = annotation["turns"][0].get("training_logprobs")
+    assert known is None or known[0] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_resumed_run_skips_the_prompts_that_it_has_learnt_from(
+    model: Path, service: Service, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    told = config(
+        model, run__iterations=6, workflow__epochs=6
+    )  # exactly as many groups as six iterations take
+    assert run_attempt(Attempt(told, "r", 1, folder, tmp_path), local=True) == 0
+    middle = folder / "checkpoints" / "iteration-000003"
+    kept = json.loads((middle / "rollout_buffer.json").read_text())
+    assert len(kept["finished"]) == 12
+    assert run_attempt(Attempt(told, "r", 2, folder, tmp_path, middle), local=True) == 0
+    with service.client() as client:
+        stats = client.get("/stats").json()["data"]
+    assert stats["total_written"] == (24 + 12) * 8, "the second attempt had the other twelve groups made"
+    done = json.loads((folder / "checkpoints" / "iteration-000006" / "rollout_buffer.json").read_text())
+    assert sorted(done["finished"]) == sorted(f"i{place}" for place in range(4) for _ in range(6))
+
+
+def test_the_generator_plays_evaluations_too(model: Path, service: Service, tmp_path: Path) -> None:
+    told = config(
+        model, run__iterations=1, workflow__evaluation_file="prompts.jsonl", evaluation__every=1, evaluation__episodes=3,
+        evaluation__probes=2,
+    )  # fmt: skip
+    assert run_attempt(Attempt(told, "r", 1, tmp_path / "run", tmp_path), local=True) == 0
+    values = curve(tmp_path / "run")
+    for prefix in ("eval", "eval_sampled"):
+        for iteration in (0, 1):
+            assert values[f"{prefix}/success", iteration] in (0.0, 1 / 3, 2 / 3, 1.0)
+            assert values[f"{prefix}/return", iteration] == values[f"{prefix}/success", iteration]
+    probes = [event["task"] for event in events(tmp_path / "run", "episode") if event["kind"] == "eval"]
+    assert probes == ["i0", "i1", "i0", "i1"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"workflow__epochs": 1, "run__iterations": 2}, "has played all its prompts"),
+        ({"workflow__generator": "other"}, "no generator has TASK_TYPE = 'other'"),
+        ({"workflow__url": "http://127.0.0.1:9", "workflow__retry_limit": 2}, "does not answer"),
+    ],
+)
+def test_a_run_that_gets_nothing_ends_with_a_sentence(
+    changes: dict[str, Any], said: str, model: Path, service: Service, tmp_path: Path
+) -> None:
+    told = config(model, **changes)
+    assert run_attempt(Attempt(told, "r", 1, tmp_path / "run", tmp_path), local=True) == 1
+    assert said in events(tmp_path / "run", "status")[-1]["message"]
+
+
+def test_tries_are_counted_while_nothing_is_written(model: Path, service: Service, tmp_path: Path) -> None:
+    told = config(model, workflow__generator="", workflow__input_file="", workflow__retry_limit=3)
+    assert run_attempt(Attempt(told, "r", 1, tmp_path / "run", tmp_path), local=True) == 1
+    message = events(tmp_path / "run", "status")[-1]["message"]
+    assert "in 4 tries" in message and "0 of 4 groups" in message and "no group is whole" in message

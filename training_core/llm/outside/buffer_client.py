@@ -1,0 +1,96 @@
+"""Speaking to a rollout buffer service (workers/rollout_buffer) over HTTP."""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from training_core.config.rollout import RolloutBuffer
+from training_core.errors import BufferFailure
+
+Record = dict[str, Any]
+_TIMEOUT = httpx.Timeout(120.0, connect=10.0)
+logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per look would fill the run's log
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """One answer of the service."""
+
+    groups: list[list[Record]]
+    """Records that came, by instance."""
+    finished: list[str]
+    """Instances whose groups came; those of which no record was handed out too."""
+    delivery: int
+    meta: dict[str, Any]
+
+
+class BufferClient:
+    """One channel of a service. Every call raises BufferFailure where the service refuses or is away."""
+
+    def __init__(self, url: str, token: str, channel: str = "") -> None:
+        self.url = url.rstrip("/") + (f"/channels/{channel}" if channel else "")
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    def start_rollout(self, request: Mapping[str, Any]) -> None:
+        """Start a generator."""
+        self._call("POST", "/start_rollout", request)
+
+    def stop_rollout(self) -> None:
+        """End it."""
+        self._call("POST", "/stop_rollout", {})
+
+    def fetch(self, delivery: int, most: int | None) -> Fetched:
+        """Groups that are whole, about `most` records; `delivery` is the last one that arrived here."""
+        body = {"delivery": delivery} | ({"batch_size": most} if most else {})
+        answer = self._call("POST", "/get_rollout_data", body)
+        data, meta = answer["data"]["data"], answer["data"]["meta_info"]
+        groups: dict[str, list[Record]] = {}
+        for record in data:
+            groups.setdefault(str(record["instance_id"]), []).append(record)
+        return Fetched(list(groups.values()), list(meta["finished_groups"]), int(meta["delivery"]), meta)
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            answer = httpx.request(
+                method,
+                self.url + path,
+                json=dict(body),
+                headers=self._headers,
+                trust_env=False,
+                timeout=_TIMEOUT,
+            )
+            found = answer.json()
+        except httpx.InvalidURL as error:
+            raise BufferFailure(f"workflow.url = {self.url!r} is no address: use http://host:8889") from error
+        except (httpx.HTTPError, ValueError) as error:
+            raise BufferFailure(
+                f"the rollout buffer at {self.url} does not answer ({type(error).__name__}); start it with `troupe buffer`"
+            ) from error
+        if not answer.is_success or not isinstance(found, dict):
+            said = found.get("message") if isinstance(found, dict) else answer.text[:200]
+            raise BufferFailure(f"the rollout buffer at {self.url} refused: {said}")
+        return found
+
+
+def connect(workflow: RolloutBuffer, channel: str) -> BufferClient:
+    """To the service that the config names, or to the one of this machine. Raises BufferFailure where none is known.
+
+    The token of this machine's service is sent to its own address alone.
+    """
+    token = os.environ.get(workflow.token_env, "").strip()
+    place = Path(os.environ.get("TROUPE_HOME", "").strip() or "var") / "rollout_buffer.json"
+    local: dict[str, Any] = json.loads(place.read_text()) if place.is_file() else {}
+    url = workflow.url or str(local.get("url", ""))
+    if not url:
+        raise BufferFailure(
+            f"there is no rollout buffer on this machine (no {place}); start it with `troupe buffer`, or set workflow.url"
+        )
+    if not token and url.rstrip("/") == local.get("url"):
+        token = str(local["token"])
+    return BufferClient(url, token, channel)

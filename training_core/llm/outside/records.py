@@ -1,0 +1,115 @@
+"""Records of a rollout buffer as episodes: text becomes tokens and a loss mask, a group becomes siblings."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from training_core.config.rollout import RolloutBuffer
+from training_core.config.run import RunConfig
+from training_core.errors import DataError
+from training_core.llm.learning.loss_masks import mask_messages
+from training_core.llm.outside.buffer_client import Record
+from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message, Stage, Turn
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What turns records into episodes."""
+
+    config: RunConfig
+    workflow: RolloutBuffer
+    tokenizers: Mapping[str, Any]
+    """By policy."""
+    attempt: int
+    iteration: int
+
+    def episode(self, record: Record, kind: Literal["train", "eval", "eval_sampled"], name: str) -> Episode:
+        """One record as an episode of one turn: the prompt goes up to the first token that is trained on."""
+        extra = dict(record.get("extra_info") or {})
+        raw = float(record["raw_reward"] if "raw_reward" in record else record["reward"])
+        title = next((_text(each) for each in record["messages"] if each["role"] == "user"), "")
+        episode = Episode(
+            id=f"{self.attempt}-{self.iteration}-{kind}-{name}",
+            iteration=self.iteration,
+            kind=kind,
+            task=str(record["instance_id"])[:200],
+            title=title[:200],
+            outcome=f"reward {raw:g}",
+            success=raw >= self.workflow.success_at,
+            final_board={"record": {"uid": record["uid"], "raw_reward": raw, **extra}},
+        )
+        now = time.time()
+        episode.ended = _moment(extra.get("timestamp"), now)
+        episode.started = min(_moment(extra.get("started"), episode.ended), episode.ended)
+        if extra.get("error"):
+            episode.failed, episode.error = True, str(extra["error"])
+            episode.outcome = f"failed: {episode.error}"[:200]
+            return episode
+        role = self._role(extra)
+        policy = self.config.team.roles[role].policy
+        try:
+            turn = self._turn(record, raw, role, policy)
+        except DataError as error:
+            episode.failed, episode.error, episode.outcome = True, str(error), f"failed: {error}"[:200]
+            return episode
+        episode.turns.append(turn)
+        episode.stages.append(Stage("generate", episode.started, episode.ended, role, policy))
+        return episode
+
+    def _turn(self, record: Record, raw: float, role: str, policy: str) -> Turn:
+        """Raises DataError where nothing of the conversation is trained on, or the loss mask does not fit the tokenizer."""
+        tokenizer = self.tokenizers[policy]
+        whole = mask_messages(self.workflow.loss_mask, record["messages"], tokenizer)
+        length = whole.response_length
+        if not length or length == len(whole.token_ids):
+            raise DataError("no assistant message in the record is trained on, or it has no prompt before it")
+        ids, mask = whole.token_ids[-length:], whole.loss_mask[-length:]
+        ended = max(place for place, learnt in enumerate(mask) if learnt) + 1
+        ids, mask = ids[:ended], mask[:ended]
+        answer = Answer(
+            token_ids=ids,
+            logprobs=[],  # nobody told them: the learner computes them before its first step
+            versions=[NOT_SAMPLED] * len(ids),
+            stop_reason="length" if _was_cut(record) else "stop",
+            text=str(tokenizer.decode(ids, skip_special_tokens=True)),
+            loss_mask=None if all(mask) else mask,
+        )
+        reward = raw if self.workflow.reward == "raw" else float(record["reward"])
+        prompt: list[Message] = []
+        for message in record["messages"]:
+            if message["role"] == "assistant" and message.get("step_loss_mask", 1) == 1:
+                break
+            prompt.append({"role": str(message["role"]), "content": _text(message)})
+        candidate = Candidate(answer, local_reward=0.0, team_reward=raw, reward=reward)
+        return Turn(0, role, policy, prompt, whole.token_ids[:-length], [candidate], 0)
+
+    def _role(self, extra: Mapping[str, Any]) -> str:
+        """The role that the record names, else the first that is trained."""
+        team = self.config.team
+        named = str(extra.get("role", ""))
+        return named if named in team.roles else next(name for name in team.order if team.roles[name].trained)
+
+
+def train_episodes(groups: Sequence[Sequence[Record]], reader: Reader, first: int) -> list[Episode]:
+    """Groups as siblings, numbered from `first`."""
+    episodes: list[Episode] = []
+    for place, group in enumerate(groups):
+        for record in group:
+            episode = reader.episode(record, "train", str(first + len(episodes)))
+            episode.siblings = f"{reader.iteration}-{first + place}-{record['instance_id']}"
+            episodes.append(episode)
+    return episodes
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else "" if content is None else str(content)
+
+
+def _was_cut(record: Record) -> bool:
+    return bool((record.get("extra_info") or {}).get("truncated"))
+
+
+def _moment(value: Any, otherwise: float) -> float:
+    return float(value) if isinstance(value, int | float) and value > 0 else otherwise

@@ -1,0 +1,46 @@
+"""Rollouts from outside: K records of each prompt, made by any program, handed over by a rollout buffer service.
+
+The group is (prompt, role), as in whole episodes. What the policy said comes as text, without the logprobs it was
+sampled with: the learner computes those at the weights as they are when the update begins.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from training_core.config.rollout import RolloutBuffer
+from training_core.llm.outside.records import Reader, train_episodes
+from training_core.llm.outside.source import RolloutSource
+from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.table import Table
+from training_core.types import Episode
+
+
+def play_rollout_buffer(tasks: Sequence[int], table: Table) -> list[Episode]:
+    """As many groups as there are tasks. Raises BufferFailure where they do not come."""
+    source, reader = _source(table)
+    return train_episodes(source.take(len(tasks)), reader, table.first)
+
+
+def evaluate_rollout_buffer(
+    tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]
+) -> list[Episode]:
+    """The generator plays workflow.evaluation_file; without one the held-out tasks are played here, as ever."""
+    workflow = table.config.workflow
+    if not (isinstance(workflow, RolloutBuffer) and workflow.evaluation_file):
+        return play_independent(tasks, table, kind)
+    source, reader = _source(table)
+    groups = source.evaluate(table.iteration, kind)
+    episodes = []
+    for task in tasks:
+        if task < len(groups):
+            episode = reader.episode(groups[task][0], kind, str(task))
+            episode.probe = task < table.config.evaluation.probes
+            episodes.append(episode)
+    return episodes
+
+
+def _source(table: Table) -> tuple[RolloutSource, Reader]:
+    workflow = table.config.workflow
+    assert isinstance(workflow, RolloutBuffer) and table.outside is not None, "only of this workflow"
+    reader = Reader(table.config, workflow, table.tokenizers, table.attempt, table.iteration)
+    return table.outside, reader
