@@ -4,13 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from training_core.errors import SandboxFailure
 from training_core.sandbox import bubblewrap
-from training_core.sandbox.run import Limits, Ran, run_program
+from training_core.sandbox.run import Limits, Ran, _sandbox, run_program
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -25,6 +26,16 @@ def test_a_program_reads_and_writes_once_per_input() -> None:
     assert ran[2].error.startswith("ValueError: invalid literal")
 
 
+def test_every_way_to_read_and_write_does() -> None:
+    for program in (
+        "import sys\nfor line in sys.stdin: print(line.strip()[::-1])",
+        "import sys\nsys.stdout.buffer.write(sys.stdin.buffer.read().strip()[::-1])",
+        "import os\nos.write(1, os.read(0, 100).strip()[::-1])",
+        "open(1, 'w', closefd=False).write(open(0).read().strip()[::-1])",
+    ):
+        assert only(program, "abc\n").output.strip() == "cba", program
+
+
 def test_inputs_do_not_see_one_another() -> None:
     program = "seen = globals().get('seen', 0) + 1\nprint(seen)"
     assert [one.output for one in run_program(program, ["", ""])] == ["1\n", "1\n"]
@@ -32,8 +43,9 @@ def test_inputs_do_not_see_one_another() -> None:
 
 def test_what_is_no_program_is_an_error() -> None:
     assert only("def (").error.startswith("SyntaxError")
-    assert only("(" * 10_000).status == "error"
-    assert only("\x00").status == "error"
+    assert only("(" * 10_000).status == "invalid"
+    assert only("-" * 100_000 + "1").status == "invalid"
+    assert only("\x00").status == "invalid"
     assert only("print('\ud800')").error.startswith("UnicodeEncodeError")
     assert only("import sys; sys.exit(3)").error == "exit status 3"
 
@@ -84,7 +96,8 @@ def test_threads_are_allowed() -> None:
 
 
 def test_other_processes_cannot_be_seen_or_ended() -> None:
-    assert only(f"import os\nos.kill({os.getpid()}, 9)").error.startswith("ProcessLookupError")
+    assert only(f"import os\nos.kill({os.getpid()}, 9)").error.startswith("PermissionError")
+    assert "FileNotFoundError" in only("import os\nos.listdir('/proc')").error
 
 
 def test_memory_is_limited() -> None:
@@ -104,8 +117,13 @@ def test_time_is_limited_and_the_next_input_has_its_own() -> None:
     assert [one.status for one in ran] == ["timeout", "ok"]
 
 
+def test_a_program_that_sleeps_is_woken() -> None:
+    assert only("import time\ntime.sleep(1000)", test_seconds=0.1).status == "timeout"
+
+
 def test_a_program_that_will_not_be_woken_is_killed() -> None:
-    stubborn = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
+    deaf = "import signal as s\ns.signal(s.SIGPROF, s.SIG_IGN)\ns.signal(s.SIGALRM, s.SIG_IGN)"
+    stubborn = f"{deaf}\nwhile True: pass"
     ran = run_program(stubborn, ["", ""], Limits(test_seconds=0.3, cpu_seconds=1))
     assert [one.status for one in ran] == ["killed", "killed"]
 
@@ -113,7 +131,9 @@ def test_a_program_that_will_not_be_woken_is_killed() -> None:
 def test_output_is_limited() -> None:
     ran = only("print('a' * 10**6)")
     assert ran.status == "output" and len(ran.output) == 10_000
-    assert only("import os\nwhile True: os.write(1, b'x' * 65536)", disk_mib=1).status == "killed"
+    assert only("import os\nwhile True: os.write(1, b'x' * 65536)").status == "output"
+    pipe = "import os\nwhile True: os.write(3, b'x' * 65536)"
+    assert only(pipe).status == "killed"
 
 
 def test_limits_cannot_be_raised() -> None:
@@ -127,6 +147,40 @@ def test_forged_lines_answer_for_no_more_than_its_own_inputs() -> None:
         "    try: os.write(fd, b'{\"status\": 1}\\n' * 9)\n    except OSError: pass\nprint('x')"
     )
     assert len(run_program(forged, ["", ""])) == 2
+
+
+def test_nothing_is_left_for_the_next_program() -> None:
+    left = "import os\nos.makedirs('/tmp/a/b')\nopen('/tmp/a/b/c', 'w').write('x')\nos.symlink('/usr', '/tmp/usr')\nopen('/tmp/.x', 'w')"
+    assert only(left).status == "ok"
+    assert only("import os\nprint(os.listdir('/tmp'))").output == "[]\n"
+    hidden = "import os\nos.makedirs('/tmp/a/b')\nos.chmod('/tmp/a/b', 0)\nos.chmod('/tmp/a', 0)"
+    assert only(hidden).status == "ok"
+    assert only("import os\nprint(os.listdir('/tmp'), 2)").output == "[] 2\n"
+    for place in ("/dev/shm/x", "/dev/x"):
+        assert "Error" in only(f"open({place!r}, 'w')").error, place
+
+
+def test_a_program_cannot_reach_the_harness() -> None:
+    for act in ("os.kill(os.getppid(), 9)", "os.kill(-1, 9)", "os.killpg(os.getpgid(0), 9)"):
+        assert "Operation not permitted" in only(f"import os\n{act}").error
+    junk = "import os\nfor fd in range(64):\n    try: os.write(fd, b'junk')\n    except OSError: pass"
+    assert only(junk).status in {"ok", "killed"}
+    assert only("print('still there')").output == "still there\n"
+
+
+def test_a_sandbox_that_was_lost_is_put_up_again() -> None:
+    sandbox = _sandbox(8 * 2**20)
+    assert only("print('before')").output == "before\n"
+    assert sandbox._process is not None
+    sandbox._process.kill()
+    sandbox._process.wait()
+    assert only("print('after')").output == "after\n"
+
+
+def test_threads_share_a_sandbox() -> None:
+    with ThreadPoolExecutor(4) as threads:
+        said = list(threads.map(lambda number: only(f"print({number} ** 2)").output, range(24)))
+    assert said == [f"{number**2}\n" for number in range(24)]
 
 
 def test_without_a_sandbox_the_refusal_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from training_core.config.base import EnvironmentSection, Section
+from training_core.config.coding import Coding
 from training_core.config.puzzles import Sokoban, Sudoku
 from training_core.config.tasks import Arithmetic, Dataset
 
@@ -74,7 +75,7 @@ class External(EnvironmentSection):
 
 
 Environment = Annotated[
-    External | PlanPath | PlanPathSingle | PlanPathTrio | Sudoku | Sokoban | Arithmetic | Dataset,
+    External | PlanPath | PlanPathSingle | PlanPathTrio | Sudoku | Sokoban | Arithmetic | Dataset | Coding,
     Field(discriminator="type"),
 ]
 """One class per environment, told apart by `type`."""
@@ -88,4 +89,5 @@ ENVIRONMENT_CONFIGS: dict[str, type[Section]] = {
     "sokoban": Sokoban,
     "arithmetic": Arithmetic,
     "dataset": Dataset,
+    "coding": Coding,
 }

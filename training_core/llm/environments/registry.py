@@ -12,6 +12,9 @@ from training_core.llm.environments.arithmetic_demonstrations import (
     arithmetic_vocabulary,
 )
 from training_core.llm.environments.base import Demonstration, TextEnvironment
+from training_core.llm.environments.coding import CodingEnvironment
+from training_core.llm.environments.coding_demonstrations import NOISE as CODING_NOISE
+from training_core.llm.environments.coding_demonstrations import coding_demonstrations, coding_vocabulary
 from training_core.llm.environments.dataset import DatasetEnvironment
 from training_core.llm.environments.external import ExternalEnvironment
 from training_core.llm.environments.plan_path import PlanPathEnvironment, plan_path_vocabulary
@@ -34,6 +37,7 @@ ENVIRONMENTS: dict[str, Callable[[Any, int], TextEnvironment]] = {
     "sokoban": SokobanEnvironment,
     "arithmetic": ArithmeticEnvironment,
     "dataset": DatasetEnvironment,
+    "coding": CodingEnvironment,
 }
 """type -> (config section, run seed) -> environment."""
 
@@ -61,4 +65,5 @@ WARM_STARTS: dict[str, WarmStart] = {
         sokoban_vocabulary, sokoban_demonstrations.sokoban_demonstrations, sokoban_demonstrations.NOISE
     ),
     "arithmetic": WarmStart(arithmetic_vocabulary, arithmetic_demonstrations, ARITHMETIC_NOISE),
+    "coding": WarmStart(coding_vocabulary, coding_demonstrations, CODING_NOISE),
 }
