@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from training_core.config.base import Section
+from training_core.importing import IMPORT_PATH
 
 TRY_AGAIN = "Your answer is not correct. Please try to answer it again."
 """What a role is told after a wrong answer, as in AReaL's multi-turn workflow."""
@@ -31,7 +32,7 @@ class Agent(Section):
 
     type: Literal["agent"] = "agent"
     """Any agent framework, unchanged: an agent calls an OpenAI-compatible address and says what its episode earned."""
-    path: str = Field("", pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")
+    path: str = Field("", pattern=f"^$|{IMPORT_PATH}")
     """package.module:Class with `async run(data, **kwargs)`, which returns a reward; empty waits for agents outside, over HTTP."""
     args: dict[str, Any] = {}
     """Arguments that the class is made with."""

@@ -162,7 +162,8 @@ class _Reader:
         if "properties" in shape:
             yield from shape["properties"].items()
         else:
-            yield from ((name, shape["additionalProperties"]) for name in value or {})
+            part = shape["additionalProperties"]
+            yield from ((name, {} if part is True else part) for name in value or {})
 
     def _is_section(self, schema: Schema, value: Any) -> bool:
         return self._shape(schema, value).get("type") == "object"

@@ -53,3 +53,17 @@ class Moody:
 
 class Greeter:
     """No agent: it cannot run."""
+
+
+class Reader:
+    """Answers a line of a data file, as an agent written for AReaL does: it makes its own client."""
+
+    async def run(self, data: dict[str, Any], **extra: Any) -> float:
+        client = AsyncOpenAI(
+            base_url=extra["base_url"],
+            api_key=extra["api_key"],
+            http_client=extra["http_client"],
+            max_retries=0,
+        )
+        made = await client.chat.completions.create(model="default", messages=data["messages"])
+        return float(data["answer"] in (made.choices[0].message.content or "").split())

@@ -12,6 +12,7 @@ import pytest
 from openai import OpenAI
 
 from tests.workers.running import conversation, curve, events, small_config
+from training_core.config.files import load_config
 from workers.loops.attempt import FAILED, run_attempt
 from workers.loops.records import Attempt
 
@@ -132,8 +133,8 @@ def test_agents_that_fail_are_failed_episodes(little_model: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        (f"{HERE}:Nobody", "cannot import"),
-        ("no.such:Agent", "cannot import"),
+        (f"{HERE}:Nobody", "has no 'Nobody'"),
+        ("no.such:Agent", "there is no module"),
         (f"{HERE}:Greeter", "no method run"),
     ],
 )
@@ -142,6 +143,36 @@ def test_an_agent_that_is_not_there_ends_the_run(
 ) -> None:
     assert run_attempt(attempt(tmp_path, little_model, **{"workflow.path": path}), local=True) == FAILED
     assert message in events(tmp_path, "status")[-1]["message"]
+
+
+def test_agents_get_the_lines_of_a_data_file(little_model: Path, tmp_path: Path) -> None:
+    lines = [{"prompt": f"goal {word}", "answer": word} for word in ("north", "south", "west", "east") * 3]
+    file = tmp_path / "lines.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    config = load_config(
+        "plan_path_duo",
+        {
+            "environment.type": "dataset",
+            "environment.path": str(file),
+            "environment.eval_share": 0.4,
+            "team.roles": {"solver": {"policy": "planner"}},
+            "policies": {"planner": {"model": str(little_model)}},
+            "workflow.type": "agent",
+            "workflow.path": f"{HERE}:Reader",
+            "rollout.tasks": 4,
+            "run.iterations": 1,
+            "evaluation.every": 0,
+            "reporting.episodes_per_iteration": 32,
+        },
+    )
+    assert run_attempt(Attempt(config, "r", 1, tmp_path / "run", tmp_path), local=True) == 0
+    kept = events(tmp_path / "run", "episode")
+    assert len(kept) == 4 * config.rollout.group_size
+    for event in kept:
+        (turn,) = event["turns"]
+        (asked,) = turn["messages"]
+        word = asked["content"].removeprefix("goal ")
+        assert event["episode_return"] == float(word in turn["candidates"][0]["text"].split())
 
 
 def outside(folder: Path, stop: threading.Event, played: list[dict[str, Any]]) -> None:

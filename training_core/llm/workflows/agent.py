@@ -15,14 +15,16 @@ from typing import Any, Literal
 
 from training_core.config.rollout import Agent
 from training_core.config.run import RunConfig
-from training_core.errors import EnvironmentFailure
+from training_core.config.tasks import Dataset
+from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.importing import load_object
 from training_core.llm.agents.gateway import AgentGateway
-from training_core.llm.agents.loading import load_class
 from training_core.llm.agents.session import Seat, Session, Voice, write_episode
 from training_core.llm.environments.base import Split
 from training_core.llm.environments.host import SlotView, describe
+from training_core.llm.environments.prompts import task_instance
 from training_core.llm.generation.base import SamplingSettings, settings_of
-from training_core.llm.workflows.independent import EVALUATION_SEED
+from training_core.llm.workflows.independent import EVALUATION_SEED, evaluation_settings
 from training_core.llm.workflows.table import Table, chat
 from training_core.types import Episode
 
@@ -51,16 +53,8 @@ def play_agents(tasks: Sequence[int], table: Table) -> list[Episode]:
 def play_agents_evaluation(
     tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]
 ) -> list[Episode]:
-    """Play held-out tasks once each: "eval" greedily, "eval_sampled" at evaluation.temperature."""
+    """Play held-out tasks once each: "eval" greedily, "eval_sampled" at the role's temperature for it."""
     config = table.config
-
-    def settings(role: str) -> SamplingSettings:
-        sampling = config.team.roles[role].sampling
-        temperature = 1.0 if kind == "eval" else config.evaluation.temperature
-        return SamplingSettings(
-            temperature, sampling.top_k, sampling.top_p, sampling.max_tokens, kind == "eval", sampling.stop
-        )
-
     views = _views(tasks, table, "eval")
     sessions = []
     for task in tasks:
@@ -68,7 +62,13 @@ def play_agents_evaluation(
         episode.probe = task < config.evaluation.probes
         noise = (EVALUATION_SEED, AGENT_EVALUATION_STREAM, 0, task)
         data = _data(task, "eval", views[task], config)
-        sessions.append(Session(Seat(episode, data, _voices(table, settings), noise)))
+        sessions.append(
+            Session(
+                Seat(
+                    episode, data, _voices(table, lambda role: evaluation_settings(config, role, kind)), noise
+                )
+            )
+        )
     return _play(sessions, table)
 
 
@@ -96,7 +96,7 @@ async def _run_here(sessions: Sequence[Session], workflow: Agent, gateway: Agent
     import httpx
     from openai import AsyncOpenAI
 
-    agent_class = load_class(workflow.path)
+    agent_class = _agent_class(workflow.path)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every call, with the episode's key
     room = asyncio.Semaphore(workflow.concurrency)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=workflow.concurrency)
@@ -110,6 +110,14 @@ async def _run_here(sessions: Sequence[Session], workflow: Agent, gateway: Agent
                 await _run_one(lambda: agent_class(**workflow.args), session, connection, workflow.timeout)
 
         await asyncio.gather(*(play(session) for session in sessions))
+
+
+def _agent_class(path: str) -> Any:
+    """What workflow.path names. Raises ConfigError where it is not there, or cannot run."""
+    found = load_object(path, "workflow.path")
+    if not callable(getattr(found, "run", None)):
+        raise ConfigError({"workflow.path": f"{path} has no method run(data, **kwargs)"})
+    return found
 
 
 async def _run_one(
@@ -167,13 +175,16 @@ def _views(tasks: Sequence[int], table: Table, split: Split) -> dict[int, dict[s
 def _data(task: int, split: Split, views: dict[str, SlotView], config: RunConfig) -> dict[str, Any]:
     """A task as an agent gets it."""
     first = config.team.order[0]
-    return {
+    row: dict[str, Any] = {}
+    if isinstance(config.environment, Dataset):
+        row = task_instance(config.environment, config.run.seed, task, split).data
+    return row | {
         "id": views[""].task_id,
         "number": task,
         "split": split,
         "title": views[""].title,
         "observations": {role: views[role].observation for role in config.team.order},
-        "messages": chat(config.team.roles[first].prompt, views[first].observation),
+        "messages": chat(config.team.roles[first].prompt, views[first]),
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+from training_core.config.run import RunConfig
 from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.workflows.lockstep import Manner, play
 from training_core.llm.workflows.table import Table
@@ -12,6 +13,16 @@ from training_core.types import Episode, NoiseKey
 EVALUATION_STREAM = 1
 EVALUATION_SEED = 0
 """Evaluations do not depend on the run's seed: same tasks, same noise, so that runs can be compared."""
+
+
+def evaluation_settings(
+    config: RunConfig, role: str, kind: Literal["eval", "eval_sampled"]
+) -> SamplingSettings:
+    """How a role's tokens are drawn in an evaluation."""
+    sampling = config.team.roles[role].sampling
+    sampled = sampling.eval_temperature or config.evaluation.temperature
+    temperature = 1.0 if kind == "eval" else sampled
+    return replace(settings_of(sampling), temperature=temperature, greedy=kind == "eval")
 
 
 def play_independent(
@@ -24,11 +35,7 @@ def play_independent(
     config = table.config
 
     def settings(role: str) -> SamplingSettings:
-        sampling = config.team.roles[role].sampling
-        sampled = sampling.eval_temperature or config.evaluation.temperature
-        temperature = 1.0 if kind == "eval" else sampled
-        usual = settings_of(sampling)
-        return replace(usual, temperature=temperature, greedy=kind == "eval")
+        return evaluation_settings(config, role, kind)
 
     def key(slot: int, turn: int, seat: int) -> NoiseKey:
         return NoiseKey(EVALUATION_SEED, EVALUATION_STREAM, 0, tasks[slot], turn, seat)
