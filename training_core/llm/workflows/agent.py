@@ -16,9 +16,9 @@ from typing import Any, Literal
 from training_core.config.rollout import Agent
 from training_core.config.run import RunConfig
 from training_core.config.tasks import Dataset
-from training_core.errors import ConfigError, EnvironmentFailure
-from training_core.importing import load_object
+from training_core.errors import EnvironmentFailure
 from training_core.llm.agents.gateway import AgentGateway
+from training_core.llm.agents.loading import load_agent
 from training_core.llm.agents.session import Seat, Session, Voice, write_episode
 from training_core.llm.environments.base import Split
 from training_core.llm.environments.host import SlotView, describe
@@ -96,7 +96,7 @@ async def _run_here(sessions: Sequence[Session], workflow: Agent, gateway: Agent
     import httpx
     from openai import AsyncOpenAI
 
-    agent_class = _agent_class(workflow.path)
+    agent_class = load_agent(workflow.path)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every call, with the episode's key
     room = asyncio.Semaphore(workflow.concurrency)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=workflow.concurrency)
@@ -110,14 +110,6 @@ async def _run_here(sessions: Sequence[Session], workflow: Agent, gateway: Agent
                 await _run_one(lambda: agent_class(**workflow.args), session, connection, workflow.timeout)
 
         await asyncio.gather(*(play(session) for session in sessions))
-
-
-def _agent_class(path: str) -> Any:
-    """What workflow.path names. Raises ConfigError where it is not there, or cannot run."""
-    found = load_object(path, "workflow.path")
-    if not callable(getattr(found, "run", None)):
-        raise ConfigError({"workflow.path": f"{path} has no method run(data, **kwargs)"})
-    return found
 
 
 async def _run_one(

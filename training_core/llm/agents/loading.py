@@ -1,0 +1,14 @@
+"""Agents by import path."""
+
+from typing import Any
+
+from training_core.errors import ConfigError
+from training_core.importing import load_object
+
+
+def load_agent(path: str) -> Any:
+    """The class that workflow.path names. Raises ConfigError where it is not there, or cannot run."""
+    found = load_object(path, "workflow.path")
+    if not callable(getattr(found, "run", None)):
+        raise ConfigError({"workflow.path": f"{path} has no method run(data, **kwargs)"})
+    return found
