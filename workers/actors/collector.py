@@ -77,6 +77,12 @@ class Collector:
             self._admission.learn(tasks)
             return self._handed([episode for task in tasks for episode in self._finished.pop(task)])
 
+    @property
+    def waiting(self) -> int:
+        """Finished tasks that have not been handed over."""
+        with self._changed:
+            return len(self._finished)
+
     def published(self, completed: int, versions: Mapping[str, int]) -> None:
         """So many iterations are completed, and the policies are at these versions: more may begin."""
         with self._changed:
