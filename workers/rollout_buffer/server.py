@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import resource
 import secrets
 import socket
 import sys
@@ -59,6 +60,10 @@ def serve(settings: Settings) -> None:
             f"there is no folder {settings.generators}; --generators names a folder of .py files"
         )
     token = os.environ.get(TOKEN, "").strip() or secrets.token_urlsafe(24)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (most, most)
+    )  # a connection per writer, and there may be thousands
     listening = _bind(settings.host, settings.port)
     host, port = listening.getsockname()[:2]
     plugins = find_plugins([BUILT_IN, *([settings.generators] if settings.generators else [])])
