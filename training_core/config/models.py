@@ -5,15 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from training_core.config.base import Section
-
-
-class Engine(Section):
-    """Generation: turns prompts into sampled tokens."""
-
-    type: Literal["torch"] = "torch"
-    """Which engine generates: torch runs the model in the rollout worker itself."""
-    max_batch: int = Field(512, ge=1)
-    """Most sequences generated at once; more are split into several batches."""
+from training_core.config.engines import Engine, Torch
 
 
 class WholeModel(Section):
@@ -111,9 +103,17 @@ class Policy(Section):
     """A Hugging Face folder or hub id, or "tiny": a small model that Troupe warm-starts for the environment."""
     adapter: Adapter = WholeModel()
     """What of it is trained: the whole model, or an adapter on it. Policies may have one each over the same `model`."""
-    engine: Engine = Engine()
+    engine: Engine = Torch()
     """How this policy generates."""
     learner: Learner = Learner()
     """How this policy learns."""
     devices: Devices = Devices()
     """What this policy's workers occupy."""
+
+    @model_validator(mode="after")
+    def _engines_elsewhere_are_sent_weights(self) -> Self:
+        if self.engine.type != "torch" and self.devices.placement == "colocated":
+            raise ValueError(
+                f'engine {self.engine.type} holds weights of its own: set devices.placement = "apart", or engine.type = "torch"'
+            )
+        return self

@@ -124,6 +124,7 @@ PARTS = {
     "activations": "activations",
     "logits": "logits",
     "kv_cache": "the KV cache",
+    "engine_weights": "vLLM's copy of the weights",
 }
 """What fills a device, in words, in the order in which it is shown."""
 _SMALLER = "choose a smaller policies.{policy}.model"
@@ -136,4 +137,5 @@ REMEDIES = {
     "activations": _SHORTER,
     "logits": _SHORTER,
     "kv_cache": "lower policies.{policy}.engine.max_batch",
+    "engine_weights": _SMALLER,
 }

@@ -13,8 +13,8 @@ from transformers.utils.logging import disable_progress_bar
 
 from training_core.llm.flops import generation_work, peak_of, shape_of
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.registry import make_engine
 from training_core.llm.generation.resuming import until_ended
-from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.saving import (
     check_tokenizer,
@@ -24,7 +24,7 @@ from training_core.llm.learning.saving import (
     save_frozen,
     save_policy,
 )
-from training_core.llm.models.adapters import add_adapter, sharing
+from training_core.llm.models.adapters import add_adapter, sharing, trained_weights
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.models.progress import Progress, silent
 from training_core.llm.models.registry import resolve_model
@@ -105,7 +105,7 @@ class RolloutSide:
         self._recalled = False
         """Whether the weights are a checkpoint's."""
         self._gate = Gate()
-        self.engine = TorchEngine(loaded.model, loaded.tokenizer, max_batch=spec.section.engine.max_batch)
+        self.engine = make_engine(spec.section, loaded.model, loaded.tokenizer)
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
         """Answers per prompt, one call after another. New weights interrupt them, if the config says so: they go on with those.
@@ -158,7 +158,8 @@ class RolloutSide:
         folder = policy_folder(checkpoint, self._spec.policy)
         if folder.is_dir():
             check_tokenizer(folder, self._loaded.tokenizer)
-            self.engine.version = load_frozen(folder, self._loaded.model)
+            version = load_frozen(folder, self._loaded.model)
+            self.engine.load_weights(trained_weights(self._loaded.model), version)
             self._recalled = True
         return self.engine.version
 

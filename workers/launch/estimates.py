@@ -29,8 +29,8 @@ class WorkerMemory:
     gpus: float
     """Of one worker; 0 has it on the CPU."""
     parts: dict[str, int]
-    """weights, reference, optimizer: always there; gradients, activations, logits: while it updates; kv_cache: while it
-    generates."""
+    """weights, reference, optimizer: always there; gradients, activations, logits: while it updates; kv_cache and
+    engine_weights (vLLM's own copy): while it generates."""
     peak: int
     """The larger of both times."""
 
@@ -173,7 +173,7 @@ def _workers(
             standing["reference"] = memory.weights(shape, precision)
         standing["optimizer"] = memory.optimizer(shape, precision)
         updating = _updating(policy, config, shape, prompt)
-    generating = {"kv_cache": _kv_cache(policy, config, shape, prompt)} if kind != "update" else {}
+    generating = _generating(policy, config, shape, prompt) if kind != "update" else {}
     return WorkerMemory(
         kind=kind,
         workers=len(seats),
@@ -195,6 +195,17 @@ def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) ->
         "gradients": memory.gradients(shape, learner.precision),
         "activations": memory.activations(shape, learner.precision, tokens, longest),
         "logits": memory.output_layer(shape, learner.precision, places),
+    }
+
+
+def _generating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
+    """Beside the model: vLLM has a copy of its own, a server elsewhere has all that it needs there."""
+    section = config.policies[policy]
+    if section.engine.type == "openai":
+        return {}
+    copy = {"engine_weights": memory.weights(shape, section.learner.precision)}
+    return (copy if section.engine.type == "vllm" else {}) | {
+        "kv_cache": _kv_cache(policy, config, shape, prompt)
     }
 
 

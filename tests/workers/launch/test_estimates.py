@@ -92,6 +92,18 @@ def test_apart_a_rollout_worker_only_generates(big: Path, tmp_path: Path) -> Non
     )  # half of the candidates each, in fp32
 
 
+def test_engines_of_their_own_hold_what_they_need_where_they_are(big: Path, tmp_path: Path) -> None:
+    def rollout(engine: str) -> dict[str, int]:
+        config = configured(
+            big, policies__planner__devices__placement="apart", policies__planner__engine__type=engine
+        )
+        return of(config, "planner", tmp_path).workers[1].parts
+
+    plain = rollout("torch")
+    assert rollout("vllm") == plain | {"engine_weights": plain["weights"]}
+    assert rollout("openai") == {"weights": plain["weights"]}
+
+
 def test_a_frozen_policy_learns_nothing(big: Path, tmp_path: Path) -> None:
     (worker,) = of(configured(big, team__roles__planner__trained=False), "planner", tmp_path).workers
     assert set(worker.parts) == {"weights", "kv_cache"}

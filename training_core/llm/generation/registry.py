@@ -4,17 +4,36 @@ from collections.abc import Callable
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from training_core.config.engines import OpenAi, Vllm
 from training_core.config.models import Policy
 from training_core.llm.generation.base import Engine
 from training_core.llm.generation.torch_engine import TorchEngine
+
+Maker = Callable[[Policy, PreTrainedModel, PreTrainedTokenizerBase], Engine]
 
 
 def _torch(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:
     return TorchEngine(model, tokenizer, max_batch=policy.engine.max_batch)
 
 
-ENGINES: dict[str, Callable[[Policy, PreTrainedModel, PreTrainedTokenizerBase], Engine]] = {"torch": _torch}
-"""type -> (policy, model, tokenizer) -> engine. The model may be shared with a learner in the same process."""
+def _vllm(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:
+    from training_core.llm.generation.vllm_engine import VllmEngine  # where it is wanted: it is an extra
+
+    assert isinstance(policy.engine, Vllm)
+    return VllmEngine(policy.engine, model, tokenizer)
+
+
+def _openai(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:
+    from training_core.llm.generation.openai_engine import OpenAiEngine  # the torch engine needs no HTTP
+
+    assert isinstance(policy.engine, OpenAi)
+    return OpenAiEngine(policy.engine, model, tokenizer)
+
+
+ENGINES: dict[str, Maker] = {"torch": _torch, "vllm": _vllm, "openai": _openai}
+"""type -> (policy, model, tokenizer) -> engine. The model may be shared with a learner in the same process (torch), or
+is what weights on their way to the engine are written into (the others).
+"""
 
 
 def make_engine(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:

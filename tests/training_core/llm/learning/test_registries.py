@@ -3,7 +3,7 @@
 from typing import get_args
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.config import models
+from training_core.config import engines, models
 from training_core.config.algorithms import AtGrpo
 from training_core.llm.generation.registry import ENGINES, make_engine
 from training_core.llm.generation.torch_engine import TorchEngine
@@ -12,12 +12,16 @@ from training_core.llm.learning.registry import LEARNERS, make_learner
 
 
 def test_types_are_those_of_the_config() -> None:
-    assert set(ENGINES) == set(get_args(models.Engine.model_fields["type"].annotation))
+    assert (
+        set(ENGINES)
+        == {"torch", "vllm", "openai"}
+        == {section.model_fields["type"].default for section in get_args(get_args(engines.Engine)[0])}
+    )
     assert set(LEARNERS) == set(get_args(models.Learner.model_fields["type"].annotation))
 
 
 def test_what_is_made_has_the_configs_settings() -> None:
-    policy = models.Policy(engine=models.Engine(max_batch=7), learner=models.Learner(epochs=3))
+    policy = models.Policy(engine=engines.Torch(max_batch=7), learner=models.Learner(epochs=3))
     engine = make_engine(policy, make_model(), TOKENIZER)
     assert isinstance(engine, TorchEngine)
     assert engine.max_batch == 7

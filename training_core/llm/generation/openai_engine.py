@@ -1,0 +1,239 @@
+"""The openai engine: a vLLM or SGLang server samples, by the OpenAI completions API with token ids.
+
+What a server must be started with (docs/engines.md): logprobs of the distribution that is sampled from, and its endpoints
+for new weights. Noise is the server's: a seed per prompt, so tokens are not those of the torch engine.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from training_core.config.engines import OpenAi
+from training_core.errors import EngineFailure
+from training_core.llm.generation.base import Interrupted, SamplingSettings
+from training_core.llm.generation.stop_words import StopWords, texts_of
+from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter
+from training_core.seeding import keyed_seed
+from training_core.types import Answer, Prompt, StopReason
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_POLL = 0.05
+"""Seconds between two looks at whether to leave off."""
+_WAIT = 0.5
+"""Seconds before a second attempt; doubled each time."""
+_REASONS: dict[str, StopReason] = {"stop": "stop", "length": "length", "abort": "interrupt"}
+_TOKEN = "token_id:"
+"""How servers without `token_ids` write a token's id where its text would be."""
+
+
+class OpenAiEngine:
+    """An Engine whose model is elsewhere. `model` here is what new weights are written into before they are sent."""
+
+    def __init__(
+        self, settings: OpenAi, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, version: int = 0
+    ) -> None:
+        self.settings = settings
+        self.model = model
+        self.tokenizer = tokenizer
+        self.version = version
+        self.urls = [url.rstrip("/") for url in settings.urls]
+        self._name = settings.model
+        self._folder: Path | None = None
+        """Of the weights that servers hold."""
+
+    def generate(
+        self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
+    ) -> list[list[Answer]]:
+        """See Engine. Answers on their way when it is interrupted are given up: their tokens are not known here."""
+        return asyncio.run(self._generate(prompts, settings, interrupted)) if prompts else []
+
+    def load_weights(self, state: "Mapping[str, Tensor]", version: int) -> None:
+        """Write weights to the shared folder and have every server take them. Raises EngineFailure."""
+        if not self.settings.weights_folder:
+            raise EngineFailure(
+                "the openai engine has no folder to hand new weights over: set policies.*.engine.weights_folder"
+            )
+        try:
+            load_trained_weights(self.model, state)
+        except RuntimeError as error:
+            raise EngineFailure(f"weights of version {version} do not fit the model: {error}") from error
+        folder = Path(self.settings.weights_folder) / f"version-{version}"
+        self._write(folder)
+        asyncio.run(self._announce(folder))
+        if self._folder and self._folder != folder:
+            shutil.rmtree(self._folder)
+        self._folder, self.version = folder, version
+
+    def _write(self, folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if has_adapter(self.model):
+                save_adapter(folder, self.model, str(self.model.name_or_path))
+            else:
+                self.model.save_pretrained(folder)
+                self.tokenizer.save_pretrained(folder)
+        except OSError as error:
+            raise EngineFailure(f"cannot write weights to {folder}: {error}") from error
+
+    async def _announce(self, folder: Path) -> None:
+        async with self._client() as client:
+            await asyncio.gather(*(self._update(client, url, folder) for url in self.urls))
+        if has_adapter(self.model):
+            self._name = _adapter(folder)
+
+    async def _update(self, client: httpx.AsyncClient, url: str, folder: Path) -> None:
+        """Have one server take the weights in `folder`, and forget keys and values of older ones."""
+        vllm = self.settings.server == "vllm"
+        if has_adapter(self.model):
+            prefix = f"{url}/v1" if vllm else url
+            adapter = {"lora_name": _adapter(folder), "lora_path": str(folder)}
+            await self._post(client, f"{prefix}/load_lora_adapter", adapter)
+            if self._folder and self._folder != folder:
+                old = {"lora_name": _adapter(self._folder)}
+                await self._post(client, f"{prefix}/unload_lora_adapter", old)
+        elif vllm:
+            call = {"method": "reload_weights", "kwargs": {"weights_path": str(folder)}}
+            await self._post(client, f"{url}/collective_rpc", call)
+            await self._post(client, f"{url}/reset_prefix_cache", {})
+        else:
+            await self._post(client, f"{url}/update_weights_from_disk", {"model_path": str(folder)})
+            await self._post(client, f"{url}/flush_cache", {})
+
+    async def _generate(
+        self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None
+    ) -> list[list[Answer]]:
+        words = StopWords(self.tokenizer, settings.stop)
+        places = asyncio.Semaphore(self.settings.max_batch)
+        async with self._client() as client:
+            name = self._name or await self._first_model(client)
+
+            async def ask(number: int, prompt: Prompt) -> list[Answer]:
+                async with places:
+                    url = f"{self.urls[number % len(self.urls)]}/v1/completions"
+                    said = await self._post(client, url, _request(prompt, settings, name))
+                return [self._answer(choice, prompt, words) for choice in _choices(said, prompt.count)]
+
+            asked = [asyncio.create_task(ask(number, prompt)) for number, prompt in enumerate(prompts)]
+            try:
+                await _all(asked, interrupted)
+            finally:
+                for task in asked:
+                    task.cancel()
+                await asyncio.gather(*asked, return_exceptions=True)
+        unsaid = [Answer([], [], [], "interrupt", "")]
+        return [
+            unsaid * prompt.count if task.cancelled() else task.result()
+            for task, prompt in zip(asked, prompts, strict=True)
+        ]
+
+    def _answer(self, choice: dict[str, Any], prompt: Prompt, words: StopWords) -> Answer:
+        tokens, logprobs = _tokens(choice)
+        whole = [*prompt.token_ids[len(prompt.token_ids) - prompt.offset :], *tokens]
+        text = words.cut(texts_of(self.tokenizer, [whole])[0])
+        reason = _REASONS.get(choice.get("finish_reason") or "", "stop")
+        return Answer(tokens, logprobs, [self.version] * len(tokens), reason, text)
+
+    async def _first_model(self, client: httpx.AsyncClient) -> str:
+        answered = await self._post(client, f"{self.urls[0]}/v1/models", None)
+        self._name = str(answered["data"][0]["id"])
+        return self._name
+
+    def _client(self) -> httpx.AsyncClient:
+        key = os.environ.get(self.settings.key_variable, "") if self.settings.key_variable else ""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        limits = httpx.Limits(max_connections=None)
+        return httpx.AsyncClient(timeout=self.settings.timeout, headers=headers, limits=limits)
+
+    async def _post(self, client: httpx.AsyncClient, url: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        """What a server answers; without a body by GET. Raises EngineFailure once it has failed for good."""
+        said = ""
+        for attempt in range(self.settings.attempts):
+            if attempt:
+                await asyncio.sleep(_WAIT * 2 ** (attempt - 1))
+            try:
+                answered = await (client.get(url) if body is None else client.post(url, json=body))
+            except httpx.TransportError as error:
+                said = f"{type(error).__name__} {error}"
+                continue
+            if answered.status_code < 400:
+                return _agreed(answered, url)
+            said = f"{answered.status_code} {answered.text[:300]}"
+            if answered.status_code < 500:
+                break
+        raise EngineFailure(f"the server at {url} does not answer as it should: {said}")
+
+
+async def _all(asked: Sequence["asyncio.Task[list[Answer]]"], interrupted: Interrupted | None) -> None:
+    """Wait until all have answered, one has failed (which is raised), or it is time to leave off."""
+    waiting: set[asyncio.Task[list[Answer]]] = set(asked)
+    while waiting and not (interrupted and interrupted()):
+        done, waiting = await asyncio.wait(
+            waiting, timeout=_POLL if interrupted else None, return_when=asyncio.FIRST_EXCEPTION
+        )
+        for task in done:
+            task.result()
+
+
+def _request(prompt: Prompt, settings: SamplingSettings, model: str) -> dict[str, Any]:
+    return {
+        "model": model,
+        "prompt": prompt.token_ids,
+        "n": prompt.count,
+        "max_tokens": settings.max_tokens - prompt.offset,
+        "temperature": 0.0 if settings.greedy else settings.temperature,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k or -1,
+        "stop": list(settings.stop),
+        "seed": keyed_seed(*prompt.key, prompt.first, prompt.offset) % 2**31,
+        "logprobs": 1,
+        "return_token_ids": True,
+        "return_tokens_as_token_ids": True,
+    }
+
+
+def _agreed(answered: httpx.Response, url: str) -> dict[str, Any]:
+    """The body as an object; some endpoints answer with nothing, or with text."""
+    try:
+        body = answered.json()
+    except ValueError:
+        return {}
+    if isinstance(body, dict) and body.get("success") is False:  # how SGLang refuses
+        raise EngineFailure(f"the server at {url} refused: {body.get('message', body)}")
+    return body if isinstance(body, dict) else {}
+
+
+def _choices(said: dict[str, Any], count: int) -> list[dict[str, Any]]:
+    choices = sorted(said.get("choices") or [], key=lambda choice: int(choice.get("index", 0)))
+    if len(choices) != count:
+        raise EngineFailure(f"the server answered with {len(choices)} choices, not {count}")
+    return choices
+
+
+def _tokens(choice: dict[str, Any]) -> tuple[list[int], list[float]]:
+    """Token ids and logprobs of a choice. Raises EngineFailure where the server does not tell."""
+    told = choice.get("logprobs") or {}
+    tokens = choice.get("token_ids")
+    if tokens is None:
+        named = [str(token) for token in told.get("tokens") or []]
+        if not all(token.startswith(_TOKEN) for token in named):
+            raise EngineFailure(
+                "the server answers without token ids; use one that knows return_token_ids (vLLM from 0.10.2 on)"
+            )
+        tokens = [int(token.removeprefix(_TOKEN)) for token in named]
+    logprobs = told.get("token_logprobs") or []
+    if len(logprobs) != len(tokens):
+        raise EngineFailure(f"the server told {len(logprobs)} logprobs of {len(tokens)} tokens")
+    return [int(token) for token in tokens], [float(logprob) for logprob in logprobs]
+
+
+def _adapter(folder: Path) -> str:
+    """A server's name for the adapter of one version: no other version's keys and values are taken for its own."""
+    return f"{folder.parent.name}-{folder.name}"

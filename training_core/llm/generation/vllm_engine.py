@@ -1,0 +1,149 @@
+"""The vllm engine: vLLM in this process, with new weights written into its model in place.
+
+Imported only where a config asks for it: vLLM is the extra `gpu`. Noise is vLLM's, a seed per candidate, so tokens are not
+those of the torch engine; logprobs are those of the distribution that is sampled from.
+"""
+
+import itertools
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from training_core.config.engines import Vllm
+from training_core.errors import EngineFailure
+from training_core.llm.generation.base import Interrupted, SamplingSettings
+from training_core.llm.generation.stop_words import StopWords, texts_of
+from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
+from training_core.seeding import keyed_seed
+from training_core.types import Answer, Prompt, StopReason
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Adapter ranks that vLLM makes room for."""
+
+
+class VllmEngine:
+    """An Engine in vLLM. `model` says where its weights come from, and writes adapters down."""
+
+    def __init__(
+        self, settings: Vllm, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, version: int = 0
+    ) -> None:
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights are written from this process
+        os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+        try:
+            import vllm
+        except ImportError as error:
+            raise EngineFailure(
+                'vLLM is not installed: pip install "troupe[gpu]", or set policies.*.engine.type = "torch"'
+            ) from error
+        self._vllm: Any = vllm
+        self.model = model
+        self.tokenizer = tokenizer
+        self.version = version
+        self._numbers = itertools.count()
+        self._adapter: Any = None
+        """What vLLM calls the adapter of this version; None where there is none, or none yet."""
+        self._folders = tempfile.TemporaryDirectory(prefix="troupe-adapters-")
+        ranks = [part.shape[0] for name, part in trained_weights(model).items() if ".lora_A." in name]
+        adapters = {"enable_lora": True, "max_lora_rank": min(_fitting(max(ranks)))} if ranks else {}
+        self._llm: Any = vllm.LLM(
+            model=model.name_or_path,
+            dtype=str(model.dtype).removeprefix("torch."),
+            max_num_seqs=settings.max_batch,
+            max_model_len=settings.context or None,
+            gpu_memory_utilization=settings.gpu_memory,
+            enforce_eager=settings.eager,
+            logprobs_mode="processed_logprobs",
+            enable_prefix_caching=True,
+            disable_log_stats=True,
+            **adapters,
+        )
+
+    def generate(
+        self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
+    ) -> list[list[Answer]]:
+        """See Engine."""
+        engine = self._llm.llm_engine
+        asked = [self._ask(prompt, index, settings) for prompt in prompts for index in range(prompt.count)]
+        said: dict[str, Any] = {}
+        while engine.has_unfinished_requests():
+            if interrupted and interrupted():
+                engine.abort_request(
+                    [name for name in asked if not (name in said and said[name].finish_reason)]
+                )
+                break
+            for output in engine.step():
+                said[output.request_id] = output.outputs[0]
+        words = StopWords(self.tokenizer, settings.stop)
+        names = iter(asked)
+        return [
+            [self._answer(said.get(next(names)), prompt, words) for _ in range(prompt.count)]
+            for prompt in prompts
+        ]
+
+    def load_weights(self, state: "Mapping[str, Tensor]", version: int) -> None:
+        """Write weights into vLLM's model, or give it an adapter under a new name. Raises EngineFailure."""
+        if different := sorted(trained_weights(self.model).keys() ^ state.keys()):
+            raise EngineFailure(
+                f"weights of version {version} do not fit the model: {different[0]} is on one side only"
+            )
+        if has_adapter(self.model):
+            self._load_adapter(state, version)
+        else:
+            self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": iter(state.items())})
+        self._llm.reset_prefix_cache()
+        self.version = version
+
+    def _load_adapter(self, state: "Mapping[str, Tensor]", version: int) -> None:
+        from vllm.lora.request import LoRARequest
+
+        load_trained_weights(self.model, state)
+        folder = Path(self._folders.name) / f"version-{version}"
+        folder.mkdir(exist_ok=True)
+        save_adapter(folder, self.model, str(self.model.name_or_path))
+        if self._adapter:
+            self._llm.llm_engine.remove_lora(self._adapter.lora_int_id)
+        self._adapter = LoRARequest(folder.name, version + 1, str(folder))
+
+    def _ask(self, prompt: Prompt, index: int, settings: SamplingSettings) -> str:
+        """Put one candidate on vLLM's list; its name there."""
+        first = prompt.first + index
+        how = self._vllm.SamplingParams(
+            temperature=0.0 if settings.greedy else settings.temperature,
+            top_k=settings.top_k,
+            top_p=settings.top_p,
+            max_tokens=settings.max_tokens - prompt.offset,
+            stop=list(settings.stop),
+            seed=keyed_seed(*prompt.key, first, prompt.offset) % 2**31,
+            logprobs=0,
+        )
+        name = f"candidate-{next(self._numbers)}"
+        self._llm.llm_engine.add_request(
+            name, {"prompt_token_ids": prompt.token_ids}, how, lora_request=self._adapter
+        )
+        return name
+
+    def _answer(self, output: Any, prompt: Prompt, words: StopWords) -> Answer:
+        if output is None:
+            return Answer([], [], [], "interrupt", "")
+        tokens = list(output.token_ids)
+        logprobs = [float(seen[token].logprob) for token, seen in zip(tokens, output.logprobs, strict=True)]
+        whole = [*prompt.token_ids[len(prompt.token_ids) - prompt.offset :], *tokens]
+        reason: StopReason = (
+            output.finish_reason if output.finish_reason in ("stop", "length") else "interrupt"
+        )
+        text = words.cut(texts_of(self.tokenizer, [whole])[0])
+        return Answer(tokens, logprobs, [self.version] * len(tokens), reason, text)
+
+
+def _fitting(rank: int) -> list[int]:
+    fitting = [most for most in _RANKS if most >= rank]
+    if not fitting:
+        raise EngineFailure(f"vLLM takes adapters up to rank {_RANKS[-1]}, not {rank}")
+    return fitting
