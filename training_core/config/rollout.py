@@ -27,6 +27,15 @@ class Episodes(Section):
     """Whole episodes are the candidates: groups are (task, role)."""
 
 
+class MultiTurn(Section):
+    """K conversations of each task: a role's next turn is put behind its tokens so far (AReaL's multi-turn workflow)."""
+
+    type: Literal["multi_turn"] = "multi_turn"
+    """Whole episodes are the candidates, as in `episodes`; what was sampled is never rendered again."""
+    feedback: str = TRY_AGAIN
+    """What a role is told before its second and every later turn; empty tells what the environment shows it then."""
+
+
 class Agent(Section):
     """Agents of one's own play K episodes of each task: any program that speaks OpenAI's chat API, through a gateway to the policies."""
 
@@ -95,12 +104,15 @@ class RolloutBuffer(Section):
         return self
 
 
-Workflow = Annotated[TurnTree | Episodes | Agent | RolloutBuffer, Field(discriminator="type")]
+WHOLE_EPISODES = (Episodes, MultiTurn)
+"""Workflows that play K whole episodes of each task at the environment."""
+Workflow = Annotated[TurnTree | Episodes | MultiTurn | Agent | RolloutBuffer, Field(discriminator="type")]
 """One class per workflow, told apart by `type`."""
 
 WORKFLOW_CONFIGS: dict[str, type[Section]] = {
     "turn_tree": TurnTree,
     "episodes": Episodes,
+    "multi_turn": MultiTurn,
     "agent": Agent,
     "rollout_buffer": RolloutBuffer,
 }

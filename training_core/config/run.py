@@ -10,7 +10,14 @@ from training_core.config.environments import Environment, External, PlanPath
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.health import Health
 from training_core.config.models import Policy
-from training_core.config.rollout import Episodes, Resources, Rollout, RolloutBuffer, TurnTree, Workflow
+from training_core.config.rollout import (
+    WHOLE_EPISODES,
+    Resources,
+    Rollout,
+    RolloutBuffer,
+    TurnTree,
+    Workflow,
+)
 from training_core.config.team import Team
 
 
@@ -97,7 +104,9 @@ class RunConfig(Section):
     def _environments_fit(self) -> Self:
         room = self.resources.environment_workers * self.resources.environments_per_worker
         if room < self.training_slots:
-            each = f" x {self.rollout.group_size} episodes" if isinstance(self.workflow, Episodes) else ""
+            each = (
+                f" x {self.rollout.group_size} episodes" if isinstance(self.workflow, WHOLE_EPISODES) else ""
+            )
             more = self.rollout.concurrency > self.rollout.tasks
             count = (
                 f"max_concurrent = {self.rollout.concurrency}" if more else f"tasks = {self.rollout.tasks}"
@@ -169,7 +178,7 @@ class RunConfig(Section):
         if isinstance(self.workflow, RolloutBuffer):
             return 0
         tasks = max(self.rollout.tasks, self.rollout.concurrency)
-        return tasks * (self.rollout.group_size if isinstance(self.workflow, Episodes) else 1)
+        return tasks * (self.rollout.group_size if isinstance(self.workflow, WHOLE_EPISODES) else 1)
 
     @property
     def used_policies(self) -> tuple[str, ...]:

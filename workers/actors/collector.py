@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from training_core.config.rollout import Episodes
+from training_core.config.rollout import WHOLE_EPISODES
 from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
 from training_core.types import Episode
@@ -155,7 +155,7 @@ class Collector:
 
     def _play(self, place: int, tasks: list[int]) -> Played:
         rollout = self._config.rollout
-        count = rollout.group_size if isinstance(self._config.workflow, Episodes) else 1
+        count = rollout.group_size if isinstance(self._config.workflow, WHOLE_EPISODES) else 1
         iteration, offset = divmod(tasks[0], rollout.tasks)
         return self._player.train(
             iteration + 1,

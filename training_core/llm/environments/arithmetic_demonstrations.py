@@ -20,6 +20,8 @@ from training_core.types import Message
 
 ARITHMETIC_NOISE = 0.1
 """Probability that a demonstrated word is replaced by a random one."""
+ALONE = 12
+"""Demonstrations without a tool, to three with one, where there are several turns: sums are harder than reading."""
 NEAR = 1
 """Results that are worked out are off by at most so much, each offset as likely as any other."""
 READ = 0.6
@@ -58,8 +60,12 @@ def arithmetic_demonstrations(config: Arithmetic, seed: int) -> Iterator[Demonst
             environment.act(TOOL, said)
             shown = environment.result if random.random() < READ else random.choice(numbers)
             yield environment.observe("reasoner"), _boxed(shown, config, random)
-        environment.expression = None
-        yield _tries(environment, config, random), _boxed(_near(environment.problem, random), config, random)
+        for _ in range(1 if config.max_turns == 1 else ALONE):
+            environment.start(draw_problem(config, random, "train"), "demonstration")
+            yield (
+                _tries(environment, config, random),
+                _boxed(_near(environment.problem, random), config, random),
+            )
 
 
 def _any_operators(problem: Problem, config: Arithmetic, random: Random) -> str:

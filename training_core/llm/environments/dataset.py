@@ -1,7 +1,7 @@
 """Any prompts with a reward function: each role sees the prompt and what was said so far, and answers it."""
 
 import copy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 from training_core.config.rollout import TRY_AGAIN
 from training_core.config.tasks import Dataset
@@ -24,8 +24,8 @@ class DatasetEnvironment:
         self.config = config
         self.seed = seed
         self._rewards = reward_pool(config.reward)
-        for split in ("train", "eval"):
-            split_instances(config, split)  # type: ignore[arg-type]
+        for split in get_args(Split):
+            split_instances(config, split)
 
     def reset(self, task: int, split: Split) -> None:
         """Start a task."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from training_core.config.environments import Environment
 from training_core.config.models import Policy
-from training_core.config.rollout import RolloutBuffer
+from training_core.config.rollout import MultiTurn, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.config.team import Role, Team
 from training_core.llm.environments.host import EnvironmentHost
@@ -92,6 +92,7 @@ def _conditions(config: RunConfig) -> dict[str, Any]:
         "rewards": [config.algorithm.team_weight, config.algorithm.local_weight],
         "episodes": config.evaluation.episodes,
         "temperature": config.evaluation.temperature,
+        "feedback": config.workflow.feedback if isinstance(config.workflow, MultiTurn) else None,
         "precision": sorted({config.policies[name].learner.precision for name in config.used_policies}),
     }
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from training_core.importing import load_object
 
@@ -51,8 +51,8 @@ async def _awaited(found: Any) -> Any:
 
 def _function(path: str, args: dict[str, Any]) -> Callable[..., Any]:
     found = load_object(path, "reward.path")
-    made: Callable[..., Any] = found(**args) if inspect.isclass(found) else partial(found, **args)
-    return made
+    made: Any = found(**args) if inspect.isclass(found) else partial(found, **args)
+    return cast(Callable[..., Any], made)
 
 
 def _leave_with_parent(parent: int) -> None:

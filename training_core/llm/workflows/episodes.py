@@ -7,6 +7,7 @@ the episode. It is AT-GRPO's control at equal sampling budget, tasks x K answers
 from collections.abc import Sequence
 
 from training_core.llm.generation.base import SamplingSettings, settings_of
+from training_core.llm.workflows.conversation import conversations
 from training_core.llm.workflows.lockstep import Manner, play
 from training_core.llm.workflows.table import Table
 from training_core.types import Episode, NoiseKey
@@ -26,7 +27,11 @@ def play_episodes(tasks: Sequence[int], table: Table) -> list[Episode]:
         sibling = slots[slot] * count + slot % count
         return NoiseKey(config.run.seed, EPISODES_STREAM, table.iteration, sibling, turn, seat)
 
-    episodes = play(slots, table, Manner("train", "train", 1, settings, key, lambda candidates, key: 0))
+    episodes = play(
+        slots,
+        table,
+        Manner("train", "train", 1, settings, key, lambda candidates, key: 0, conversations(config)),
+    )
     for slot, episode in enumerate(episodes):
         episode.siblings = f"{table.iteration}-{slots[slot]}"
     return episodes

@@ -6,6 +6,7 @@ from typing import Literal
 
 from training_core.config.run import RunConfig
 from training_core.llm.generation.base import SamplingSettings, settings_of
+from training_core.llm.workflows.conversation import conversations
 from training_core.llm.workflows.lockstep import Manner, play
 from training_core.llm.workflows.table import Table
 from training_core.types import Episode, NoiseKey
@@ -40,4 +41,6 @@ def play_independent(
     def key(slot: int, turn: int, seat: int) -> NoiseKey:
         return NoiseKey(EVALUATION_SEED, EVALUATION_STREAM, 0, tasks[slot], turn, seat)
 
-    return play(tasks, table, Manner(kind, "eval", 1, settings, key, lambda candidates, key: 0))
+    return play(
+        tasks, table, Manner(kind, "eval", 1, settings, key, lambda candidates, key: 0, conversations(config))
+    )

@@ -12,6 +12,7 @@ from typing import Literal
 from training_core.algorithms.rewards import overlong_cost
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.workflows.conversation import Conversations
 from training_core.llm.workflows.table import (
     Asked,
     Table,
@@ -43,6 +44,8 @@ class Manner:
     """(slot, turn, place in the turn order) -> what the sampling noise depends on."""
     choose: Callable[[list[Candidate], NoiseKey], int]
     """The candidate that is carried on."""
+    talks: Conversations | None = None
+    """Where a role's turns are one conversation: what was said so far."""
 
 
 def play(tasks: Sequence[int], table: Table, manner: Manner) -> list[Episode]:
@@ -88,7 +91,7 @@ def _step(
             continue
         keys = {slot: manner.key(slot, turn, seat) for slot in live}
         began = time.time()
-        asked, errors = ask(table, role, keys, manner.count, manner.settings(role))
+        asked, errors = ask(table, role, keys, manner.count, manner.settings(role), manner.talks)
         for item in asked:
             record_voice(episodes[item.slot], table, role, began, item)
         live = _without_failed(live, errors, episodes)
@@ -123,6 +126,9 @@ def _act(
         _count_timeouts(episodes[item.slot], results)
         chosen[item.slot] = manner.choose(candidates, item.prompt.key)
         record_turn(episodes[item.slot], table, turn, role, item, candidates, chosen[item.slot])
+        if manner.talks:
+            carried = candidates[chosen[item.slot]].answer
+            manner.talks.said(item.slot, role, item.messages, item.prompt.token_ids, carried)
     after = table.pool.commit(chosen)
     now = time.time()
     for item in asked:

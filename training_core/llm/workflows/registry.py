@@ -14,6 +14,7 @@ from training_core.types import Episode
 WORKFLOWS: dict[str, Callable[[Sequence[int], Table], list[Episode]]] = {
     "turn_tree": play_turn_tree,
     "episodes": play_episodes,
+    "multi_turn": play_episodes,
     "agent": play_agents,
     "rollout_buffer": play_rollout_buffer,
 }
@@ -22,6 +23,7 @@ WORKFLOWS: dict[str, Callable[[Sequence[int], Table], list[Episode]]] = {
 EVALUATIONS: dict[str, Callable[[Sequence[int], Table, Literal["eval", "eval_sampled"]], list[Episode]]] = {
     "turn_tree": play_independent,
     "episodes": play_independent,
+    "multi_turn": play_independent,
     "agent": play_agents_evaluation,
     "rollout_buffer": evaluate_rollout_buffer,
 }

@@ -11,6 +11,7 @@ from training_core.llm.environments.host import EnvironmentPool, SlotView
 from training_core.llm.generation.base import Generate as Generate
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.outside.source import RolloutSource
+from training_core.llm.workflows.conversation import Conversations
 from training_core.types import (
     NOT_SAMPLED,
     Answer,
@@ -64,7 +65,12 @@ class Asked:
 
 
 def ask(
-    table: Table, role: str, keys: Mapping[int, NoiseKey], count: int, settings: SamplingSettings
+    table: Table,
+    role: str,
+    keys: Mapping[int, NoiseKey],
+    count: int,
+    settings: SamplingSettings,
+    talks: Conversations | None = None,
 ) -> tuple[list[Asked], dict[int, str]]:
     """Let a role speak in the slots of `keys`, `count` answers each; and the errors of slots whose environment raised.
 
@@ -74,17 +80,19 @@ def ask(
     views = table.pool.observe(list(keys), role)
     errors = {slot: view.error for slot, view in views.items() if view.error}
     heard = [slot for slot in keys if slot not in errors and not views[slot].silent]
-    messages = [chat(table.config.team.roles[role].prompt, views[slot]) for slot in heard]
-    prompts = [
-        Prompt(table.render[policy](seen), count, keys[slot])
-        for slot, seen in zip(heard, messages, strict=True)
+    openings = [chat(table.config.team.roles[role].prompt, views[slot]) for slot in heard]
+    render = table.render[policy]
+    seen = [
+        talks.prompt(slot, role, opening, views[slot], render) if talks else (opening, render(opening))
+        for slot, opening in zip(heard, openings, strict=True)
     ]
+    prompts = [Prompt(ids, count, keys[slot]) for slot, (_, ids) in zip(heard, seen, strict=True)]
     sent = time.time()
     answers = table.generate[policy](prompts, settings) if prompts else []
     answered = time.time()
     asked = [
-        Asked(slot, views[slot], seen, prompt, given, sent, answered)
-        for slot, seen, prompt, given in zip(heard, messages, prompts, answers, strict=True)
+        Asked(slot, views[slot], messages, prompt, given, sent, answered)
+        for slot, (messages, _), prompt, given in zip(heard, seen, prompts, answers, strict=True)
     ]
     return asked, errors
 

@@ -1,0 +1,139 @@
+"""Multi-turn conversations: tokens are appended, never rendered again; a retry costs a discount; whole talks are compared."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from training_core.config.files import load_config
+from training_core.config.rollout import TRY_AGAIN
+from training_core.config.tasks import Arithmetic
+from training_core.errors import ModelError
+from training_core.llm.environments.arithmetic_demonstrations import arithmetic_vocabulary
+from training_core.llm.environments.arithmetic_problems import task_problem
+from training_core.llm.environments.host import EnvironmentHost, SlotView
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.learning.batch import make_groups
+from training_core.llm.models.word_tokenizer import word_tokenizer
+from training_core.llm.workflows.conversation import Conversations
+from training_core.llm.workflows.episodes import play_episodes
+from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.table import Table
+from training_core.types import Answer, Episode, Message, Prompt
+
+TOKENIZER = word_tokenizer(arithmetic_vocabulary(Arithmetic()))
+EOS, ODD = int(TOKENIZER.eos_token_id), int(TOKENIZER.convert_tokens_to_ids("<system>"))
+
+
+def ids(text: str) -> list[int]:
+    return list(TOKENIZER(text, add_special_tokens=False)["input_ids"])
+
+
+def render(messages: Sequence[Message]) -> list[int]:
+    encoded: Any = TOKENIZER.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True)
+    return list(encoded["input_ids"])
+
+
+class Guesser:
+    """Says 0, 1, 2 … one number a turn, each after a token that its text does not show; cut off where told."""
+
+    def __init__(self, first: Callable[[Prompt], int] = lambda prompt: 0, cut: bool = False) -> None:
+        self.first, self.cut = first, cut
+
+    def __call__(self, prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
+        return [[self._answer(prompt)] for prompt in prompts]
+
+    def _answer(self, prompt: Prompt) -> Answer:
+        text = f"\\boxed{{ {self.first(prompt) + prompt.key.turn} }}"
+        said = [ODD, *ids(text)] + ([] if self.cut else [EOS])
+        return Answer(said, [0.0] * len(said), [0] * len(said), "length" if self.cut else "stop", text)
+
+
+def table(voice: Guesser, **overrides: Any) -> Table:
+    given = {name.replace("__", "."): value for name, value in overrides.items()}
+    config = load_config("multi_turn_math", {"rollout.group_size": 3} | given)
+    host = EnvironmentHost(config.environment, config.run.seed)
+    return Table(config, host, {"reasoner": voice}, {"reasoner": render}, attempt=1, iteration=1)  # type: ignore[dict-item]
+
+
+def small_task(config: Arithmetic, value: int) -> int:
+    """A training task with this result."""
+    return next(number for number in range(500) if task_problem(config, 0, number, "train").value == value)
+
+
+def played(voice: Guesser, value: int, **overrides: Any) -> list[Episode]:
+    playing = table(voice, **overrides)
+    return play_episodes([small_task(playing.config.environment, value)], playing)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_turns_prompt_begins_with_the_very_ids_of_the_turn_before(cut: bool) -> None:
+    episode = played(Guesser(cut=cut), 3)[0]
+    assert len(episode.turns) == 4
+    feedback = ids(f"<eos> <user> {TRY_AGAIN} <assistant>")
+    for before, after in zip(episode.turns, episode.turns[1:], strict=False):
+        said = before.candidates[0].answer.token_ids
+        assert ODD in said, "which no rendering of the text would give back"
+        prefix = before.prompt_ids + said
+        assert after.prompt_ids[: len(prefix)] == prefix
+        assert after.prompt_ids[len(prefix) :] == (feedback if cut else feedback[1:]), (
+            "one end of message, whoever said it"
+        )
+
+
+def test_the_conversation_can_be_read() -> None:
+    episode = played(Guesser(), 1)[0]
+    assert [(message["role"], message["content"]) for message in episode.turns[1].messages[1:]] == [
+        ("assistant", "\\boxed{ 0 }"),
+        ("user", TRY_AGAIN),
+    ]
+
+
+@pytest.mark.parametrize(("value", "turns", "paid"), [(0, 1, 1.0), (1, 2, 0.9), (4, 5, 0.6561)])
+def test_success_at_turn_t_pays_the_discount_to_the_power_of_t_minus_1(
+    value: int, turns: int, paid: float
+) -> None:
+    episode = played(Guesser(), value)[0]
+    assert (len(episode.turns), episode.success) == (turns, True)
+    assert episode.episode_return == pytest.approx(paid)
+
+
+def test_five_wrong_answers_end_it() -> None:
+    episode = played(Guesser(), 9)[0]
+    assert (len(episode.turns), episode.success, episode.episode_return) == (5, False, 0.0)
+
+
+def test_conversations_of_one_task_are_compared_and_only_what_was_sampled_is_learnt() -> None:
+    """Siblings begin at 0, 1, 2 and look for 2: right at turns 3, 2, 1, paid 0.81, 0.9, 1."""
+    voice = Guesser(lambda prompt: prompt.key.task % 3)
+    playing = table(voice, algorithm__std_level="none", algorithm__kl_coefficient=0.0)
+    episodes = play_episodes([small_task(playing.config.environment, 2)], playing)  # type: ignore[arg-type]
+    groups = make_groups(episodes, playing.config).groups["reasoner"]
+    mean = (0.81 + 0.9 + 1.0) / 3
+    expected = [0.81 - mean] * 3 + [0.9 - mean] * 2 + [1.0 - mean]
+    assert [group.advantages[0] for group in groups] == pytest.approx(expected)
+    learnt = [token for group in groups for token in group.answers[0].token_ids]
+    assert learnt.count(ODD) == len(groups) == 6 and not set(ids(TRY_AGAIN)) & set(learnt)
+
+
+def test_evaluations_are_conversations_too() -> None:
+    playing = table(Guesser())
+    for episode in play_independent(range(6), playing, "eval"):
+        for before, after in zip(episode.turns, episode.turns[1:], strict=False):
+            prefix = before.prompt_ids + before.candidates[0].answer.token_ids
+            assert after.prompt_ids[: len(prefix)] == prefix
+
+
+def test_without_a_feedback_the_environment_says_what_is_next() -> None:
+    episode = played(Guesser(), 2, workflow__feedback="")[0]
+    assert episode.turns[1].messages[-1]["content"].endswith("Not correct : 0 .")
+
+
+def test_a_template_that_rewrites_the_past_is_refused() -> None:
+    def forgetful(messages: Sequence[Message]) -> list[int]:
+        return render(messages[-1:])
+
+    talks, opening = Conversations(TRY_AGAIN), [Message(role="user", content="What is 1 plus 1 ?")]
+    talks.said(0, "reasoner", opening, forgetful(opening), Answer([EOS], [0.0], [0], "stop", ""))
+    with pytest.raises(ModelError, match="episodes"):
+        talks.prompt(0, "reasoner", opening, SlotView(), forgetful)
