@@ -6,6 +6,7 @@ from webapp.experiments import estimate_api, sweep_api, team_api, template_api
 
 urlpatterns = [
     path("estimate/", estimate_api.Estimates.as_view(), name="estimate"),
+    path("profiles/", team_api.Profiles.as_view(), name="profiles"),
     path("team/", team_api.Teams.as_view(), name="team"),
     path("team/picture/", team_api.TeamPictures.as_view(), name="team-picture"),
     path("templates/", template_api.Templates.as_view(), name="templates"),

@@ -14,6 +14,8 @@ from webapp.experiments.fields import Field, Section, config_sections, value_at
 
 STRUCTURE = {"structure.roles": "team.roles", "structure.policies": "policies"}
 """Hidden inputs with the names of a table, with commas -> the table."""
+FIRST = "plan_path_duo"
+"""The preset that the form begins with: the demonstration."""
 NAME = re.compile(r"[^.,\s]{1,80}")
 """What can be part of a dotted path."""
 ESSENTIALS = tuple(
@@ -113,7 +115,7 @@ def _tree(base: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
 def draft_from_query(query: Mapping[str, str]) -> Draft:
     """?preset=NAME&algorithm.clip_low=0.3: what is no dotted path is left out."""
     preset = query.get("preset", "")
-    return draft_make(preset if preset in preset_names() else preset_names()[0], query_overrides(query))
+    return draft_make(preset if preset in preset_names() else FIRST, query_overrides(query))
 
 
 def query_overrides(query: Mapping[str, str]) -> dict[str, Any]:
@@ -122,8 +124,8 @@ def query_overrides(query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def draft_from_run(preset: str, config: Mapping[str, Any]) -> Draft:
-    """A run's config as a departure from its preset; from the first preset where it had none."""
-    return draft_from_tree(preset if preset in preset_names() else preset_names()[0], dict(config))
+    """A run's config as a departure from its preset; from the demonstration's where it had none."""
+    return draft_from_tree(preset if preset in preset_names() else FIRST, dict(config))
 
 
 def draft_edited(draft: Draft, query: Mapping[str, str]) -> Draft:

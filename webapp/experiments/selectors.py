@@ -8,6 +8,7 @@ from django.utils.safestring import mark_safe
 
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import to_toml
+from training_core.config.profiles import PROFILES
 from webapp.experiments.commands import curl_command, launch_command, spelled
 from webapp.experiments.fields import Field, Section, file_errors
 from webapp.experiments.forms import Draft, essentials, stands_apart
@@ -26,6 +27,7 @@ def form_context(draft: Draft) -> dict[str, Any]:
         "draft": draft,
         "essentials": essentials(draft),
         "team": team_context(draft),
+        "profiles": PROFILES,
         "sections": [section for section in rest if section.path != "team" and any(section.walk())],
     }
 

@@ -8,7 +8,7 @@ from django.http import QueryDict
 from training_core.config.files import parse_overrides, preset_names
 from training_core.config.sweeps import SEED, parse_axes, parse_values
 from training_core.errors import ConfigError
-from webapp.experiments.forms import query_overrides
+from webapp.experiments.forms import FIRST, query_overrides
 from webapp.experiments.sweep_planning import SweepPlan, plan_make
 
 ROWS = 3
@@ -60,7 +60,7 @@ def form_values(query: Mapping[str, str]) -> dict[str, Any]:
     shared = query_overrides(query)
     seed = shared.pop(SEED, None)
     return {
-        "preset": preset if preset in preset_names() else preset_names()[0],
+        "preset": preset if preset in preset_names() else FIRST,
         "shared": "\n".join(f"{path}={query[path]}" for path in shared),
         "rows": [("", "")] * ROWS,
         "seeds": "0, 1, 2" if seed is None else str(seed),

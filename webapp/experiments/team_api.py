@@ -1,4 +1,4 @@
-"""Teams in the REST API: as facts, and drawn."""
+"""Teams in the REST API: as facts, and drawn; and the devices that they are spread over."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from training_core.config.profiles import profiles_document
 from training_core.errors import ConfigError
 from webapp.api.schema import JSON
 from webapp.experiments.bodies import CONFIG_KEYS, body_of, config_of
@@ -35,6 +36,15 @@ class TeamPictures(APIView):
     def post(self, request: Request) -> HttpResponse:
         """Roles in turn order, a line from each to its policy (dashed: frozen), as SVG."""
         return HttpResponse(team_svg(_team(request)), content_type="image/svg+xml")
+
+
+class Profiles(APIView):
+    """Resource profiles."""
+
+    @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
+    def post(self, request: Request) -> Response:
+        """Devices of each profile, and the overrides that spread {"preset", "overrides"} or {"config"} over them."""
+        return Response(profiles_document(config_of(body_of(request, CONFIG_KEYS))))
 
 
 def _team(request: Request) -> Team:

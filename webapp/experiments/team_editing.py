@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from training_core.config.environments import ENVIRONMENT_CONFIGS
-from training_core.config.files import apply_overrides
+from training_core.config.files import apply_overrides, parse_config
 from training_core.config.models import Policy
+from training_core.config.profiles import PROFILES, profile_overrides
 from training_core.config.team import NAME_PATTERN, Role
 from training_core.errors import ConfigError
 
@@ -76,6 +77,13 @@ def team_follow(tree: Tree) -> Tree:
     return tree
 
 
+def profile_take(tree: Tree, name: str) -> Tree:
+    """Devices and environment workers of a resource profile. Raises ConfigError for one that is not there, or a wrong tree."""
+    if name not in PROFILES:
+        raise ConfigError({"resources": f"no profile {name!r}; profiles are {', '.join(PROFILES)}"})
+    return apply_overrides(tree, profile_overrides(name, parse_config(tree)))
+
+
 ACTS: dict[str, Callable[[Tree, str], Tree]] = {
     "role-add": role_add,
     "role-remove": role_remove,
@@ -83,6 +91,7 @@ ACTS: dict[str, Callable[[Tree, str], Tree]] = {
     "role-down": lambda tree, name: role_move(tree, name, 1),
     "policy-add": policy_add,
     "policy-remove": policy_remove,
+    "profile": profile_take,
     "reshape": lambda tree, _: team_follow(tree),
 }
 """act -> (tree, name) -> tree. reshape: a part has become another type, and the team follows."""

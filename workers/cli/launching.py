@@ -15,6 +15,7 @@ from training_core.config.files import (
     read_preset,
     read_toml,
 )
+from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 
 
@@ -30,6 +31,12 @@ def launch_body(source: str, words: list[str]) -> dict[str, Any]:
     tree = apply_overrides(_read(source), changes)
     parse_config(tree)
     return {"config": tree}
+
+
+def config_of(source: str, words: list[str]) -> RunConfig:
+    """A preset or file under overrides. Raises ConfigError."""
+    tree = _read(source) if _is_file(source) else read_preset(source)
+    return parse_config(apply_overrides(tree, parse_overrides(words)))
 
 
 def local_command(source: str, words: list[str], home: Path) -> list[str]:

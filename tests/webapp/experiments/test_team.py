@@ -284,3 +284,23 @@ def test_another_algorithm_starts_from_its_own_settings(ada: Client) -> None:
     assert "troupe launch plan_path_duo \\\n  algorithm.type=dapo \\\n  rollout.group_size=4<" in html
     page = ada.get(answer["HX-Replace-Url"]).content.decode()
     assert 'name="algorithm.clip_high" value="0.28"' in page and "<option selected>dapo<" in page
+
+
+def test_a_profile_fills_devices_and_resources(ada: Client) -> None:
+    page = ada.get("/experiments/new/?preset=plan_path_duo").content.decode()
+    assert page.count('value="profile:') == 3
+    filled = ACTS["profile"](load_config("plan_path_duo").model_dump(mode="json"), "minimal")
+    assert filled["policies"]["planner"]["devices"]["rollout_gpus"] == 1.0
+    assert filled["resources"]["environment_workers"] == 8
+    with pytest.raises(ConfigError, match="profiles are minimal, recommended, large"):
+        ACTS["profile"](filled, "huge")
+    answer = ada.post(EDIT, posted(ada) | {"act": "profile:recommended"})
+    assert "policies.planner.devices.rollout_workers=3" in answer.headers["HX-Replace-Url"]
+
+
+def test_profiles_by_the_api(ada: Client) -> None:
+    found = ada.post(
+        "/api/v1/profiles/", {"preset": "plan_path_trio"}, content_type="application/json"
+    ).json()
+    assert found["minimal"]["overrides"]["policies.scout.devices.rollout_gpus"] == 0.5
+    assert (found["large"]["gpus"], found["large"]["cpus"]) == (32, 256)

@@ -118,3 +118,11 @@ def test_a_team_is_shown(troupe: Troupe, run: Run) -> None:
     ]  # fmt: skip
     assert json.loads(troupe("team", run.pk, "--run", "--json").out)["order"] == ["planner", "executor"]
     assert troupe("team", "plan_path_duo", "team.turn_order=['planner']").status == 1
+
+
+def test_a_profile_is_printed_as_words_to_launch_with(troupe: Troupe) -> None:
+    assert "recommended" in troupe("profile", "plan_path_duo").out
+    words = troupe("profile", "plan_path_duo", "minimal").out.split()
+    assert "policies.executor.devices.rollout_gpus=1.0" in words
+    assert "resources.environment_workers=8" in words
+    assert "profiles are minimal" in troupe("profile", "plan_path_duo", "huge").err

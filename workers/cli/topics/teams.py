@@ -8,6 +8,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from training_core.errors import ConfigError
 from workers.cli.show import console, visible
 from workers.server_api import find_server
 
@@ -41,6 +42,25 @@ def team(
         for each in found["policies"]
     ]
     console.print(_table(("policy", "model", "speaks for", "learns"), policies))
+
+
+@app.command()
+def profile(
+    source: Annotated[str, typer.Argument(help="A preset's name, or a .toml file.")],
+    name: Annotated[str, typer.Argument(help="minimal, recommended or large; none lists them.")] = "",
+    overrides: Annotated[list[str] | None, typer.Argument(help="Fields to change first: key=value.")] = None,
+) -> None:
+    """Print the fields that spread a run over a cluster of a given size, to launch it with."""
+    from training_core.config.profiles import PROFILES, profile_overrides
+    from workers.cli.launching import config_of
+
+    if not name:
+        sizes = [(key, str(p.gpus), str(p.cpus), str(p.memory)) for key, p in PROFILES.items()]
+        return console.print(_table(("profile", "GPUs", "CPU cores", "memory, GB"), sizes))
+    if name not in PROFILES:
+        raise ConfigError({"profile": f"no profile {name!r}; profiles are {', '.join(PROFILES)}"})
+    changes = profile_overrides(name, config_of(source, overrides or []))
+    typer.echo(" ".join(f"{path}={value}" for path, value in changes.items()))
 
 
 def _learns(trained: Any) -> str:

@@ -1,0 +1,84 @@
+"""Resource profiles: what a cluster should have, and how a run spreads over it. The sizes are PettingLLMs'."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from training_core.config.run import RunConfig
+
+EVALUATION_ROOM = 32
+"""Environments that a worker hosts at least: held-out tasks are played in waves of what all workers host."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Devices of a whole cluster."""
+
+    gpus: int
+    cpus: int
+    memory: int
+    """Gigabytes of RAM."""
+
+
+PROFILES: dict[str, Profile] = {
+    "minimal": Profile(2, 16, 32),
+    "recommended": Profile(8, 64, 128),
+    "large": Profile(32, 256, 512),
+}
+
+
+def profile_overrides(name: str, config: RunConfig) -> dict[str, Any]:
+    """Config fields by dotted path that spread a run over a profile's devices. Raises KeyError for an unknown name.
+
+    GPUs are shared out evenly between the policies. Two or more for a policy: one updates, each of the others has a rollout
+    worker. One: a single process does both. Less than one: so many policies share it. Half of the cores go to environment
+    workers, one each, which together hold an iteration's tasks.
+    """
+    profile = PROFILES[name]
+    workers = profile.cpus // 2
+    changes: dict[str, Any] = {
+        "resources.environment_workers": workers,
+        "resources.environment_cpus": 1.0,
+        "resources.environments_per_worker": max(EVALUATION_ROOM, -(-config.training_slots // workers)),
+    }
+    for policy in config.used_policies:
+        for field, value in _devices(profile, len(config.used_policies)).items():
+            changes[f"policies.{policy}.devices.{field}"] = value
+    return changes
+
+
+def profiles_document(config: RunConfig) -> dict[str, Any]:
+    """All profiles for a config, as JSON."""
+    return {
+        name: {
+            "gpus": profile.gpus,
+            "cpus": profile.cpus,
+            "memory_gigabytes": profile.memory,
+            "overrides": profile_overrides(name, config),
+        }
+        for name, profile in PROFILES.items()
+    }
+
+
+def _devices(profile: Profile, policies: int) -> Mapping[str, Any]:
+    """One policy's devices, where so many policies share the profile's."""
+    share = profile.gpus // policies
+    processes = max(share, 1)
+    cpus = min(1.0, _down((profile.cpus // 2 - 1) / (policies * processes)))
+    if share >= 2:
+        return {
+            "placement": "apart",
+            "rollout_workers": share - 1,
+            "rollout_gpus": 1.0,
+            "rollout_cpus": cpus,
+            "update_gpus": 1.0,
+            "update_cpus": cpus,
+        }
+    together = -(-policies // profile.gpus)
+    gpus = 1.0 if share else _down(1 / together)
+    return {"placement": "colocated", "rollout_workers": 1, "rollout_gpus": gpus, "rollout_cpus": cpus}
+
+
+def _down(amount: float) -> float:
+    """To four decimals, never up: Ray counts in ten thousandths."""
+    return int(amount * 10_000) / 10_000
