@@ -230,3 +230,23 @@ def test_finished_tasks_that_have_grown_too_old_make_room_for_others(tmp_path: P
     assert [episode.id for episode in second.episodes] == ["12", "13", "14", "15", "16", "17"]
     assert second.ahead.admission["accepted"] == 12 and second.ahead.admission["again"][:1] != [6]
     collector.close()
+
+
+def test_agents_of_ones_own_play_ahead_too(little_model: Path, tmp_path: Path) -> None:
+    told = attempt(
+        tmp_path,
+        little_model,
+        run__iterations=3,
+        evaluation__every=0,
+        workflow__type="agent",
+        workflow__path="tests.workers.gateway.agents:Upwards",
+        resources__environments_per_worker=24,
+        rollout__staleness=1,
+        rollout__wave=3,
+    )
+    assert run_attempt(told, local=True) == 0
+    learnt = [event["episodes"] for event in events(tmp_path, "batch")]
+    assert [len(episodes) for episodes in learnt] == [24, 24, 24]
+    names = {item["episode"] for episodes in learnt for item in episodes}
+    assert len(names) == 72 and not any(item["failed"] for episodes in learnt for item in episodes)
+    assert all(item["staleness"] in (0, 1) for episodes in learnt for item in episodes)
