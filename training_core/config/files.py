@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.base import Section
 from training_core.config.environments import ENVIRONMENT_CONFIGS
+from training_core.config.gallery import GALLERY
 from training_core.config.rewards import REWARD_CONFIGS
 from training_core.config.rollout import WORKFLOW_CONFIGS
 from training_core.config.run import RunConfig
@@ -27,8 +28,9 @@ PRESETS = Path(__file__).parent / "presets"
 
 
 def preset_names() -> list[str]:
-    """Names of the presets that ship with Troupe, sorted."""
-    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+    """Names of the presets that ship with Troupe: in the gallery's order, whose first is offered first, then by name."""
+    there = sorted(path.stem for path in PRESETS.glob("*.toml"))
+    return sorted(there, key=lambda name: list(GALLERY).index(name) if name in GALLERY else len(GALLERY))
 
 
 def read_preset(name: str) -> dict[str, Any]:
