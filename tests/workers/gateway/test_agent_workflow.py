@@ -243,3 +243,29 @@ def test_episodes_are_for_those_who_know_the_token(little_model: Path, tmp_path:
     program.join()
     assert [answer.status_code for answer in seen] == [401, 200]
     assert "no agent took an episode" in events(tmp_path, "status")[-1]["message"]
+
+
+def test_agents_play_on_while_the_policies_learn(little_model: Path, tmp_path: Path) -> None:
+    """With staleness allowed, weights change under open episodes; every token says which spoke."""
+    overrides = {
+        "workflow.path": f"{HERE}:Upwards",
+        "rollout.staleness": 2,
+        "rollout.max_concurrent": 12,
+        "algorithm.correction": "decoupled",
+        "resources.environments_per_worker": 24,
+        "run.iterations": 5,
+        "evaluation.every": 0,
+        "reporting.episodes_per_iteration": 24,
+    }
+    assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == 0
+    kept = [event for event in events(tmp_path, "episode") if not event["failed"]]
+    assert len(kept) == 5 * 24
+    spoke = {
+        (event["iteration"], version)
+        for event in kept
+        for turn in event["turns"]
+        for version in turn["candidates"][0]["versions"]
+    }
+    assert {iteration for iteration, _ in spoke} == {1, 2, 3, 4, 5}
+    assert all(iteration - 1 - 2 <= version <= iteration - 1 for iteration, version in spoke)
+    assert any(version < iteration - 1 for iteration, version in spoke)
