@@ -249,6 +249,8 @@ def test_agents_play_on_while_the_policies_learn(little_model: Path, tmp_path: P
     """With staleness allowed, weights change under open episodes; every token says which spoke."""
     overrides = {
         "workflow.path": f"{HERE}:Upwards",
+        "policies.planner.devices.placement": "apart",
+        "policies.executor.devices.placement": "apart",
         "rollout.staleness": 2,
         "rollout.max_concurrent": 12,
         "algorithm.correction": "decoupled",
@@ -269,3 +271,19 @@ def test_agents_play_on_while_the_policies_learn(little_model: Path, tmp_path: P
     assert {iteration for iteration, _ in spoke} == {1, 2, 3, 4, 5}
     assert all(iteration - 1 - 2 <= version <= iteration - 1 for iteration, version in spoke)
     assert any(version < iteration - 1 for iteration, version in spoke)
+
+
+@pytest.mark.ray
+def test_the_gateway_runs_in_ray_too(ray_cluster: None, little_model: Path, tmp_path: Path) -> None:
+    """In the router's actor; the driver says where, and agents outside find it."""
+    stop, played = threading.Event(), []  # type: ignore[var-annotated]
+    program = threading.Thread(target=outside, args=(tmp_path, stop, played))
+    program.start()
+    try:
+        overrides = {"evaluation.every": 0, "rollout.group_size": 2, "rollout.tasks": 4, "run.iterations": 2}
+        assert run_attempt(attempt(tmp_path, little_model, **overrides), local=False) == 0
+    finally:
+        stop.set()
+        program.join()
+    assert len(played) == 2 * 4 * 2
+    assert curve(tmp_path)["rollout/failed", 2] == 0
