@@ -200,3 +200,12 @@ def test_an_address_that_makes_no_sense_is_told_and_drawn(
     answer = ada.get(NEW, query)
     html = answer.content.decode()
     assert answer.status_code in (200, 400) and "Ready to launch" not in html and "put right" in html
+
+
+def test_arguments_of_an_agent_are_fields_of_their_own() -> None:
+    """What its class is made with has no schema: it is shown as text."""
+    given = {"workflow.type": "agent", "workflow.path": "own.agents:Solver", "workflow.args.word": "up"}
+    tree = load_config("plan_path_duo", given).model_dump(mode="json")
+    fields = {each.path: each for section in config_sections(tree, tree, {}) for each in section.walk()}
+    assert (fields["workflow.args.word"].kind, fields["workflow.args.word"].value) == ("text", "up")
+    assert fields["workflow.path"].value == "own.agents:Solver"

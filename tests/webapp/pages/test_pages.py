@@ -263,3 +263,13 @@ def test_templates_hold_no_inline_script_style_or_safe() -> None:
 def test_missing_pages_are_in_the_design(ada: Client, client: Client, address: str) -> None:
     answer = ada.get(address)
     assert answer.status_code == 404 and "There is nothing here" in answer.content.decode()
+
+
+def test_a_running_run_says_where_agents_of_ones_own_reach_it(ada: Client, told: Run) -> None:
+    assert 'id="gateway-title"' not in read(ada, "runs:detail", told.pk)
+    facts = told.facts | {"gateway": "http://127.0.0.1:40123"}
+    Run.objects.filter(pk=told.pk).update(facts=facts)
+    html = read(ada, "runs:detail", told.pk)
+    assert 'id="gateway-title"' in html and "http://127.0.0.1:40123" in html and "gateway.json" in html
+    Run.objects.filter(pk=told.pk).update(state="finished")
+    assert 'id="gateway-title"' not in read(ada, "runs:detail", told.pk)
