@@ -73,6 +73,26 @@ class Learner(Optimisation):
     """AdamW on fp32 weights; several processes add their gradients up."""
 
 
+class Deepspeed(Optimisation):
+    """Updates by DeepSpeed: optimiser, gradients and weights may be spread over processes (ZeRO, arXiv 1910.02054)."""
+
+    type: Literal["deepspeed"] = "deepspeed"
+    """Needs the extra `deepspeed`."""
+    zero_stage: int = Field(1, ge=0, le=3)
+    """What is spread over the processes: 0 nothing, 1 the optimiser, 2 gradients too, 3 weights too."""
+
+    @model_validator(mode="after")
+    def _copies_are_kept_by_zero(self) -> Self:
+        if self.zero_stage == 0 and self.precision != "fp32":
+            raise ValueError(
+                f'zero_stage: 0 trains in fp32 alone; use 1 to 3 for precision = "{self.precision}"'
+            )
+        return self
+
+
+AnyLearner = Annotated[Learner | Deepspeed, Field(discriminator="type")]
+
+
 class Devices(Section):
     """What one policy's workers occupy. Fractions share a core or a GPU."""
 
@@ -84,15 +104,19 @@ class Devices(Section):
     """CPU cores per rollout worker (for scheduling; see resources.threads for threads)."""
     rollout_gpus: float = Field(0.0, ge=0.0)
     """GPUs per rollout worker; 0 runs on the CPU."""
+    update_workers: int = Field(1, ge=1, le=1000)
+    """Processes that learn for this policy together, each from a share of every minibatch; colocated allows one."""
     update_cpus: float = Field(0.5, ge=0.0)
-    """CPU cores of the update worker; unused when colocated."""
+    """CPU cores per update worker; unused when colocated."""
     update_gpus: float = Field(0.0, ge=0.0)
-    """GPUs of the update worker; 0 runs on the CPU; unused when colocated."""
+    """GPUs per update worker; 0 runs on the CPU; unused when colocated."""
 
     @model_validator(mode="after")
     def _colocated_has_one_worker(self) -> Self:
         if self.placement == "colocated" and self.rollout_workers > 1:
             raise ValueError('several rollout workers need placement = "apart"')
+        if self.placement == "colocated" and self.update_workers > 1:
+            raise ValueError('several update workers need placement = "apart"')
         return self
 
 
@@ -105,7 +129,7 @@ class Policy(Section):
     """What of it is trained: the whole model, or an adapter on it. Policies may have one each over the same `model`."""
     engine: Engine = Torch()
     """How this policy generates."""
-    learner: Learner = Learner()
+    learner: AnyLearner = Learner()
     """How this policy learns."""
     devices: Devices = Devices()
     """What this policy's workers occupy."""

@@ -3,9 +3,9 @@
 What it does not know: the runtime itself (CUDA takes 0.5 to 1 GB a process) and what the allocator leaves unused.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from training_core.config.models import Optimisation
+from training_core.config.models import AnyLearner, Lora, Optimisation, WholeModel
 from training_core.llm.models.shape import ModelShape
 
 WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -38,6 +38,31 @@ def weights(shape: ModelShape, precision: str) -> int:
     return shape.parameters * WIDTH[precision]
 
 
+def adapted(shape: ModelShape, adapter: WholeModel | Lora) -> ModelShape:
+    """The shape with the parameters that are trained of it: all, or A (rank x in) and B (out x rank) for each linear layer."""
+    if adapter.type == "none":
+        return shape
+    queries, values = shape.heads * shape.head_size, shape.key_value_heads * shape.head_size
+    ends = {
+        "q_proj": shape.hidden + queries,
+        "k_proj": shape.hidden + values,
+        "v_proj": shape.hidden + values,
+        "o_proj": queries + shape.hidden,
+        "gate_proj": shape.hidden + shape.intermediate,
+        "up_proj": shape.hidden + shape.intermediate,
+        "down_proj": shape.intermediate + shape.hidden,
+    }
+    chosen = adapter.target_modules or tuple(ends)
+    each = sum(ends.get(name, 0) for name in chosen)
+    return replace(shape, parameters=shape.layers * adapter.rank * each)
+
+
+def spread(size: int, learner: AnyLearner, stage: int, processes: int) -> int:
+    """What one process holds of something that ZeRO spreads from `stage` on (arXiv 1910.02054, figure 1)."""
+    zero = learner.zero_stage if learner.type == "deepspeed" else 0
+    return -(-size // processes) if zero >= stage else size
+
+
 def gradients(shape: ModelShape, precision: str) -> int:
     """As the weights; in bf16 an fp32 copy stands beside them while the optimiser steps."""
     return shape.parameters * (WIDTH[precision] + (0 if precision == "fp32" else FP32))
@@ -51,21 +76,24 @@ def optimizer(shape: ModelShape, precision: str) -> int:
     return shape.parameters * FP32 * (2 if precision == "fp32" else 3)
 
 
-def activations(shape: ModelShape, precision: str, tokens: int, longest: int) -> int:
+def activations(
+    shape: ModelShape, precision: str, tokens: int, longest: int, *, recomputed: bool = False
+) -> int:
     """What a forward pass over `tokens` keeps for its backward pass, without the output layer.
 
     Counted tensor by tensor as Korthikanti et al. do (arXiv 2205.05198, section 4.1), for a block with RMS norms (their
-    inputs are kept in fp32), a gated feed-forward and fused attention, which keeps no matrix of scores. Nothing is
-    recomputed. Per token and layer: in the model's precision queries, keys, values and the attention's output (keys and
-    values repeated for all heads), four vectors of the gated block, and each norm's result before and after its scale;
-    in fp32 each norm's input and factor, and a sum per head. Once per token: the last norm and the output, positions'
-    angles, the token id, and `longest` numbers of the packed rows' mask.
+    inputs are kept in fp32), a gated feed-forward and fused attention, which keeps no matrix of scores. Where they are
+    recomputed, only what goes into each block is kept, and all of one block at a time. Per token and layer: in the model's
+    precision queries, keys, values and the attention's output (keys and values repeated for all heads), four vectors of the
+    gated block, and each norm's result before and after its scale; in fp32 each norm's input and factor, and a sum per
+    head. Once per token: the last norm and the output, positions' angles, the token id, and `longest` numbers of the packed rows' mask.
     """
     width = WIDTH[precision]
     inner = width * 4 * (shape.heads * shape.head_size + shape.intermediate + shape.hidden)
     layer = inner + FP32 * (2 * shape.hidden + 2 + shape.heads)
     once = width * (longest + 2 * shape.hidden + 2 * shape.head_size) + FP32 * (shape.hidden + 3)
-    return tokens * (shape.layers * layer + once)
+    kept = shape.layers * width * shape.hidden + layer if recomputed else shape.layers * layer
+    return tokens * (kept + once)
 
 
 def output_layer(shape: ModelShape, precision: str, places: int) -> int:

@@ -141,6 +141,7 @@ class Router:
             annotation_document(episode, figures, {"generated": episode.ended, "consumed": consumed})
             for episode in self._kept
         ]
+        spans = [span for update in updates.values() for span in update.spans]
         answers = sum(update.answers for update in updates.values())
         documents = list(
             batch_documents(
@@ -149,7 +150,7 @@ class Router:
                 iteration=iteration,
                 queued=self._queued,
                 consumed=consumed,
-                learnt=max((update.span.end for update in updates.values()), default=consumed),
+                learnt=max((span.end for span in spans), default=consumed),
             )
         )
         self._episodes, self._kept = [], []
@@ -159,7 +160,7 @@ class Router:
             {role: asdict(counts) for role, counts in batch.counts.items()},
             sum(update.dropped for update in updates.values()),
             sum(update.lag for update in updates.values()) / answers if answers else 0.0,
-            [update.span for update in updates.values()],
+            spans,
             documents,
         )
 

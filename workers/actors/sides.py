@@ -15,7 +15,8 @@ from training_core.llm.flops import generation_work, peak_of, shape_of
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.registry import make_engine
 from training_core.llm.generation.resuming import until_ended
-from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.processes import ALONE, join
+from training_core.llm.learning.registry import make_learner
 from training_core.llm.learning.saving import (
     check_tokenizer,
     load_frozen,
@@ -178,15 +179,24 @@ class RolloutSide:
 
 
 class UpdateSide:
-    """Learns from groups of its own version."""
+    """Learns from groups of its own version; where there is a meeting place, together with others that come there."""
 
-    def __init__(self, spec: WorkerSpec, loaded: Loaded) -> None:
+    def __init__(self, spec: WorkerSpec, loaded: Loaded, meeting: tuple[str, int] | None = None) -> None:
         config = spec.config
+        self._processes = ALONE
+        if meeting:
+            size = spec.section.devices.update_workers
+            self._processes = join(spec.rank, size, *meeting, gpu=loaded.on_gpu)
         self._spec = spec
         self._tokenizer = loaded.tokenizer
         self._peak = loaded.peak
-        self._learner = Learner(
-            spec.section, config.algorithm, loaded.model, config.run.iterations, config.rollout.staleness
+        self._learner = make_learner(
+            spec.section,
+            config.algorithm,
+            loaded.model,
+            config.run.iterations,
+            config.rollout.staleness,
+            self._processes,
         )
         self.version = 0
 
@@ -206,15 +216,19 @@ class UpdateSide:
         span = Span(
             self._spec.name, "update", self._spec.policy, iteration, start, end, result.flops, self._peak
         )
-        return PolicyUpdate(result.metrics, figures, checked.answers, checked.dropped, checked.lag, span)
+        return PolicyUpdate(result.metrics, figures, checked.answers, checked.dropped, checked.lag, [span])
 
     def publish(self, version: int) -> PackedWeights:
-        """The weights as they are now, from here on called `version`."""
+        """The weights as they are now, from here on called `version`; of several processes the first hands them out."""
         self.version = version
-        return pack(self._learner.weights(), version)
+        weights = self._learner.weights()
+        return pack(weights if self._processes.rank == 0 else {}, version)
 
     def save(self, folder: Path) -> None:
-        """Write this policy into a checkpoint. Raises CheckpointError."""
+        """Write this policy into a checkpoint; of several processes the first does. Raises CheckpointError."""
+        if self._processes.rank > 0:
+            self._learner.state_dict()  # what is spread is gathered by all
+            return
         save_policy(policy_folder(folder, self._spec.policy), self._learner, self._tokenizer, self.version)
 
     def resume(self, checkpoint: Path) -> int:

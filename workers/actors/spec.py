@@ -21,6 +21,8 @@ class WorkerSpec:
     home: Path
     """TROUPE_HOME, where base models are cached."""
     gpus: float = 0.0
+    rank: int = 0
+    """Place among the workers of its kind that this policy has."""
 
     @property
     def section(self) -> Policy:
@@ -67,7 +69,8 @@ class PolicyUpdate:
     answers: int
     dropped: int
     lag: int
-    span: Span
+    spans: list[Span]
+    """One per process that learnt."""
 
 
 class PolicyPort(Protocol):

@@ -1,9 +1,12 @@
 """UpdateWorker: learns for one policy, from data of its own version only."""
 
 import os
+import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import ray
 
 from training_core.llm.models.progress import Progress, silent
 from training_core.types import Group
@@ -36,13 +39,23 @@ class UpdateWorker:
         """Answers when the process stands, with its id."""
         return os.getpid()
 
-    def start(self, resume_from: Path | None) -> Ready:
-        """Load model, optimiser and (if given) the checkpoint. Raises ModelError, CheckpointError."""
+    def meeting_place(self) -> tuple[str, int]:
+        """An address of this machine, and a port that is free on it, where the policy's update workers can meet."""
+        address = str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
+        with socket.socket() as probe:
+            probe.bind((address, 0))
+            return address, int(probe.getsockname()[1])
+
+    def start(self, resume_from: Path | None, meeting: tuple[str, int] | None = None) -> Ready:
+        """Load model, optimiser and (if given) the checkpoint; where there are several, meet the others at `meeting`.
+
+        Raises ModelError, CheckpointError.
+        """
         loaded = self._sides.load(self._spec, self._born, self._progress)
         self._sampler = UtilisationSampler(
             self._spec.name, self._spec.config.resources.threads, on_gpu=loaded.on_gpu
         )
-        self._side = self._sides.UpdateSide(self._spec, loaded)
+        self._side = self._sides.UpdateSide(self._spec, loaded, meeting)
         version = self._side.resume(resume_from) if resume_from else 0
         return Ready(loaded.model_name, loaded.base, version, [loaded.span])
 

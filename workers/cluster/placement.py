@@ -75,11 +75,13 @@ def _wanted(config: RunConfig) -> Iterator[tuple[str, SeatKind, str, float, floa
 def _pool(
     policy: str, devices: Devices, *, trained: bool
 ) -> Iterator[tuple[str, SeatKind, str, float, float]]:
-    """One policy's devices: a single seat when colocated, else rollout seats and (if trained) an update seat."""
+    """One policy's devices: a single seat when colocated, else rollout seats and (if trained) update seats."""
     if devices.placement == "colocated":
         yield f"policy-{policy}", "policy", policy, devices.rollout_cpus, devices.rollout_gpus
         return
     if trained:
-        yield f"update-{policy}", "update", policy, devices.update_cpus, devices.update_gpus
+        for rank in range(devices.update_workers):
+            name = f"update-{policy}-{rank}" if devices.update_workers > 1 else f"update-{policy}"
+            yield name, "update", policy, devices.update_cpus, devices.update_gpus
     for index in range(devices.rollout_workers):
         yield f"rollout-{policy}-{index}", "rollout", policy, devices.rollout_cpus, devices.rollout_gpus

@@ -15,6 +15,7 @@ from workers.actors.spec import Generated, PolicyUpdate, Ready
 from workers.cluster.mutex import Mutex
 from workers.cluster.placement import Seat
 from workers.cluster.spawner import CONTROL, Handle, Spawner
+from workers.cluster.updaters import Updaters, ask
 from workers.loops.records import Span, System, WorkerLost
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class ApartPort:
         spawner: Spawner,
         seats: Sequence[Seat],
         rollouts: Sequence[Handle],
-        updater: tuple[Seat, Handle] | None,
+        updater: Updaters | None,
     ) -> None:
         self._spawner = spawner
         self._seats = list(seats)
@@ -93,8 +94,7 @@ class ApartPort:
         if self._updater is None:
             readies: list[Ready] = [ask(seat, item) for seat, item in zip(self._seats, first, strict=True)]
             return readies[0]
-        seat, updater = self._updater
-        ready: Ready = ask(seat, updater.start.remote(resume_from))
+        ready = self._updater.start(resume_from)
         for rollout, item in zip(self._seats, first, strict=True):
             ready.spans.extend(ask(rollout, item).spans)
         if ready.version > 0:
@@ -123,15 +123,13 @@ class ApartPort:
 
     def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
         """See PolicyPort."""
-        seat, updater = self._trained()
-        updated: PolicyUpdate = ask(seat, updater.update.remote(groups, iteration, version, wanted))
-        return updated
+        return self._trained().update(groups, iteration, version, wanted)
 
     def publish(self, version: int, iteration: int) -> list[Span]:
         """See PolicyPort. The weights go through the object store once, whatever the number of readers."""
-        _, updater = self._trained()
+        updater = self._trained()
         with self._mutex:
-            self._weights = updater.weights.remote(version)
+            self._weights = updater.weights(version)
             lives = list(self._lives)
             pending = [
                 worker.load_weights.options(concurrency_group=CONTROL).remote(self._weights, iteration)
@@ -147,8 +145,10 @@ class ApartPort:
 
     def save(self, folder: Path) -> None:
         """See PolicyPort."""
-        seat, worker = self._updater or (self._seats[0], self._rollouts[0])
-        ask(seat, worker.save.remote(folder))
+        if self._updater:
+            self._updater.save(folder)
+        else:
+            ask(self._seats[0], self._rollouts[0].save.remote(folder))
 
     def system(self) -> System:
         """See PolicyPort."""
@@ -157,10 +157,10 @@ class ApartPort:
         for part in ray.get(asked):
             whole.add(part)
         if self._updater:
-            whole.add(ask(self._updater[0], self._updater[1].system.remote()))
+            whole.add(self._updater.system())
         return whole
 
-    def _trained(self) -> tuple[Seat, Handle]:
+    def _trained(self) -> Updaters:
         if self._updater is None:
             raise WorkerLost(f"policy {self._seats[0].policy!r} is frozen: it has no update worker")
         return self._updater
@@ -195,7 +195,7 @@ class ApartPort:
                 f"{seat.name} died {MAX_LIVES + 1} times; look at the run's log for what ends it"
             )
         if self._updater is not None:  # it may be the sender of the weights that died
-            ask(self._updater[0], self._updater[1].ping.remote())
+            self._updater.ping()
         self._lives[index] += 1
         log.warning("%s died (%s); replacing it", seat.name, type(error).__name__)
         ray.kill(self._rollouts[index])
@@ -204,17 +204,6 @@ class ApartPort:
         worker.start.remote(self._recalled)
         if self._weights is not None:
             worker.load_weights.remote(self._weights, 0)
-
-
-def ask(seat: Seat, reference: Any) -> Any:
-    """Wait for a worker that cannot be replaced. Raises WorkerLost when it has died."""
-    try:
-        return ray.get(reference)
-    except RayActorError as error:
-        raise WorkerLost(
-            f"{seat.name} died, and with it what policy {seat.policy!r} had learnt since the last checkpoint; "
-            f"start a new attempt from there ({error})"
-        ) from error
 
 
 def split(prompts: Sequence[Prompt], parts: int) -> list[list[Prompt]]:

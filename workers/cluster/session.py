@@ -16,6 +16,7 @@ from workers.cluster.placement import Placement, Seat, place
 from workers.cluster.pool import RemotePool
 from workers.cluster.ports import ApartPort, ColocatedPort
 from workers.cluster.spawner import Handle, Spawner
+from workers.cluster.updaters import Updaters
 from workers.launch.demand import Demand, demand
 from workers.loops.records import Spot
 
@@ -57,7 +58,8 @@ def open_session(
     workers: dict[str, Handle] = {}
     for seat in placement.seats:
         if seat.policy:
-            workers[seat.name] = spawner.policy_worker(seat)
+            rank = placement.of(seat.kind, seat.policy).index(seat)
+            workers[seat.name] = spawner.policy_worker(seat, rank=rank)
     environments = placement.of("environment")
     for seat in environments:
         workers[seat.name] = spawner.env_worker(seat)
@@ -73,7 +75,7 @@ def _port(policy: str, placement: Placement, spawner: Spawner, workers: dict[str
         return ColocatedPort(colocated[0], workers[colocated[0].name])
     seats = placement.of("rollout", policy)
     updates: list[Seat] = placement.of("update", policy)
-    updater = (updates[0], workers[updates[0].name]) if updates else None
+    updater = Updaters(updates, [workers[seat.name] for seat in updates]) if updates else None
     return ApartPort(spawner, seats, [workers[seat.name] for seat in seats], updater)
 
 

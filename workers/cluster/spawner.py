@@ -36,9 +36,9 @@ class Spawner:
     group: PlacementGroup | None
     """None when no worker asks for anything."""
 
-    def policy_worker(self, seat: Seat, life: int = 0) -> Handle:
-        """A worker of one policy; `life` counts replacements."""
-        spec = WorkerSpec(seat.name, seat.policy, self.config, self.home, seat.gpus)
+    def policy_worker(self, seat: Seat, life: int = 0, rank: int = 0) -> Handle:
+        """A worker of one policy; `life` counts replacements, `rank` the policy's workers of its kind."""
+        spec = WorkerSpec(seat.name, seat.policy, self.config, self.home, seat.gpus, rank)
         return self.actor(WORKER_CLASSES[seat.kind], seat, spec, life=life)
 
     def env_worker(self, seat: Seat, life: int = 0) -> Handle:

@@ -165,13 +165,21 @@ def _workers(
 ) -> WorkerMemory:
     policy = seats[0].policy
     learns = kind != "rollout" and policy in config.trained_policies
-    precision = config.policies[policy].learner.precision
-    standing = {"weights": memory.weights(shape, precision)}
+    section = config.policies[policy]
+    learner, precision = section.learner, section.learner.precision
+    weights = memory.weights(shape, precision)
+    standing = {"weights": memory.spread(weights, learner, 3, len(seats)) if learns else weights}
     updating: dict[str, int] = {}
     if learns:
         if config.algorithm.kl_coefficient > 0:
-            standing["reference"] = memory.weights(shape, precision)
-        standing["optimizer"] = memory.optimizer(shape, precision)
+            shared = section.adapter.type == "lora" and standing["weights"] == weights
+            standing["reference"] = 0 if shared else weights
+        trained = memory.adapted(shape, section.adapter)
+        copies = (
+            learner.type == "deepspeed" and learner.zero_stage > 0
+        )  # ZeRO has fp32 copies of fp32 weights, too
+        optimizer = memory.optimizer(trained, "bf16" if copies else precision)
+        standing["optimizer"] = memory.spread(optimizer, learner, 1, len(seats))
         updating = _updating(policy, config, shape, prompt)
     generating = _generating(policy, config, shape, prompt) if kind != "update" else {}
     return WorkerMemory(
@@ -190,10 +198,14 @@ def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) ->
     answers = config.rollout.tasks * group * max_turns(config) * len(speakers)
     response = max(role.sampling.max_tokens for role in speakers)
     text = memory.Text(prompt, response, group, -(-answers // learner.minibatches))
+    gradients = memory.gradients(memory.adapted(shape, config.policies[policy].adapter), learner.precision)
+    processes = config.policies[policy].devices.update_workers
     tokens, longest, places = memory.micro_batch(learner, text)
     return {
-        "gradients": memory.gradients(shape, learner.precision),
-        "activations": memory.activations(shape, learner.precision, tokens, longest),
+        "gradients": memory.spread(gradients, learner, 2, processes),
+        "activations": memory.activations(
+            shape, learner.precision, tokens, longest, recomputed=learner.activation_checkpointing
+        ),
         "logits": memory.output_layer(shape, learner.precision, places),
     }
 

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,14 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from training_core.config.environments import PlanPath
-from training_core.config.models import Learner
+from training_core.config.models import Deepspeed, Learner, Lora, WholeModel
 from training_core.errors import ModelError
 from training_core.llm import memory
 from training_core.llm.environments.registry import WARM_STARTS
 from training_core.llm.learning.micro_batches import LONGEST_ROW
 from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.token_logprobs import tree_mask
+from training_core.llm.models.adapters import add_adapter
 from training_core.llm.models.shape import ModelShape, read_shape, shape_from
 from training_core.llm.models.tiny import TinyRecipe, tiny_shape
 from training_core.llm.models.warm_start import new_model
@@ -158,6 +160,28 @@ def test_activations_are_what_autograd_keeps(
     shape = shape_from(model.config.to_dict(), count(model))
     saved = sum(tensor.untyped_storage().nbytes() for tensor in kept.values()) + nbytes(out)
     assert memory.activations(shape, precision, rows * length, length) == pytest.approx(saved, rel=0.01)
+
+
+@pytest.mark.parametrize("targets", [(), ("q_proj", "down_proj")])
+def test_what_an_adapter_trains_is_counted(targets: tuple[str, ...]) -> None:
+    model, adapter = llama(), Lora(rank=4, target_modules=targets)
+    shape = shape_from(model.config.to_dict(), count(model))
+    add_adapter(model, adapter, 0)
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    assert memory.adapted(shape, adapter).parameters == trained
+    assert memory.adapted(shape, WholeModel()) is shape
+
+
+def test_what_zero_spreads() -> None:
+    assert [memory.spread(101, Deepspeed(zero_stage=2), stage, 4) for stage in (1, 2, 3)] == [26, 26, 101]
+    assert memory.spread(101, Learner(), 1, 4) == 101
+
+
+def test_recomputed_activations_by_hand() -> None:
+    """Of all layers their inputs (24 x 896 numbers of 2 bytes a token), and of one everything."""
+    shape = shape_from(QWEN_05B)
+    one = memory.activations(replace(shape, layers=1), "bf16", 1, 100)
+    assert memory.activations(shape, "bf16", 1, 100, recomputed=True) == one + 24 * 896 * 2
 
 
 def test_cache_and_logits_by_hand() -> None:

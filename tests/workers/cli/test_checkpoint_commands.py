@@ -10,7 +10,7 @@ from django.utils import timezone
 from tests.training_core.llm.toys import make_model
 from tests.workers.cli.conftest import Troupe
 from training_core.config.models import Lora
-from training_core.llm.models.adapters import add_adapter, save_adapter
+from training_core.llm.models.adapters import add_adapter, save_adapter, trained_weights
 from training_core.llm.models.loading import load_model
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
@@ -67,7 +67,7 @@ def test_download_merges_adapters(
     (folder / "model.safetensors").unlink()
     model = load_model(base)
     add_adapter(model, Lora(), 0)
-    save_adapter(folder, model, str(base))
+    save_adapter(folder, model, trained_weights(model), str(base))
     said = troupe("download", run.pk, "--to", str(tmp_path / "kept"))
     assert said.status == 0 and (tmp_path / "kept" / "planner" / "adapter_model.safetensors").is_file()
     said = troupe("download", run.pk, "--merge", "--to", str(tmp_path / "merged"))

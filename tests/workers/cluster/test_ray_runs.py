@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file
 
 from tests.workers.running import conversation, curve, events, small_config
 from workers.loops.attempt import FAILED, run_attempt
@@ -17,6 +18,24 @@ from workers.loops.records import Attempt, Collected, Spots, Unstarted, WorkerLo
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 APART = {"policies__planner__devices__placement": "apart", "policies__executor__devices__placement": "apart"}
+TOGETHER = {
+    "policies__planner__devices__placement": "apart",
+    "policies__planner__devices__update_workers": 2,
+    "resources__environment_workers": 1,
+}
+
+
+def zero(stage: int) -> dict[str, Any]:
+    """The planner learns by DeepSpeed."""
+    path = "policies__planner__learner__"
+    return {path + "type": "deepspeed", path + "zero_stage": stage}
+
+
+LEARNERS: dict[str, dict[str, Any]] = {
+    "torch-2": TOGETHER,
+    "deepspeed-zero2-2": {**TOGETHER, **zero(2)},
+    "deepspeed-zero3-1": {**zero(3), "resources__environment_workers": 1},
+}
 SHAPES: dict[str, dict[str, Any]] = {
     "colocated": {"resources__environment_workers": 1},
     "many-environments": {"resources__environment_workers": 3, "resources__environments_per_worker": 2},
@@ -59,6 +78,29 @@ def test_where_workers_are_changes_nothing(
     assert here == pytest.approx(there, rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.parametrize("shape", LEARNERS)
+def test_who_learns_and_in_how_many_processes_changes_no_loss(
+    shape: str, ray_cluster: None, reference: Path, little_model: Path, tmp_path: Path
+) -> None:
+    """Rows are packed otherwise, so the last bits differ, and with them what is sampled in the end: not yet at first."""
+    config = small_config(little_model, **LEARNERS[shape])
+    assert run_attempt(Attempt(config, f"learner-{shape}", 1, tmp_path, tmp_path), local=False) == 0
+    here, there = curve(tmp_path), curve(reference)
+    for policy in ("planner", "executor"):
+        for name in ("loss", "kl", "entropy", "grad_norm", "tokens", "ratio_mean", "mismatch_mean"):
+            place = (f"policy/{policy}/{name}", 1)
+            assert here[place] == pytest.approx(there[place], rel=5e-3, abs=1e-5), place
+    assert here["eval/return", 1] == pytest.approx(there["eval/return", 1], abs=0.05)
+    for policy in ("planner", "executor"):
+        folder = tmp_path / "checkpoints" / "iteration-000002" / policy
+        one, other = (
+            load_file(root / "checkpoints" / "iteration-000002" / policy / "model.safetensors")
+            for root in (tmp_path, reference)
+        )
+        assert one.keys() == other.keys() and (folder / "optimizer.safetensors").is_file()
+        assert all(one[name].shape == other[name].shape for name in one)
+
+
 def kill(name: str) -> None:
     """End an actor's process as the kernel would."""
     import ray
@@ -96,6 +138,14 @@ def test_dead_rollout_and_environment_workers_are_replaced(
 
     with crew_of(config, "stormy", tmp_path) as crew:
         assert two_iterations(crew, disaster) == undisturbed
+
+
+def test_one_of_several_update_workers_dies(ray_cluster: None, little_model: Path, tmp_path: Path) -> None:
+    with crew_of(small_config(little_model, **TOGETHER), "torn", tmp_path) as crew:
+        crew.collect(1)
+        kill("torn-1-update-planner-1")
+        with pytest.raises(WorkerLost, match=r"update-planner-1 died.*last checkpoint"):
+            crew.update(1)
 
 
 def test_a_dead_update_worker_ends_the_attempt_by_name(

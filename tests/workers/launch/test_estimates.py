@@ -145,3 +145,27 @@ def test_a_model_in_the_hubs_cache_is_found(tmp_path: Path, monkeypatch: pytest.
     found = of(configured(Path("ada/small")), "planner", tmp_path)
     assert found.parameters == shape_from(BIG).parameters
     assert found.workers[0].parts["weights"] == memory.weights(shape_from(BIG), "fp32")
+
+
+def test_an_adapter_shares_its_reference_and_has_a_small_optimiser(big: Path, tmp_path: Path) -> None:
+    path = "policies__planner__adapter__"
+    config = configured(big, **{path + "type": "lora", path + "rank": 16})
+    (worker,) = of(config, "planner", tmp_path).workers
+    shape = shape_from(BIG)
+    assert worker.parts["weights"] == memory.weights(shape, "fp32") and worker.parts["reference"] == 0
+    # A and B of rank 16: 2 x (hidden + hidden) for q and o, (hidden + 512) for k and v, 3 x (hidden + inner) for the block.
+    each = 2 * (3584 + 3584) + 2 * (3584 + 512) + 3 * (3584 + 18944)
+    assert worker.parts["optimizer"] == 28 * 16 * each * 8 and worker.parts["gradients"] == 28 * 16 * each * 4
+
+
+def test_zero_spreads_over_update_workers(big: Path, tmp_path: Path) -> None:
+    wanted = {
+        "learner__type": "deepspeed", "learner__zero_stage": 3, "learner__precision": "bf16",
+        "devices__placement": "apart", "devices__update_workers": 4,
+    }  # fmt: skip
+    config = configured(big, **{f"policies__planner__{path}": value for path, value in wanted.items()})
+    update, rollout = of(config, "planner", tmp_path).workers
+    assert (update.kind, update.workers, rollout.kind) == ("update", 4, "rollout")
+    whole = memory.weights(shape_from(BIG), "bf16")
+    assert update.parts["weights"] == whole // 4 and rollout.parts["weights"] == whole
+    assert update.parts["optimizer"] == 3 * whole // 2 and update.parts["reference"] == whole

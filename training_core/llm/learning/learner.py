@@ -8,7 +8,8 @@ neither spoils the weights nor ends a long run; several in a row raise LearnerFa
 """
 
 import copy
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,7 @@ from transformers import PreTrainedModel
 
 from training_core.algorithms.losses import kl_penalty, token_entropies
 from training_core.config.algorithms import Algorithm
-from training_core.config.models import Policy
+from training_core.config.models import Optimisation, Policy
 from training_core.errors import LearnerFailure, StalePolicy
 from training_core.llm.flops import TRAINING, shape_of
 from training_core.llm.generation.sampling import tempered_log_probs
@@ -29,7 +30,7 @@ from training_core.llm.learning.passes import recompute_activations, training_pa
 from training_core.llm.learning.processes import ALONE, Processes
 from training_core.llm.learning.schedules import learning_rate
 from training_core.llm.learning.sums import Sums
-from training_core.llm.learning.token_logprobs import ResponseForward
+from training_core.llm.learning.token_logprobs import Batch, ResponseForward
 from training_core.llm.learning.unknown_logprobs import with_logprobs
 from training_core.llm.models.adapters import (
     has_adapter,
@@ -95,7 +96,7 @@ class Learner:
         self.shape = shape_of(model.config)
         self.packed = self.settings.packing and self.forward.packs
         self.processes = processes
-        self.optimiser = Optimiser(model, self.settings, processes)
+        self.optimiser = self._make_optimiser(policy.learner)
         if self.settings.activation_checkpointing:
             recompute_activations(model)
         self._drops = policy.adapter.type == "lora" and policy.adapter.dropout > 0
@@ -110,6 +111,15 @@ class Learner:
         """The weights by name, detached; tied ones once per name. Where there is an adapter, its weights alone."""
         return trained_weights(self.model)
 
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take `weights` of another learner over. Raises RuntimeError where names or shapes differ."""
+        load_trained_weights(self.model, weights)
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Meanwhile all weights are in this process; they always are, where nothing is spread."""
+        yield
+
     def state_dict(self) -> LearnerState:
         """What a checkpoint keeps. The learning rate follows from the iteration."""
         return LearnerState(
@@ -121,7 +131,7 @@ class Learner:
 
     def load_state_dict(self, state: LearnerState) -> None:
         """Go on where `state_dict` was taken. Raises RuntimeError, KeyError or ValueError where it does not fit."""
-        load_trained_weights(self.model, state.weights)
+        self.load_weights(state.weights)
         self.optimiser.load_state_dict(state.optimiser)
         torch.set_rng_state(state.generator)
         self._skipped_in_a_row = state.counters["skipped_in_a_row"]
@@ -146,7 +156,7 @@ class Learner:
         mine = [self.processes.share(part, groups) for part in minibatches]
         self._look_ahead(mine, groups, iteration, sums, wanted)
         parts = [
-            list(split(part, groups, self._split(), share))
+            self._even(list(split(part, groups, self._split(), share)), groups)
             for part, share in zip(minibatches, mine, strict=True)
         ]
         if wants_start(self.algorithm):
@@ -166,8 +176,19 @@ class Learner:
     def _score(self, groups: Sequence[Group]) -> Iterator[tuple[MicroBatch, Tensor]]:
         """Logprobs (T,) of all answers by the policy as it is."""
         for piece in split(range(len(groups)), groups, self._split()):
-            log_probs = _sampled_from(self.forward.logits(self.model, piece.batch), piece)
+            log_probs = _sampled_from(self._logits(piece.batch), piece)
             yield piece, log_probs[piece.batch.place, piece.batch.targets]
+
+    def _make_optimiser(self, settings: Optimisation) -> Optimiser:
+        return Optimiser(self.model, settings, self.processes)
+
+    def _logits(self, batch: Batch) -> Tensor:
+        """(U, V) by the policy as it is."""
+        return self.forward.logits(self.model, batch)
+
+    def _even(self, pieces: list[MicroBatch], groups: Sequence[Group]) -> list[MicroBatch]:
+        """As many micro-batches as the other processes have, where passes are made together."""
+        return pieces
 
     def _split(self) -> Split:
         pad = int(getattr(self.model.config, "pad_token_id", None) or 0)
@@ -200,15 +221,16 @@ class Learner:
             for index in minibatches[place]
             if wanted is None or groups[index].episode in wanted
         ]
-        for piece in split(late, groups, self._split()):
-            log_probs = _sampled_from(self.forward.logits(self.model, piece.batch), piece)
+        for piece in self._even(list(split(late, groups, self._split())), groups) if groups else ():
+            log_probs = _sampled_from(self._logits(piece.batch), piece)
             _compare(sums, piece, log_probs[piece.batch.place, piece.batch.targets], wanted)
 
     def _step(self, part: Sequence[MicroBatch], sums: Sums, first: bool, wanted: set[str] | None) -> None:
         with training_passes(self.model):
-            for piece in part:
+            for place, piece in enumerate(part, start=1):
                 sums.flops += self._flops(piece)
-                self.optimiser.backward(self._loss(piece, sums, first, wanted))
+                loss = self._loss(piece, sums, first, wanted)
+                self.optimiser.backward(loss, last=place == len(part))
         done = self.optimiser.step()
         if done.norm is not None:
             sums.steps += 1
@@ -228,7 +250,7 @@ class Learner:
 
     def _flops(self, piece: MicroBatch) -> float:
         """Of the micro-batch's passes; the base model's logprobs are computed at the first of its epochs alone."""
-        if self.shape is None:
+        if self.shape is None or piece.idle:
             return 0.0
         reference = self.reference is not None and piece.reference_logprobs is None
         return (TRAINING + reference) * self.shape.forward(piece.work)
@@ -236,7 +258,9 @@ class Learner:
     def _loss(self, piece: MicroBatch, sums: Sums, first: bool, wanted: set[str] | None) -> Tensor:
         """The micro-batch's part of the minibatch's loss; its figures are added to `sums`."""
         algorithm = self.algorithm
-        logits = self.forward.logits(self.model, piece.batch)
+        logits = self._logits(piece.batch)
+        if piece.idle:
+            return logits.sum() * 0.0
         log_probs = _sampled_from(logits, piece)
         logprobs = log_probs[piece.batch.place, piece.batch.targets]
         with torch.set_grad_enabled(algorithm.entropy_coefficient > 0):
@@ -264,7 +288,7 @@ class Learner:
         for piece in pieces:
             if self.shape is not None:
                 sums.flops += (1 + charges_kl(self.algorithm)) * self.shape.forward(piece.work)
-            logits = self.forward.logits(self.model, piece.batch)
+            logits = self._logits(piece.batch)
             piece.start_logprobs = _sampled_from(logits, piece)[piece.batch.place, piece.batch.targets]
             if charges_kl(self.algorithm) and self.reference is not None:
                 plain = piece.start_logprobs if _is_plain(piece) else _untruncated(logits, piece)
@@ -320,6 +344,8 @@ def _order(parts: int, iteration: int, epoch: int) -> list[int]:
 
 def _compare(sums: Sums, piece: MicroBatch, logprobs: Tensor, wanted: set[str] | None) -> None:
     """Note how far the learner's logprobs (T,), before any step, are from the engine's."""
+    if piece.idle:
+        return
     sums.mismatch.add(logprobs, piece.old_logprobs)
     annotate(sums.annotations, piece, {"training_logprobs": logprobs}, wanted)
 

@@ -47,6 +47,8 @@ class MicroBatch:
     """Of one forward pass."""
     reference_logprobs: Tensor | None = field(default=None)
     """(T,) by the base model, kept after the first pass."""
+    idle: bool = False
+    """Only computed because others compute at this time: it teaches nothing."""
     start_logprobs: Tensor | None = field(default=None)
     """(T,) by the policy as it was when the update began, where the algorithm asks for them."""
 

@@ -17,8 +17,8 @@ from transformers import PreTrainedModel
 from training_core.config.models import Optimisation
 from training_core.llm.learning.processes import ALONE, Processes
 
-_SEPARATOR = "/"
-_MASTER = "master"
+SEPARATOR = "/"
+MASTER = "master"
 
 
 SCALE, LEAST_SCALE, MOST_SCALE = 2.0**16, 1.0, 2.0**24
@@ -70,8 +70,8 @@ class Optimiser:
                 if not torch.equal(weight, master.to(weight.dtype)):
                     master.copy_(weight)
 
-    def backward(self, loss: Tensor) -> None:
-        """Add a micro-batch's gradients."""
+    def backward(self, loss: Tensor, *, last: bool) -> None:
+        """Add a micro-batch's gradients. `last`: the step comes next."""
         (loss * self.scale if self.scaling else loss).backward()
 
     def step(self) -> Step:
@@ -96,13 +96,13 @@ class Optimiser:
         """AdamW's moments and step counts by the weights' names, and the fp32 copies."""
         state = self.adamw.state_dict()["state"]
         tensors = {
-            f"{self.names[number]}{_SEPARATOR}{key}": item.contiguous()
+            f"{self.names[number]}{SEPARATOR}{key}": item.contiguous()
             for number, part in state.items()
             for key, item in part.items()
         }
         for name, weight, master in zip(self.names, self.weights, self.masters, strict=True):
             if master is not weight:
-                tensors[f"{name}{_SEPARATOR}{_MASTER}"] = master.detach()
+                tensors[f"{name}{SEPARATOR}{MASTER}"] = master.detach()
         return tensors
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
@@ -110,13 +110,13 @@ class Optimiser:
         numbers = {name: number for number, name in enumerate(self.names)}
         state: dict[int, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
-            name, what = key.rsplit(_SEPARATOR, 1)
+            name, what = key.rsplit(SEPARATOR, 1)
             number = numbers[name]
             if what != "step" and tensor.shape != self.masters[number].shape:
                 raise ValueError(
                     f"{key} has shape {tuple(tensor.shape)}, not {tuple(self.masters[number].shape)}"
                 )
-            if what == _MASTER:
+            if what == MASTER:
                 with torch.no_grad():
                     self.masters[number].copy_(tensor)
             else:

@@ -1,6 +1,7 @@
 """Learners by the `type` of a policy's learner section."""
 
 from collections.abc import Callable
+from typing import Any
 
 from transformers import PreTrainedModel
 
@@ -9,8 +10,16 @@ from training_core.config.models import Policy
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.processes import ALONE, Processes
 
+
+def _deepspeed(*parts: Any) -> Learner:
+    from training_core.llm.learning.deepspeed_learner import DeepspeedLearner
+
+    return DeepspeedLearner(*parts)
+
+
 LEARNERS: dict[str, Callable[[Policy, Algorithm, PreTrainedModel, int, int, Processes], Learner]] = {
-    "torch": Learner
+    "torch": Learner,
+    "deepspeed": _deepspeed,
 }
 """type -> (policy, algorithm, model, iterations of the run, staleness, processes) -> learner."""
 

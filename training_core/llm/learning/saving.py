@@ -28,13 +28,12 @@ from training_core.llm.models.adapters import (
     load_trained_weights,
     read_adapter,
     save_adapter,
+    trained_weights,
 )
 from training_core.llm.models.loading import load_tokenizer
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 GENERATOR = "generator"
-_ONE_FILE = "1TB"
-"""No sharding: one file is what is read back."""
 
 
 def policy_folder(checkpoint: Path, policy: str) -> Path:
@@ -57,7 +56,7 @@ def save_policy(folder: Path, learner: Learner, tokenizer: PreTrainedTokenizerBa
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _save_model(folder, learner.model)
+        _save_model(folder, learner.model, state.weights)
         tokenizer.save_pretrained(folder)
         save_file(state.optimiser | {GENERATOR: state.generator}, folder / "optimizer.safetensors")
         (folder / "policy.json").write_text(json.dumps(facts, indent=1))
@@ -71,7 +70,7 @@ def save_frozen(
     """Write a policy that is not trained: its weights alone. Raises CheckpointError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _save_model(folder, model)
+        _save_model(folder, model, trained_weights(model))
         tokenizer.save_pretrained(folder)
         (folder / "policy.json").write_text(json.dumps({"version": version, "frozen": True}, indent=1))
     except OSError as error:
@@ -86,9 +85,11 @@ def load_policy(folder: Path, learner: Learner) -> int:
     """
     with _explained(folder):
         facts = _facts(folder)
+        with learner.gathered():
+            weights = _weights(folder, learner.model)
         if facts.get("frozen"):
-            return load_frozen(folder, learner.model)
-        weights = _weights(folder, learner.model)
+            learner.load_weights(weights)
+            return int(facts["version"])
         tensors = load_file(folder / "optimizer.safetensors")
         generator = tensors.pop(GENERATOR)
         learner.load_state_dict(LearnerState(weights, tensors, generator, dict(facts["counters"])))
@@ -120,12 +121,25 @@ def check_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
         )
 
 
-def _save_model(folder: Path, model: PreTrainedModel) -> None:
+def _save_model(folder: Path, model: PreTrainedModel, weights: dict[str, Tensor]) -> None:
     """The model, or its adapter alone."""
     if has_adapter(model):
-        save_adapter(folder, model, str(model.name_or_path))
+        save_adapter(folder, model, weights, str(model.name_or_path))
     else:
-        model.save_pretrained(folder, max_shard_size=_ONE_FILE)
+        _save_whole(folder, model, weights)
+
+
+def _save_whole(folder: Path, model: PreTrainedModel, weights: dict[str, Tensor]) -> None:
+    """As `save_pretrained` does, in one file; that would import DeepSpeed wherever it is installed, to look for it."""
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    if model.generation_config is not None:
+        model.generation_config.save_pretrained(folder)
+    names = {tensor.data_ptr(): name for name, tensor in reversed(weights.items())}
+    once = {
+        name: weights[name].contiguous() for name in names.values()
+    }  # tied weights under their first name
+    save_file(once, folder / "model.safetensors", {"format": "pt"})
 
 
 def _weights(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:

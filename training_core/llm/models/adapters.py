@@ -89,12 +89,11 @@ def merged(model: PreTrainedModel) -> PreTrainedModel:
     return _merge(copy.deepcopy(model))
 
 
-def save_adapter(folder: Path, model: PreTrainedModel, base: str) -> None:
-    """Write the adapter, and what it stands on (`base`: a folder or hub id), into `folder`. Raises OSError."""
+def save_adapter(folder: Path, model: PreTrainedModel, weights: Mapping[str, Tensor], base: str) -> None:
+    """Write the adapter (`trained_weights`), and what it stands on (`base`: a folder or hub id), into `folder`. Raises OSError."""
     settings: Any = next(iter(_adapted(model).values()))
-    weights = {
-        _PREFIX + name.replace(f".{_NAME}.", "."): tensor.contiguous()
-        for name, tensor in trained_weights(model).items()
+    named = {
+        _PREFIX + name.replace(f".{_NAME}.", "."): tensor.contiguous() for name, tensor in weights.items()
     }
     targets = {name.rpartition(".")[2] for name in _adapted(model)}
     facts = {
@@ -108,7 +107,7 @@ def save_adapter(folder: Path, model: PreTrainedModel, base: str) -> None:
         "bias": "none",
         "inference_mode": True,
     }
-    save_file(weights, folder / ADAPTER_WEIGHTS, {"format": "pt"})
+    save_file(named, folder / ADAPTER_WEIGHTS, {"format": "pt"})
     (folder / ADAPTER_CONFIG).write_text(json.dumps(facts, indent=1))
     model.config.save_pretrained(folder)
 

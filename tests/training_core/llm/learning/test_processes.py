@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from tests.training_core.llm.learning.test_learner import groups
-from tests.training_core.llm.learning.together import updated
+from tests.training_core.llm.learning.together import Errand, updated
+from training_core.config.models import Learner
 from training_core.llm.learning.processes import Processes, tokens_of
 
 
@@ -29,7 +30,8 @@ def test_every_group_is_one_process_s() -> None:
 @pytest.mark.slow
 def test_processes_together_do_what_one_does() -> None:
     """Three groups in two minibatches: of one of these, one process has no share."""
-    (alone,), several = updated(), updated(size=2)
+    settings = Learner(minibatches=2, epochs=2, schedule="constant")
+    (alone,), several = updated(Errand(settings)), updated(Errand(settings, size=2))
     for one in several:
         assert torch.equal(one.weights, several[0].weights), "the same in all processes, to the last bit"
         torch.testing.assert_close(one.weights, alone.weights, atol=2e-5, rtol=1e-4)

@@ -2,15 +2,18 @@
 
 import multiprocessing
 import socket
+import traceback
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.config.algorithms import AtGrpo
-from training_core.config.models import Learner as LearnerSettings
-from training_core.config.models import Optimisation, Policy
+from training_core.config.models import AnyLearner, Policy
 from training_core.llm.learning.annotations import Annotations
+from training_core.llm.models.loading import DTYPES
 
 ALGORITHM = AtGrpo(kl_coefficient=0.1, entropy_coefficient=0.01)
 
@@ -20,58 +23,73 @@ class Outcome:
     """What one process has after some updates."""
 
     metrics: list[dict[str, float]]
-    weights: torch.Tensor
+    weights: Any
+    """A tensor; an array on its way here."""
     annotations: Annotations = field(default_factory=dict)
 
 
-def updated(
-    settings: Optimisation | None = None, size: int = 1, iterations: int = 3, precision: str = "fp32"
-) -> list[Outcome]:
-    """Outcomes of `size` processes, by rank."""
-    settings = settings or LearnerSettings(minibatches=2, epochs=2, schedule="constant")
+@dataclass(frozen=True)
+class Errand:
+    """What the processes shall do."""
+
+    settings: AnyLearner
+    size: int = 1
+    first: int = 1
+    last: int = 3
+    read_from: Path | None = None
+    """A policy's folder to go on from."""
+    write_to: Path | None = None
+    precision: str = "fp32"
+
+
+def updated(errand: Errand) -> list[Outcome]:
+    """Outcomes of the processes, by rank."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    workers = [
-        context.Process(target=_work, args=(rank, size, port, settings, iterations, queue))
-        for rank in range(size)
-    ]
+    ranks = range(errand.size)
+    workers = [context.Process(target=_work, args=(rank, port, errand, queue)) for rank in ranks]
     for worker in workers:
         worker.start()
-    found: dict[int, Any] = dict(queue.get(timeout=240) for _ in workers)
+    found: dict[int, Any] = dict(queue.get(timeout=280) for _ in workers)
     for worker in workers:
         worker.join()
     for outcome in found.values():
         if isinstance(outcome, str):
             raise AssertionError(outcome)
-    return [found[rank] for rank in range(size)]
+        outcome.weights = torch.from_numpy(outcome.weights)
+    return [found[rank] for rank in ranks]
 
 
-def _work(rank: int, size: int, port: int, settings: Optimisation, iterations: int, queue: Any) -> None:
-    import traceback
-
+def _work(rank: int, port: int, errand: Errand, queue: Any) -> None:
     try:
-        queue.put((rank, outcome(rank, size, port, settings, iterations)))
+        queue.put((rank, _outcome(rank, port, errand)))
     except Exception:
         queue.put((rank, traceback.format_exc()))
 
 
-def outcome(rank: int, size: int, port: int, settings: Optimisation, iterations: int) -> Outcome:
-    """The updates of one process."""
+def _outcome(rank: int, port: int, errand: Errand) -> Outcome:
     from tests.training_core.llm.learning.test_learner import groups
-    from tests.training_core.llm.toys import make_model
     from training_core.llm.learning.processes import join
     from training_core.llm.learning.registry import make_learner
+    from training_core.llm.learning.saving import load_policy, save_policy
 
     torch.set_num_threads(1)
-    processes = join(rank, size, "127.0.0.1", port, gpu=False)
-    learner = make_learner(Policy(learner=settings), ALGORITHM, make_model(), 10, processes=processes)
+    processes = join(rank, errand.size, "127.0.0.1", port, gpu=False)
+    model = make_model().to(DTYPES[errand.precision])
+    learner = make_learner(Policy(learner=errand.settings), ALGORITHM, model, 10, processes=processes)
+    if errand.read_from:
+        load_policy(errand.read_from, learner)
     metrics, annotations = [], {}
-    for iteration in range(1, iterations + 1):
+    for iteration in range(errand.first, errand.last + 1):
         result = learner.update(groups(), iteration, 0)
         metrics.append(result.metrics)
         annotations = result.annotations
-    weights = torch.cat([tensor.flatten() for tensor in learner.weights().values()]).clone()
-    return Outcome(metrics, weights, annotations)
+    if errand.write_to and rank == 0:
+        save_policy(errand.write_to, learner, TOKENIZER, 1)
+    elif errand.write_to:
+        learner.state_dict()  # what is spread is gathered by all
+    weights = torch.cat([tensor.float().flatten() for tensor in learner.weights().values()])
+    return Outcome(metrics, weights.numpy(), annotations)  # a tensor would die with this process

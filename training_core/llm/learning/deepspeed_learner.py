@@ -1,0 +1,238 @@
+"""The deepspeed learner: the same updates, with optimiser, gradients and weights spread over processes (ZeRO).
+
+Rajbhandari et al., "ZeRO", arXiv 1910.02054: stage 1 spreads the optimiser, 2 gradients too, 3 weights too. Forward and
+backward passes are collective from stage 2 on, so processes with fewer micro-batches run idle ones. Checkpoints are written
+whole, in the torch learner's format: either goes on from the other's. DeepSpeed is imported when a learner is made.
+"""
+
+import copy
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, distributed, nn
+from torch._C._distributed_c10d import HashStore
+from transformers import PreTrainedModel
+
+from training_core.config.models import Deepspeed, Optimisation
+from training_core.errors import LearnerFailure
+from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.micro_batches import MicroBatch, split
+from training_core.llm.learning.optimisation import MASTER, SEPARATOR, Step
+from training_core.llm.learning.processes import Processes
+from training_core.llm.learning.token_logprobs import Batch, ResponseForward
+from training_core.llm.models.adapters import load_trained_weights, trained_weights
+from training_core.types import Group
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
+
+
+class _Responses(nn.Module):
+    """A model's forward pass over a batch, as the module that DeepSpeed watches."""
+
+    def __init__(self, model: PreTrainedModel, how: ResponseForward) -> None:
+        super().__init__()
+        self.model = model
+        self._how = how
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Logits (U, V)."""
+        return self._how.logits(self.model, batch)
+
+
+class ZeroOptimiser:
+    """AdamW under a DeepSpeed engine; what `Optimiser` is to the torch learner."""
+
+    def __init__(
+        self, model: PreTrainedModel, how: ResponseForward, settings: Deepspeed, processes: Processes
+    ) -> None:
+        self.model, self.settings, self.processes = model, settings, processes
+        self.named = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self.adamw = torch.optim.AdamW(
+            self.named.values(),
+            lr=settings.learning_rate,
+            betas=settings.betas,
+            weight_decay=settings.weight_decay,
+            fused=True,
+        )
+        self.engine = _engine(_Responses(model, how), self.adamw, settings, processes)
+
+    @property
+    def scale(self) -> float:
+        """What DeepSpeed scales the loss by."""
+        return float(getattr(self.engine.optimizer, "cur_scale", 1.0))
+
+    def begin(self, rate: float) -> None:
+        """Set the learning rate."""
+        for section in self.engine.optimizer.param_groups:
+            section["lr"] = rate
+
+    def backward(self, loss: Tensor, *, last: bool) -> None:
+        """Add a micro-batch's gradients. DeepSpeed takes the processes' mean; we want their sum."""
+        self.engine.set_gradient_accumulation_boundary(last)
+        self.engine.backward(loss * self.processes.size)
+
+    def step(self) -> Step:
+        """Clip and apply the gradients of all processes. Where they are not finite nothing is applied."""
+        if self.settings.zero_stage == 0:
+            return self._plain_step()
+        before = self.scale
+        self.engine.step()
+        norm = float(self.engine.get_global_grad_norm())
+        if self.engine.was_step_applied() and math.isfinite(norm):
+            return Step(norm)
+        return Step(None, overflow=self.settings.precision == "fp16" and before > 1.0)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """As `Optimiser.state_dict`; every process must ask."""
+        return {
+            f"{name}{SEPARATOR}{key}": tensor.detach().cpu().clone()
+            for name, weight in self.named.items()
+            for key, tensor in self._state_of(weight).items()
+        }
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put the tensors of either learner's state back. Raises KeyError or ValueError where they are not of these weights."""
+        from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
+
+        for key, tensor in tensors.items():
+            name, what = key.rsplit(SEPARATOR, 1)
+            weight = self.named[name]
+            if self.settings.zero_stage == 0:
+                self.adamw.state[weight][what] = tensor.clone()
+            elif what == MASTER:
+                safe_set_full_fp32_param(weight, tensor)
+            elif what in _MOMENTS:
+                safe_set_full_optimizer_state(weight, tensor, what)
+            else:
+                for state in self.adamw.state.values():
+                    state[what] = tensor.clone()
+
+    def counters(self) -> dict[str, int]:
+        """What a checkpoint keeps beside the tensors."""
+        return {"loss_scale": int(self.scale)} if self.settings.precision == "fp16" else {}
+
+    def load_counters(self, counters: Mapping[str, int]) -> None:
+        """Put `counters` back, where there are any."""
+        scaler = getattr(self.engine.optimizer, "loss_scaler", None)
+        if "loss_scale" in counters and scaler is not None:
+            scaler.cur_scale = float(counters["loss_scale"])
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take weights over, into what is spread as well."""
+        with self.gathered():
+            load_trained_weights(self.model, weights)
+        if self.settings.zero_stage > 0:
+            self.engine.optimizer.refresh_fp32_params()
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Meanwhile the model's weights are whole in every process."""
+        if self.settings.zero_stage < 3:
+            yield
+            return
+        from deepspeed.runtime.zero import GatheredParameters
+
+        with GatheredParameters(list(self.model.parameters()), modifier_rank=0):
+            yield
+
+    def _plain_step(self) -> Step:
+        """Stage 0: gradients lie at the weights, the same in all processes; DeepSpeed itself looks at no norm of them."""
+        norm = float(
+            nn.utils.clip_grad_norm_(list(self.named.values()), self.settings.max_grad_norm or math.inf)
+        )
+        if not math.isfinite(norm):
+            self.engine.optimizer.zero_grad()
+            return Step(None)
+        self.engine.step()
+        return Step(norm)
+
+    def _state_of(self, weight: Tensor) -> dict[str, Tensor]:
+        if self.settings.zero_stage == 0:
+            return dict(self.adamw.state.get(weight, {}))
+        from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
+
+        step = next((state["step"] for state in self.adamw.state.values() if "step" in state), None)
+        if step is None:
+            return {}
+        found = {key: safe_get_full_optimizer_state(weight, key) for key in _MOMENTS}
+        if self.settings.precision != "fp32":
+            found[MASTER] = safe_get_full_fp32_param(weight)
+        return found | {"step": step}
+
+
+class DeepspeedLearner(Learner):
+    """See Learner."""
+
+    optimiser: ZeroOptimiser  # type: ignore[assignment]  # all that Learner asks of one
+
+    def weights(self) -> dict[str, Tensor]:
+        """See Learner; every process must ask."""
+        with self.gathered():
+            copies = {id(tensor): tensor.detach().clone() for tensor in self.model.parameters()}
+            named = dict(self.model.named_parameters(remove_duplicate=False))
+            return {
+                name: copies[id(named[name])] if name in named else tensor.clone()
+                for name, tensor in trained_weights(self.model).items()
+            }
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """See Learner."""
+        self.optimiser.load_weights(weights)
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """See Learner."""
+        with self.optimiser.gathered():
+            yield
+
+    def _make_optimiser(self, settings: Optimisation) -> Any:
+        assert isinstance(settings, Deepspeed)
+        if settings.zero_stage == 3 and self.reference is not None:
+            self.reference = copy.deepcopy(self.reference)  # under an adapter it shares what is spread now
+        return ZeroOptimiser(self.model, self.forward, settings, self.processes)
+
+    def _logits(self, batch: Batch) -> Tensor:
+        logits: Tensor = self.optimiser.engine(batch)
+        return logits
+
+    def _even(self, pieces: list[MicroBatch], groups: Sequence[Group]) -> list[MicroBatch]:
+        missing = self.processes.most(len(pieces), self.model.device) - len(pieces)
+        if missing <= 0:
+            return pieces
+        idle = next(iter(split([0], groups, self._split())))
+        return pieces + [replace(idle, idle=True)] * missing
+
+
+def _engine(module: nn.Module, adamw: torch.optim.AdamW, settings: Deepspeed, processes: Processes) -> Any:
+    """DeepSpeed's engine. Raises LearnerFailure where DeepSpeed is not installed."""
+    os.environ.update({"RANK": str(processes.rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(processes.size)})
+    gpu = torch.cuda.is_available() and next(module.parameters()).is_cuda
+    if not gpu:
+        os.environ["DS_ACCELERATOR"] = "cpu"
+    if not distributed.is_initialized():  # alone: no one to meet
+        store = HashStore()
+        distributed.init_process_group("nccl" if gpu else "gloo", store=store, rank=0, world_size=1)
+    try:
+        import deepspeed
+        from deepspeed.ops import __compatible_ops__
+    except ImportError as error:
+        raise LearnerFailure(
+            'learner.type = "deepspeed" needs DeepSpeed; install troupe[deepspeed], or set "torch"'
+        ) from error
+    __compatible_ops__["deepspeed_shm_comm"] = (
+        False  # else it compiles for minutes, and leaves shared memory behind
+    )
+    config: dict[str, Any] = {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_clipping": settings.max_grad_norm if settings.zero_stage else 0.0,
+        "zero_optimization": {"stage": settings.zero_stage},
+        "zero_allow_untested_optimizer": True,
+    }
+    if settings.precision != "fp32":
+        config[settings.precision] = {"enabled": True}
+    return deepspeed.initialize(model=module, optimizer=adamw, config=config)[0]
