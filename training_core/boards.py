@@ -28,7 +28,8 @@ class Grid(Part):
     cells: list[tuple[Place, Place, str]]
     """[row, column, mark], rows from the top, columns from the left, from 0; several marks may share a square. `wall`, `agent`, `goal`
     and `box` have drawings of their own (a box on a goal is drawn as placed); another mark is drawn as a disc with its first two
-    letters, in the role's colour where it is the name of a role. The way of `agent` is drawn behind it.
+    letters, in the role's colour where it is the name of a role. The way of `agent` is drawn behind it. `queen` and `attacked` (a queen
+    that is) are chess pieces.
     """
 
 
@@ -67,6 +68,18 @@ class Plane(Part):
     entities: list[Entity]
 
 
+class Piles(Part):
+    """Blocks in piles on a table, and as small piles beside them those that are wanted."""
+
+    kind: Literal["piles"]
+    piles: list[list[str]]
+    """Names of blocks from the table upwards, pile by pile."""
+    goal: list[list[str]]
+    """The same, as it should be."""
+    placed: list[str]
+    """Blocks that stand as they should."""
+
+
 class Line(Part):
     """One thing that was asked, found or said."""
 
@@ -84,4 +97,4 @@ class Lines(Part):
     lines: Annotated[list[Line], Field(max_length=200)]
 
 
-Board = Annotated[Grid | Sudoku | Plane | Lines, Field(discriminator="kind")]
+Board = Annotated[Grid | Sudoku | Plane | Piles | Lines, Field(discriminator="kind")]

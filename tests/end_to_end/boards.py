@@ -1,4 +1,4 @@
-"""Boards of every kind, to look at: a Sokoban, a Sudoku of four digits, a sum line by line, three agents in a plane."""
+"""Boards of every kind, to look at."""
 
 from typing import Any
 
@@ -67,3 +67,21 @@ LINES = [
     },
 ]
 PLANE = [_plane(0), _plane(1)]
+
+
+def _queens(*columns: int, attacked: tuple[int, ...] = ()) -> dict[str, Any]:
+    cells = [[row, column, "attacked" if row in attacked else "queen"] for row, column in enumerate(columns)]
+    return {"kind": "grid", "rows": len(columns), "columns": len(columns), "cells": cells}
+
+
+QUEENS = [_queens(1, 3, 1, 2, attacked=(0, 2, 3)), _queens(1, 3, 0, 2)]
+
+
+def _piles(*piles: list[str], placed: list[str]) -> dict[str, Any]:
+    return {"kind": "piles", "piles": list(piles), "goal": [["c", "b", "a"], ["d"]], "placed": placed}
+
+
+PILES = [
+    _piles(["b", "a", "c"], ["d"], placed=["d"]),
+    _piles(["b", "a"], ["c"], ["d"], placed=["c", "d"]),
+]

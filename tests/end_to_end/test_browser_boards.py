@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.end_to_end.boards import LINES, PLANE, SOKOBAN, SUDOKU
+from tests.end_to_end.boards import LINES, PILES, PLANE, QUEENS, SOKOBAN, SUDOKU
 from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.looks import shoot, violations
 from tests.end_to_end.seed import HOSTILE, Story, encoded
@@ -79,6 +79,28 @@ def test_boards_follow_the_answers(page: Page, ada: User) -> None:
     assert (tones["planner"], tones["executor"]) == ("1", "2"), "roles have their colour"
 
 
+def test_queens_and_blocks_are_drawn(page: Page, ada: User) -> None:
+    found = played(ada, queens=QUEENS, piles=PILES)
+    drawing = page.locator("[data-board-drawing]")
+    page.goto(address(found["queens"]))
+    expect(drawing.get_by_role("img")).to_have_attribute(
+        "aria-label", "Grid of 4 by 4, 3 of 4 queens attacked, before #1 of 1"
+    )
+    expect(drawing.locator(".queen.attacked")).to_have_count(3)
+    at_the_end(page)
+    expect(drawing.locator(".queen.attacked")).to_have_count(0)
+    expect(drawing.locator(".queen")).to_have_count(4)
+
+    page.goto(address(found["piles"]))
+    expect(drawing.get_by_role("img")).to_have_attribute(
+        "aria-label",
+        "b under a under c, d; wanted: c under b under a, d; 1 of 4 blocks in place, before #1 of 1",
+    )
+    at_the_end(page)
+    expect(drawing.locator("rect.block.placed")).to_have_count(2)
+    expect(drawing.locator("text.block.wanted")).to_have_text(["c", "b", "a", "d"])
+
+
 def test_it_plays(page: Page, ada: User) -> None:
     found = played(ada, sokoban=SOKOBAN)
     page.goto(address(found["sokoban"]))
@@ -118,7 +140,9 @@ def test_boards_that_cannot_be_drawn_are_told_and_hurt_nothing(page: Page, ada: 
 def test_fits_and_is_accessible(page: Page, ada: User, width: int, colours: str) -> None:
     page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
     page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
-    for name, episode in played(ada, sokoban=SOKOBAN, sudoku=SUDOKU, plane=PLANE).items():
+    for name, episode in played(
+        ada, sokoban=SOKOBAN, queens=QUEENS, sudoku=SUDOKU, piles=PILES, plane=PLANE
+    ).items():
         page.goto(address(episode) + "#turn-1")
         at_the_end(page)
         expect(page.locator("[data-board-drawing] svg")).to_have_attribute(

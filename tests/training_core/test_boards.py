@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tests.end_to_end.boards import LINES, PLANE, SOKOBAN, SUDOKU
+from tests.end_to_end.boards import LINES, PILES, PLANE, QUEENS, SOKOBAN, SUDOKU
 from training_core.boards import Board
 from training_core.config.environments import Arithmetic, PlanPath
 from training_core.llm.environments.registry import ENVIRONMENTS
@@ -13,7 +13,7 @@ from training_core.llm.environments.registry import ENVIRONMENTS
 BOARD: TypeAdapter[Any] = TypeAdapter(Board)
 
 
-@pytest.mark.parametrize("board", [*SOKOBAN, *SUDOKU, *PLANE, *LINES])
+@pytest.mark.parametrize("board", [*SOKOBAN, *QUEENS, *SUDOKU, *PILES, *PLANE, *LINES])
 def test_pictures_of_the_tests_are_boards(board: dict[str, Any]) -> None:
     BOARD.validate_python(board)
 
@@ -46,6 +46,7 @@ def test_arithmetic_says_line_by_line_what_was_asked_and_answered() -> None:
         ({"kind": "grid", "rows": 0, "columns": 2, "cells": []}, "rows"),
         ({"kind": "grid", "rows": 2, "columns": 2, "cells": [[0, -1, "wall"]]}, "cells"),
         (SUDOKU[0] | {"cells": [[0, 0, 5, "guessed"]]}, "cells"),
+        (PILES[0] | {"goal": "abc"}, "goal"),
         (PLANE[0] | {"bounds": [0, 0, float("nan"), 1]}, "bounds"),
         (PLANE[0] | {"entities": [{"name": "a", "kind": "agent", "x": 0, "y": 0, "radius": 0}]}, "radius"),
     ],

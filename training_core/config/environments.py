@@ -6,7 +6,7 @@ from pydantic import Field
 
 from training_core.config.base import EnvironmentSection, Section
 from training_core.config.coding import Coding
-from training_core.config.puzzles import Sokoban, Sudoku
+from training_core.config.puzzles import Blocksworld, EightQueens, Sokoban, Sudoku
 from training_core.config.tasks import Arithmetic, Dataset
 
 
@@ -75,7 +75,17 @@ class External(EnvironmentSection):
 
 
 Environment = Annotated[
-    External | PlanPath | PlanPathSingle | PlanPathTrio | Sudoku | Sokoban | Arithmetic | Dataset | Coding,
+    External
+    | PlanPath
+    | PlanPathSingle
+    | PlanPathTrio
+    | Sudoku
+    | Sokoban
+    | EightQueens
+    | Blocksworld
+    | Arithmetic
+    | Dataset
+    | Coding,
     Field(discriminator="type"),
 ]
 """One class per environment, told apart by `type`."""
@@ -87,6 +97,8 @@ ENVIRONMENT_CONFIGS: dict[str, type[Section]] = {
     "plan_path_trio": PlanPathTrio,
     "sudoku": Sudoku,
     "sokoban": Sokoban,
+    "eight_queens": EightQueens,
+    "blocksworld": Blocksworld,
     "arithmetic": Arithmetic,
     "dataset": Dataset,
     "coding": Coding,

@@ -71,7 +71,7 @@ class Sokoban(EnvironmentSection):
     fail_reward: float = -5.0
     """Team reward when the turns run out, or a box can be brought to no goal any more."""
     shaping: float = Field(0.1, ge=0.0)
-    """Weight of the potential-based shaping on the pushes that are left (local reward); 0 disables."""
+    """Weight of the potential-based shaping on the moves left, of a plan on the pushes left (local reward); 0 disables."""
     shaping_discount: float = Field(0.99, gt=0.0, le=1.0)
     """Discount inside the shaping term, gamma."""
 
@@ -82,3 +82,51 @@ class Sokoban(EnvironmentSection):
         if self.boxes > room:
             raise ValueError(f"boxes: at most {room} on a grid of {self.size} with this share of walls")
         return self
+
+
+class EightQueens(EnvironmentSection):
+    """Queens, one in each row, that attack one another: the planner picks a queen, the executor, who sees that row, moves it."""
+
+    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
+    type: Literal["eight_queens"] = "eight_queens"
+    """Queens that are to stand so that none attacks another."""
+    size: int = Field(5, ge=4, le=16)
+    """Rows, columns and queens; 8 is the classic."""
+    max_turns: int = Field(8, ge=1, le=200)
+    """Turns of the whole team before the episode ends without success; a turn moves one queen."""
+    step_reward: float = -0.01
+    """Local reward per queen moved."""
+    refused_reward: float = -0.10
+    """Local reward for an answer that names no row, or no other column."""
+    goal_reward: float = 1.0
+    """Team reward when no queen attacks another."""
+    fail_reward: float = 0.0
+    """Team reward when the turns run out (usually zero or negative)."""
+    shaping: float = Field(1.0, ge=0.0)
+    """Weight of the potential-based shaping on the pairs that attack each other (local reward); 0 disables."""
+    shaping_discount: float = Field(0.99, gt=0.0, le=1.0)
+    """Discount inside the shaping term, gamma."""
+
+
+class Blocksworld(EnvironmentSection):
+    """Blocks to be piled up: the planner, who sees the goal, names what goes where, the executor, who sees the piles, moves blocks."""
+
+    roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
+    type: Literal["blocksworld"] = "blocksworld"
+    """Blocks in piles on a table."""
+    blocks: int = Field(4, ge=2, le=12)
+    """How many blocks there are."""
+    max_turns: int = Field(8, ge=1, le=200)
+    """Turns of the whole team before the episode ends without success; a turn moves one block."""
+    step_reward: float = -0.01
+    """Local reward per block moved."""
+    refused_reward: float = -0.10
+    """Local reward for a move that is not possible, or for an answer that is none."""
+    goal_reward: float = 1.0
+    """Team reward when all piles are as they should be."""
+    fail_reward: float = 0.0
+    """Team reward when the turns run out (usually zero or negative)."""
+    shaping: float = Field(1.0, ge=0.0)
+    """Weight of the potential-based shaping on the moves left (local reward); 0 disables."""
+    shaping_discount: float = Field(0.99, gt=0.0, le=1.0)
+    """Discount inside the shaping term, gamma."""

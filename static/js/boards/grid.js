@@ -1,4 +1,4 @@
-/* Squares with things on them: mazes, Sokoban, grid worlds. */
+/* Squares with things on them: mazes, Sokoban, queens, grid worlds. */
 
 import { svg } from "../dom.js";
 import { MOST_CELLS, legendItem, list, picture, way, whole } from "./shapes.js";
@@ -37,7 +37,12 @@ function said(rows, columns, cells, goals) {
   const place = (mark) => (found(mark) ? `${mark} at row ${found(mark)[0] + 1}, column ${found(mark)[1] + 1}` : "");
   const boxes = cells.filter(([, , mark]) => mark === "box");
   const placed = boxes.filter(([row, column]) => goals.has(`${row} ${column}`)).length;
-  return [`Grid of ${rows} by ${columns}`, place("agent"), boxes.length ? `${placed} of ${boxes.length} boxes on goals` : place("goal")].filter(Boolean).join(", ");
+  return [`Grid of ${rows} by ${columns}`, place("agent"), boxes.length ? `${placed} of ${boxes.length} boxes on goals` : place("goal"), queens(cells)].filter(Boolean).join(", ");
+}
+
+function queens(cells) {
+  const attacked = cells.filter(([, , mark]) => mark === "attacked").length, safe = cells.filter(([, , mark]) => mark === "queen").length;
+  return attacked || safe ? `${attacked} of ${attacked + safe} queens attacked` : "";
 }
 
 function piece(row, column, mark, tones) {
@@ -49,6 +54,7 @@ function piece(row, column, mark, tones) {
     const corner = { x: column + 0.2, y: row + 0.2, width: 0.6, height: 0.6, rx: 0.06 };
     return [svg("rect", { class: mark === "placed" ? "box placed" : "box", ...corner }), svg("path", { class: "box-lid", d: `M${column + 0.2} ${row + 0.2}l.6 .6m0-.6l-.6 .6` })];
   }
+  if (mark === "queen" || mark === "attacked") return [svg("text", { class: mark === "attacked" ? "queen attacked" : "queen", x, y }, mark === "attacked" ? "♕" : "♛")];
   return [svg("circle", { class: "other", cx: x, cy: y, r: 0.34, "data-tone": Object.hasOwn(tones, mark) ? tones[mark] : null }), svg("text", { x, y }, mark.slice(0, 2))];
 }
 

@@ -7,10 +7,11 @@
 import { el } from "../dom.js";
 import { grid } from "./grid.js";
 import { lines } from "./lines.js";
+import { piles } from "./piles.js";
 import { plane } from "./plane.js";
 import { sudoku } from "./sudoku.js";
 
-const KINDS = { grid, lines, plane, sudoku };
+const KINDS = { grid, lines, piles, plane, sudoku };
 
 /* {drawing, legend}: a sentence in place of a drawing that cannot be made. */
 export function drawn(board, past, context) {

@@ -4,7 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from training_core.llm.environments import sokoban_demonstrations, sudoku_demonstrations
+from training_core.llm.environments import (
+    blocksworld_demonstrations,
+    eight_queens_demonstrations,
+    sokoban_demonstrations,
+    sudoku_demonstrations,
+)
 from training_core.llm.environments.arithmetic import ArithmeticEnvironment
 from training_core.llm.environments.arithmetic_demonstrations import (
     ARITHMETIC_NOISE,
@@ -12,10 +17,12 @@ from training_core.llm.environments.arithmetic_demonstrations import (
     arithmetic_vocabulary,
 )
 from training_core.llm.environments.base import Demonstration, TextEnvironment
+from training_core.llm.environments.blocksworld import BlocksworldEnvironment, blocksworld_vocabulary
 from training_core.llm.environments.coding import CodingEnvironment
 from training_core.llm.environments.coding_demonstrations import NOISE as CODING_NOISE
 from training_core.llm.environments.coding_demonstrations import coding_demonstrations, coding_vocabulary
 from training_core.llm.environments.dataset import DatasetEnvironment
+from training_core.llm.environments.eight_queens import EightQueensEnvironment, eight_queens_vocabulary
 from training_core.llm.environments.external import ExternalEnvironment
 from training_core.llm.environments.plan_path import PlanPathEnvironment, plan_path_vocabulary
 from training_core.llm.environments.plan_path_demonstrations import (
@@ -35,6 +42,8 @@ ENVIRONMENTS: dict[str, Callable[[Any, int], TextEnvironment]] = {
     "plan_path_trio": PlanPathTrioEnvironment,
     "sudoku": SudokuEnvironment,
     "sokoban": SokobanEnvironment,
+    "eight_queens": EightQueensEnvironment,
+    "blocksworld": BlocksworldEnvironment,
     "arithmetic": ArithmeticEnvironment,
     "dataset": DatasetEnvironment,
     "coding": CodingEnvironment,
@@ -63,6 +72,16 @@ WARM_STARTS: dict[str, WarmStart] = {
     ),
     "sokoban": WarmStart(
         sokoban_vocabulary, sokoban_demonstrations.sokoban_demonstrations, sokoban_demonstrations.NOISE
+    ),
+    "eight_queens": WarmStart(
+        eight_queens_vocabulary,
+        eight_queens_demonstrations.eight_queens_demonstrations,
+        eight_queens_demonstrations.NOISE,
+    ),
+    "blocksworld": WarmStart(
+        blocksworld_vocabulary,
+        blocksworld_demonstrations.blocksworld_demonstrations,
+        blocksworld_demonstrations.NOISE,
     ),
     "arithmetic": WarmStart(arithmetic_vocabulary, arithmetic_demonstrations, ARITHMETIC_NOISE),
     "coding": WarmStart(coding_vocabulary, coding_demonstrations, CODING_NOISE),

@@ -19,6 +19,7 @@ from training_core.llm.environments.sokoban_levels import (
     Cell,
     Level,
     beside,
+    moves_left,
     pushes_left,
 )
 
@@ -45,6 +46,7 @@ class SokobanEnvironment:
         """Start on a given level."""
         self.level = level
         self._pushes = pushes_left(level)
+        self._moves = moves_left(level)
         self._task_id = task_id
         self.player = level.player
         self.boxes = level.boxes
@@ -54,6 +56,7 @@ class SokobanEnvironment:
         self.done = False
         self.success = False
         self.lost = False
+        self.start_moves = self._moves_left()
 
     def copy(self) -> Self:
         """An independent copy: nothing in it is changed in place."""
@@ -99,7 +102,8 @@ class SokobanEnvironment:
         if self._what(target) != "free" or not self.level.open(behind):
             return StepResult(self.config.blocked_reward, 0.0, False, False, f"{said}, which is blocked")
         after = (*self.boxes[:number], target, *self.boxes[number + 1 :])
-        return StepResult(self._shaped(self.boxes, after), 0.0, False, False, said)
+        local = self._shaped(self._pushes_left(self.boxes), self._pushes_left(after))
+        return StepResult(local, 0.0, False, False, said)
 
     def _push(self, words: list[str]) -> tuple[int, Cell] | None:
         """Box (from 0) and direction that a plan names; without a number the first box that is on no goal."""
@@ -112,7 +116,7 @@ class SokobanEnvironment:
 
     def _move_all(self, words: list[str]) -> StepResult:
         self.turns += 1
-        before, local = self.boxes, 0.0
+        before, left, local = self.boxes, self._moves_left(), 0.0
         if not 0 < len(words) <= self.config.moves_per_turn or any(word not in MOVES for word in words):
             local, words = self.config.blocked_reward, []
         taken = []
@@ -126,7 +130,7 @@ class SokobanEnvironment:
                 break
         self.last = (taken[-1],) if taken else (STUCK,)
         self.plan = ()
-        return self._end_of_turn(local + self._shaped(before, self.boxes), before, taken)
+        return self._end_of_turn(local + self._shaped(left, self._moves_left()), before, taken)
 
     def _move(self, word: str) -> bool:
         """Move, and push a box that stands in the way; whether that was possible."""
@@ -161,13 +165,24 @@ class SokobanEnvironment:
     def _solved(self) -> bool:
         return set(self.boxes) == set(self.level.goals)
 
-    def _shaped(self, before: tuple[Cell, ...], after: tuple[Cell, ...]) -> float:
-        potentials = (-self._left(before), -self._left(after))
-        return shaped(*potentials, self.config.shaping, self.config.shaping_discount)
+    def _shaped(self, left: int, left_after: int) -> float:
+        return shaped(-left, -left_after, self.config.shaping, self.config.shaping_discount)
 
-    def _left(self, boxes: tuple[Cell, ...]) -> int:
-        """Pushes left, each box for itself to the nearest goal; a box that is lost counts twice the grid's side."""
-        return sum(self._pushes.get(box, 2 * self.level.size) for box in boxes)
+    def _pushes_left(self, boxes: tuple[Cell, ...]) -> int:
+        """Pushes left, each box for itself to the nearest goal; a box that is lost is further away than any other."""
+        lost = max(self._pushes.values()) + 1
+        return sum(self._pushes.get(box, lost) for box in boxes)
+
+    def _moves_left(self) -> int:
+        """Pushes left, and the walks between those of the box that needs the least; as at the start where a box is lost."""
+        if any(box not in self._pushes for box in self.boxes):
+            return self.start_moves
+        walks = [
+            self._moves[self.player, box] - self._pushes[box]
+            for box in self.boxes
+            if self._pushes[box] and (self.player, box) in self._moves
+        ]
+        return self._pushes_left(self.boxes) + min(walks, default=0)
 
     def board(self) -> dict[str, Any]:
         """The grid with walls, goals, boxes and the player."""
@@ -184,7 +199,7 @@ class SokobanEnvironment:
     @property
     def title(self) -> str:
         """Size, boxes and pushes."""
-        size, boxes, pushes = self.level.size, len(self.boxes), self._left(self.level.boxes)
+        size, boxes, pushes = self.level.size, len(self.boxes), self._pushes_left(self.level.boxes)
         return f"Sokoban {size}×{size}, {boxes} box{'es' * (boxes != 1)}, {pushes} push{'es' * (pushes != 1)}"
 
     @property

@@ -1,8 +1,8 @@
 """Noisy demonstrations of Sokoban for both roles: what the tiny base model is warm-started on.
 
-They teach the language and half of the idea. The planner's: name an axis on which the goal lies, but not which way: a coin
-decides. The executor's: walk round the box and push it along the axis of the plan, turned round by a coin too. Some words
-are replaced at random besides. Which way is north, and how to agree, is left to the run.
+They teach the language and half of the idea. The planner's: name an axis on which the goal lies, now and then the wrong way. The
+executor's: walk round the box and push it along the axis of the plan, now and then the wrong way. Some words are
+replaced at random besides. That walls stand in the way, and whom to trust, is left to the run.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,10 @@ from training_core.seeding import keyed_seed
 NOISE = 0.1
 """Probability that a demonstrated word is replaced by a random one."""
 STATES_PER_LEVEL = 8
+TURNED = 0.1
+"""Probability that the planner turns its direction round."""
+MISREAD = 0.15
+"""Probability that the executor does."""
 OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
 _IN_COMPASS = {move: word for word, move in COMPASS.items()}
 
@@ -32,11 +36,11 @@ def sokoban_demonstrations(config: Sokoban, seed: int) -> Iterator[tuple[str, st
             number = random.choice([n for n, box in enumerate(environment.boxes) if box not in level.goals])
             named = [str(number + 1)] if config.boxes > 1 else []
             towards = _axis_to_a_goal(environment.boxes[number], level, random)
-            said = _by_a_coin(towards, random)
+            said = _turned(towards, TURNED, random)
             yield environment.observe("planner"), _noisy([*named, _IN_COMPASS[said]], list(COMPASS), random)
             meant = towards if random.random() < 0.7 else random.choice(list(MOVES))
             environment.plan = (*named, _IN_COMPASS[meant])
-            moves = _round_and_push(environment, number, _by_a_coin(meant, random))
+            moves = _round_and_push(environment, number, _turned(meant, MISREAD, random))
             yield (
                 environment.observe("executor"),
                 _noisy(moves or [random.choice(list(MOVES))], list(MOVES), random),
@@ -66,8 +70,8 @@ def _axis_to_a_goal(box: Cell, level: Level, random: Random) -> str:
     return random.choice(options)
 
 
-def _by_a_coin(move: str, random: Random) -> str:
-    return OPPOSITE[move] if random.random() < 0.5 else move
+def _turned(move: str, probability: float, random: Random) -> str:
+    return OPPOSITE[move] if random.random() < probability else move
 
 
 def _round_and_push(environment: SokobanEnvironment, number: int, move: str) -> list[str]:

@@ -63,6 +63,27 @@ def pushes_left(level: Level) -> dict[Cell, int]:
     return found
 
 
+@lru_cache(maxsize=8192)
+def moves_left(level: Level) -> dict[tuple[Cell, Cell], int]:
+    """Fewest moves, walks and pushes, that bring one box, alone on the board, to a goal: (player, box) -> moves; no entry where none do."""
+    inside = range(1, level.size - 1)
+    cells = [(row, column) for row in inside for column in inside if level.open((row, column))]
+    found = {(player, goal): 0 for goal in level.goals for player in cells if player != goal}
+    queue = deque(found)
+    while queue:
+        player, box = queue.popleft()
+        for step in MOVES.values():
+            origin = beside(player, step, -1)
+            before = [(origin, box)] if origin != box else []
+            if beside(player, step) == box:
+                before.append((origin, player))  # the last move may have been a push
+            for position in before:
+                if position not in found and level.open(origin):
+                    found[position] = found[player, box] + 1
+                    queue.append(position)
+    return found
+
+
 def walk(level: Level, boxes: Collection[Cell], start: Cell, end: Cell) -> list[str] | None:
     """A shortest walk round walls and boxes; None where there is none."""
     ways: dict[Cell, list[str]] = {start: []}

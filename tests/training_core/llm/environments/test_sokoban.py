@@ -9,7 +9,14 @@ from pydantic import ValidationError
 from tests.training_core.llm.environments.puzzles import check_demonstrations, check_play, check_splits
 from training_core.config.puzzles import Sokoban
 from training_core.llm.environments.sokoban import COMPASS, SokobanEnvironment
-from training_core.llm.environments.sokoban_levels import MOVES, SOKOBAN_TASKS, Cell, Level, pushes_left
+from training_core.llm.environments.sokoban_levels import (
+    MOVES,
+    SOKOBAN_TASKS,
+    Cell,
+    Level,
+    moves_left,
+    pushes_left,
+)
 
 # # # # # # #      the box has to go two to the right; the player stands below it
 # . . . . #        (columns 1 to 4, rows 1 to 4 are inside the border)
@@ -82,6 +89,8 @@ def test_every_level_can_be_solved_and_playing_the_solution_wins(config: Sokoban
         assert not set(level.boxes) & set(level.goals) and level.player not in level.boxes
         way = solve(level)
         assert way is not None
+        if config.boxes == 1:
+            assert moves_left(level)[level.player, level.boxes[0]] == len(way)
         environment = SokobanEnvironment(config, 0)
         environment.start(level, "eval-0")
         for first in range(0, len(way), config.moves_per_turn):
@@ -119,9 +128,9 @@ def test_splits() -> None:
 
 
 def test_a_push_towards_the_goal_earns_shaping_minus_the_cost_of_the_moves() -> None:
-    # left, up, right: the third pushes; two pushes were left, now one: 0.1 * (0.99 * -1 + 2) - 3 * 0.01
+    # left, up, right: the third pushes; four moves were left, now one: 0.1 * (0.99 * -1 + 4) - 3 * 0.01
     environment = started()
-    assert moves(environment, "left up right") == pytest.approx((0.101 - 0.03, 0.0))
+    assert moves(environment, "left up right") == pytest.approx((0.301 - 0.03, 0.0))
     assert (environment.player, environment.boxes) == ((2, 2), ((2, 3),))
 
 
@@ -141,8 +150,8 @@ def test_leaving_a_goal_costs_the_team_half_a_point() -> None:
 
 def test_a_lost_box_ends_it_and_costs_five() -> None:
     environment = started()
-    # pushed up to the border: no way leads it down again
-    assert moves(environment, "up") == pytest.approx((0.1 * (0.99 * -12 + 2) - 0.01, -5.0))
+    # pushed up to the border: no way leads it down again, and it counts as far away as at the start
+    assert moves(environment, "up") == pytest.approx((0.1 * (0.99 * -4 + 4) - 0.01, -5.0))
     assert (environment.done, environment.success, environment.outcome) == (True, False, "a box is lost")
 
 
@@ -154,10 +163,10 @@ def test_turns_run_out() -> None:
 
 
 def test_walls_blocked_boxes_and_words_that_are_no_moves_cost_a_tenth() -> None:
-    # nothing pushed: two pushes left as before, 0.1 * (0.99 * -2 + 2) = 0.002
+    # nothing moved: four moves left as before, 0.1 * (0.99 * -4 + 4) = 0.004
     for answer in ("right", "", "east", "left up hop", "up up up up up up up", "down down left right 3"):
         environment = started()
-        assert moves(environment, answer)[0] == pytest.approx(-0.1 + 0.002), answer
+        assert moves(environment, answer)[0] == pytest.approx(-0.1 + 0.004), answer
         assert environment.player == (3, 2)
         assert " ; last stuck ; " in environment.observe("executor")
     facing_the_wall = started(Level(6, ((2, 3),), ((2, 4),), ((2, 2),), (2, 1)))
@@ -171,8 +180,8 @@ def test_walls_blocked_boxes_and_words_that_are_no_moves_cost_a_tenth() -> None:
 def test_a_plan_is_scored_as_if_the_player_stood_where_it_has_to() -> None:
     towards, away = started().act("planner", "east"), started().act("planner", "west")
     assert towards.local_reward == pytest.approx(0.1 * (0.99 * -1 + 2))
-    # column 1 is the border line: the box could not leave it, twice the grid's side is left
-    assert away.local_reward == pytest.approx(0.1 * (0.99 * -12 + 2))
+    # column 1 is the border line: the box could not leave it, one push more than from anywhere
+    assert away.local_reward == pytest.approx(0.1 * (0.99 * -4 + 2))
     assert (towards.team_reward, towards.done) == (0.0, False)
     for answer in ("", "up", "2 east", "1", "east east", "1 1 east", "0 east"):
         environment = started()
@@ -199,8 +208,8 @@ def test_the_shaping_terms_telescope() -> None:
     answers = ["left up", "right", "left up", "down right", "right"]
     terms = [moves(environment, answer)[0] for answer in answers]
     assert environment.success
-    # sum over t of 0.9^t * (0.9 * after - before) = 0.9^T * last potential - first: two pushes were left, now none
-    assert sum(0.9**t * term for t, term in enumerate(terms)) == pytest.approx(2.0)
+    # sum over t of 0.9^t * (0.9 * after - before) = 0.9^T * last potential - first: four moves were left, now none
+    assert sum(0.9**t * term for t, term in enumerate(terms)) == pytest.approx(4.0)
 
 
 def test_each_role_sees_its_own_part() -> None:
@@ -243,13 +252,13 @@ def test_any_play_keeps_to_the_vocabulary_and_ends(config: Sokoban) -> None:
     )
 
 
-def test_demonstrations_know_the_axis_but_not_the_way() -> None:
+def test_demonstrations_know_most_plans_and_err_in_following_them() -> None:
     pairs = check_demonstrations(Sokoban())
     said = Counter(said for seen, said in pairs[::2] if "goal 2 east ;" in seen)
     total = sum(said.values())
     assert total > 20
     assert (said["east"] + said["west"]) / total > 0.85
-    assert said["east"] / total == pytest.approx(0.5, abs=0.2)
+    assert 0.7 < said["east"] / total < 0.97
     for seen, said_words in pairs[1::2]:
         assert seen.startswith("box 1 ") and set(said_words.split()) <= set(MOVES)
     assert set(COMPASS) >= set(said)
