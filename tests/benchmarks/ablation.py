@@ -140,8 +140,8 @@ def report(curves: dict[str, list[Curve]]) -> list[str]:
     lines = [
         f"Budget: {budget:,} sampled answers. Success, sampled / greedy, mean ± 95 % interval over seeds.",
         "",
-        f"| arm | {' | '.join(heads)} | at the end of its own run | answers of its own runs |",
-        "|---" * (len(SHARES) + 3) + "|",
+        f"| arm | untrained | {' | '.join(heads)} | at the end of its own run | answers of its own runs |",
+        "|---" * (len(SHARES) + 4) + "|",
     ]
     for name, runs in curves.items():
         cells = [
@@ -149,14 +149,11 @@ def report(curves: dict[str, list[Curve]]) -> list[str]:
         ]
         last = cell(*([each.at(kind, each.budget) for each in runs] for kind in KINDS))
         spent = ", ".join(f"{each.budget:,}" for each in runs)
-        lines.append(f"| {ARMS[name].title} | {' | '.join(cells)} | {last} | {spent} |")
+        base = cell(*([each.success[kind][0] for each in runs] for kind in KINDS), spread=False)
+        lines.append(f"| {ARMS[name].title} | {base} | {' | '.join(cells)} | {last} | {spent} |")
         if name == "per_role":
             swapped = cell(*([each.swapped[kind] for each in runs] for kind in KINDS))
-            lines.append(
-                f"| the same, policies swapped between the roles | {'| ' * len(SHARES)}{swapped} | |"
-            )
-        base = cell(*([each.success[kind][0] for each in runs] for kind in KINDS), spread=False)
-        lines.append(f"| its base model, untrained | {base} {'| ' * (len(SHARES) + 1)}| 0 |")
+            lines.append(f"| the same, policies swapped {'| ' * (len(SHARES) + 1)}| {swapped} | |")
     return lines
 
 
