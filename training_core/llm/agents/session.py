@@ -146,10 +146,11 @@ def finite(value: Any) -> float:
     return number
 
 
-def write_episode(session: Session, success_at: float) -> Episode:
+def write_episode(session: Session, success_at: float, weights: tuple[float, float] = (1.0, 1.0)) -> Episode:
     """The episode that a session played: a turn per segment, whose answer has all its calls under a loss mask.
 
-    What every role earned as a whole is on its last segment. An episode that failed, or that nobody rewarded, is not
+    What every role earned as a whole is on its last segment as the team's reward, what its calls earned on theirs as its
+    own; `weights` are the algorithm's, of team and own. An episode that failed, or that nobody rewarded, is not
     compared with its siblings, and nothing is learnt from it.
     """
     episode, outcome = session.seat.episode, session.outcome
@@ -162,7 +163,7 @@ def write_episode(session: Session, success_at: float) -> Episode:
     for place, (role, segment) in enumerate(found):
         team = outcome.reward + outcome.by_role.get(role, 0.0) if last[role] == place else 0.0
         total += segment.reward
-        episode.turns.append(_turn(place, role, session.seat.voices[role].policy, segment, team))
+        episode.turns.append(_turn(place, role, session.seat.voices[role].policy, segment, team, weights))
     episode.stages = list(_stages(session))
     episode.ended = time.time()
     total += outcome.reward + sum(outcome.by_role.values())
@@ -174,8 +175,11 @@ def write_episode(session: Session, success_at: float) -> Episode:
     return episode
 
 
-def _turn(place: int, role: str, policy: str, segment: Segment, team: float) -> Turn:
-    candidate = Candidate(segment.answer, segment.reward, team, segment.reward + team)
+def _turn(
+    place: int, role: str, policy: str, segment: Segment, team: float, weights: tuple[float, float]
+) -> Turn:
+    reward = weights[0] * team + weights[1] * segment.reward
+    candidate = Candidate(segment.answer, segment.reward, team, reward)
     return Turn(place, role, policy, segment.messages, segment.prompt_ids, [candidate], 0)
 
 

@@ -84,7 +84,8 @@ def _play(sessions: list[Session], table: Table) -> list[Episode]:
             _wait_for_others(sessions, workflow, gateway)
     finally:
         gateway.withdraw(sessions)
-    episodes = [write_episode(session, workflow.success_at) for session in sessions]
+    weights = table.config.algorithm.team_weight, table.config.algorithm.local_weight
+    episodes = [write_episode(session, workflow.success_at, weights) for session in sessions]
     failed = [episode for episode in episodes if episode.failed]
     if failed:
         log.warning("%d of %d agents failed; one of them: %s", len(failed), len(episodes), failed[0].error)
