@@ -35,7 +35,7 @@ class Speaks(Section):
     last: int = Field(0, ge=0)
     """Last turn in which it speaks; 0: to the end."""
     every: int = Field(1, ge=1)
-    """It speaks in every so-manieth turn from the first: 2 leaves out every other one."""
+    """It speaks in every n-th turn from the first: 2 leaves out every other one."""
 
     @model_validator(mode="after")
     def _last_comes_after_first(self) -> Self:
