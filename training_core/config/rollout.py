@@ -81,7 +81,9 @@ class RolloutBuffer(Section):
     processes: int = Field(10, ge=1, le=10_000)
     """Rollouts that the generator plays at a time."""
     engine_url: str = Field("", max_length=400)
-    """OpenAI-compatible server that the generator asks for answers; empty for generators that need none."""
+    """OpenAI-compatible server that the generator asks; "policies" is this run's own, at its newest weights; empty for none."""
+    ahead: float = Field(1.0, gt=0.0, le=1000.0)
+    """Iterations' worth of records that may wait at the service; beyond it the generator waits, so that data do not grow old."""
     loss_mask: Literal["generic", "qwen", "qwen3", "qwen3_5", "distill_qwen"] = "generic"
     """How a conversation's tokens that are trained on are told from the others."""
     reward: Literal["raw", "normalised"] = "raw"

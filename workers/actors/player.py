@@ -9,6 +9,7 @@ from training_core.config.run import RunConfig
 from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.outside.served_policies import ServedPolicies
 from training_core.llm.outside.source import RolloutSource
 from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
 from training_core.llm.workflows.table import Generate, Render, Table
@@ -48,6 +49,10 @@ class Player:
         workflow = config.workflow
         self.outside = RolloutSource(workflow, config) if isinstance(workflow, RolloutBuffer) else None
         """Where rollouts from outside come from, if the workflow is for those."""
+        self.served = (
+            ServedPolicies(config, gateway) if self.outside is not None and gateway is not None else None
+        )
+        """What its generator asks, if that is the run itself."""
         resources = config.resources
         self._room = resources.environment_workers * resources.environments_per_worker
 
@@ -86,6 +91,13 @@ class Player:
             played.extend(play(tasks[start : start + self._room], table, kind))
         return Played(played, spans)
 
+    def close(self) -> None:
+        """End what was begun outside, and refuse what still asks."""
+        if self.served is not None:
+            self.served.close()
+        if self.outside is not None:
+            self.outside.close()
+
     def _table(
         self, iteration: int, version: Callable[[str], int], spans: list[Span], first_slot: int, episode: int
     ) -> Table:
@@ -102,6 +114,7 @@ class Player:
             self._gateway,
             self._tokenizers,
             self.outside,
+            self.served,
         )
 
     def _voice(self, policy: str, version: Callable[[str], int], spans: list[Span]) -> Generate:

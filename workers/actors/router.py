@@ -12,12 +12,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from training_core.config.rollout import Agent
+from training_core.config.rollout import Agent, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.llm.environments.host import EnvironmentPool
 from training_core.llm.learning.batch import make_groups
 from training_core.llm.models.base_evaluation import base_evaluation
 from training_core.llm.outside.saving import read_outside, save_outside
+from training_core.llm.outside.served_policies import POLICIES
 from training_core.types import Episode
 from workers.actors.collector import Collector
 from workers.actors.player import Player
@@ -195,6 +196,8 @@ class Router:
         if self._collector is not None:
             self._collector.close()
             self._collector = None
+        if self._tokenizers:  # it was started
+            self._player.close()
         if self._gateway is not None:
             self._gateway.close()
             self._gateway = None
@@ -202,6 +205,8 @@ class Router:
     def _open_gateway(self) -> dict[str, str] | None:
         """Start the server that agents of one's own talk to, if they play; its address and what opens it."""
         section = self._config.workflow
+        if isinstance(section, RolloutBuffer) and section.engine_url == POLICIES:
+            section = Agent()  # its generator asks the same server
         if not isinstance(section, Agent):
             return None
         from workers.gateway.gateway import Gateway  # only runs of such agents need a web server

@@ -123,6 +123,7 @@ class RolloutBuffer:
         limits = replace(
             self._limits,
             group_size=request["num_repeat_per_sample"],
+            max_records=whole_number(request.get("max_records", self._limits.max_records), "max_records"),
             least_reward=finite(request.get("least_reward", self._limits.least_reward), "least_reward"),
         )
         channel.configure(limits, hooks)

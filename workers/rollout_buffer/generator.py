@@ -97,6 +97,8 @@ class BaseGenerator:
         """Play the whole file; returns when every record is written. Raises DataFailure."""
         items = read_prompts(Path(input_file))
         items = items[: self.num_prompts or len(items)]
+        if self.remote_engine_url:
+            import openai  # noqa: F401  # once, before the processes part: it takes a second
         tasks: Any = _CONTEXT.Queue(self.queue_size)
         written, failed = _CONTEXT.Value("q", 0), _CONTEXT.Value("q", 0)
         play = _Play(rollout_func, _two_arguments(reward_func), written, failed)

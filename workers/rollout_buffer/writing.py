@@ -11,6 +11,8 @@ from training_core.errors import TroupeError
 PATIENCE_SECONDS = 600.0
 """How long a service may be away."""
 _PAUSE_SECONDS = 0.5
+_FIRST_PAUSE_SECONDS = 0.1
+"""A reader may just be at it; later pauses double, up to what the service asks for."""
 
 
 class WriteFailure(TroupeError):
@@ -36,6 +38,7 @@ class Writer:
     def write(self, record: dict[str, Any]) -> None:
         """Returns when it is kept. A full buffer is waited for; one that is away, for so long. Raises WriteFailure."""
         deadline = time.monotonic() + self._patience
+        pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
                 answer = self._client.post(self._url, json=record)
@@ -52,4 +55,5 @@ class Writer:
                 wait = float(answer.headers.get("retry-after", _PAUSE_SECONDS))
             if time.monotonic() > deadline:
                 raise WriteFailure(f"the buffer did not take a record for {self._patience:.0f} s: {said}")
-            time.sleep(wait)
+            time.sleep(min(wait, pause))
+            pause *= 2

@@ -182,3 +182,26 @@ def test_tries_are_counted_while_nothing_is_written(model: Path, service: Servic
     assert run_attempt(Attempt(told, "r", 1, tmp_path / "run", tmp_path), local=True) == 1
     message = events(tmp_path / "run", "status")[-1]["message"]
     assert "in 4 tries" in message and "0 of 4 groups" in message and "no group is whole" in message
+
+
+@pytest.mark.slow
+def test_a_generator_asks_the_policy_under_training_and_it_learns_from_its_own_answers(
+    model: Path, service: Service, tmp_path: Path
+) -> None:
+    """The built-in generator through the run's own gateway: what was sampled is what is rewarded."""
+    told = config(
+        model, run__iterations=16, workflow__generator="single_turn", workflow__engine_url="policies", workflow__processes=4,
+        workflow__evaluation_file="prompts.jsonl", evaluation__every=16, evaluation__episodes=4, evaluation__probes=2,
+        evaluation__sampled=False,
+        rollout__group_size=16,
+    )  # fmt: skip
+    folder = tmp_path / "run"
+    assert run_attempt(Attempt(told, "r", 1, folder, tmp_path), local=True) == 0
+    values = curve(folder)
+    assert values["eval/failed", 0] == values["eval/failed", 16] == 0
+    first, last = (
+        sum(values["train/return", each] for each in some) for some in (range(1, 5), range(13, 17))
+    )
+    assert last > 2 * first, (first, last)
+    with service.client() as client:
+        assert client.get("/stats").json()["data"]["rollout"]["state"] == "none", "it ends with the run"

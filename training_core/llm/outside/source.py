@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from math import isfinite
 from typing import Any, Literal
 
@@ -42,14 +43,15 @@ class RolloutSource:
         """Go on from a checkpoint: what was learnt from is not played again."""
         self.finished, self._delivery = [str(each) for each in state["finished"]], int(state["delivery"])
 
-    def take(self, count: int) -> list[list[Record]]:
-        """So many groups, as long as that takes. Raises BufferFailure after workflow.retry_limit vain tries in a row, or where
-        nothing can come any more.
+    def take(self, count: int, engine_url: str) -> list[list[Record]]:
+        """So many groups, as long as that takes; a generator asks `engine_url` for answers.
+
+        Raises BufferFailure after workflow.retry_limit vain tries in a row, or where nothing can come any more.
         """
         started = time.monotonic()
         if self._client is None:
             self._client = connect(self._workflow, self._workflow.channel)
-            self._start(self._client)
+            self._start(self._client, engine_url)
         wait = _Wait(self._workflow, self._client.url)
         size = self._config.rollout.group_size
         while len(self._waiting) < count:
@@ -64,17 +66,19 @@ class RolloutSource:
         self.figures["buffer/waited"] = time.monotonic() - started
         return taken
 
-    def evaluate(self, iteration: int, kind: Literal["eval", "eval_sampled"]) -> list[list[Record]]:
+    def evaluate(
+        self, iteration: int, kind: Literal["eval", "eval_sampled"], engine_url: str
+    ) -> list[list[Record]]:
         """One record per held-out prompt, in the order of their ids; played once for each (iteration, kind)."""
         if self._played is None or self._played[0] != (iteration, kind):
-            self._played = (iteration, kind), self._evaluated(kind)
+            self._played = (iteration, kind), self._evaluated(kind, engine_url)
         return self._played[1]
 
-    def _evaluated(self, kind: Literal["eval", "eval_sampled"]) -> list[list[Record]]:
+    def _evaluated(self, kind: Literal["eval", "eval_sampled"], engine_url: str) -> list[list[Record]]:
         workflow, most = self._workflow, self._config.evaluation.episodes
         client = connect(workflow, f"{workflow.channel or 'default'}-evaluation")
         temperature = 0.0 if kind == "eval" else self._config.evaluation.temperature
-        request = self._request(workflow.evaluation_file, temperature)
+        request = self._request(workflow.evaluation_file, temperature, engine_url)
         once = {"num_repeat_per_sample": 1, "num_epoch": 1, "num_prompts": most}
         client.start_rollout(request | once | {"fresh": True, "least_reward": _FAR_BELOW})
         wait, delivery = _Wait(workflow, client.url), 0
@@ -90,15 +94,24 @@ class RolloutSource:
         client.stop_rollout()
         return [groups[name] for name in sorted(groups)]
 
-    def _start(self, client: BufferClient) -> None:
+    def close(self) -> None:
+        """The run ends, and with it the generator that it started."""
+        if self._client is not None and self._workflow.generator:
+            with suppress(BufferFailure):  # it is away: its generator too
+                self._client.stop_rollout()
+
+    def _start(self, client: BufferClient, engine_url: str) -> None:
         """Start the generator, once; without one, others write to the buffer."""
         workflow = self._workflow
         if not workflow.generator:
             return
-        request = self._request(workflow.input_file, self._sampling().temperature)
+        request = self._request(workflow.input_file, self._sampling().temperature, engine_url)
         request |= {
             "num_repeat_per_sample": self._config.rollout.group_size,
             "num_epoch": workflow.epochs,
+            "max_records": max(
+                1, int(workflow.ahead * self._config.rollout.tasks * self._config.rollout.group_size)
+            ),
             "skip_instance_ids": self.finished,
             "fresh": not self.finished,
         }
@@ -110,7 +123,7 @@ class RolloutSource:
             len(self.finished),
         )
 
-    def _request(self, file: str, temperature: float) -> dict[str, Any]:
+    def _request(self, file: str, temperature: float, engine_url: str) -> dict[str, Any]:
         workflow, sampling = self._workflow, self._sampling()
         params: dict[str, Any] = {
             "max_tokens": sampling.max_tokens,
@@ -123,7 +136,7 @@ class RolloutSource:
             "task_type": workflow.generator,
             "input_file": file,
             "num_process": workflow.processes,
-            "remote_engine_url": workflow.engine_url,
+            "remote_engine_url": engine_url,
             "sampling_params": params,
         }
 

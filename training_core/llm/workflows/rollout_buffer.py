@@ -5,10 +5,12 @@ sampled with: the learner computes those at the weights as they are when the upd
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 from training_core.config.rollout import RolloutBuffer
 from training_core.llm.outside.records import Reader, train_episodes
+from training_core.llm.outside.served_policies import Kind
 from training_core.llm.outside.source import RolloutSource
 from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.table import Table
@@ -18,7 +20,9 @@ from training_core.types import Episode
 def play_rollout_buffer(tasks: Sequence[int], table: Table) -> list[Episode]:
     """As many groups as there are tasks. Raises BufferFailure where they do not come."""
     source, reader = _source(table)
-    return train_episodes(source.take(len(tasks)), reader, table.first)
+    with _engine(table, "train") as engine_url:
+        groups = source.take(len(tasks), engine_url)
+    return train_episodes(groups, reader, table.first)
 
 
 def evaluate_rollout_buffer(
@@ -29,7 +33,8 @@ def evaluate_rollout_buffer(
     if not (isinstance(workflow, RolloutBuffer) and workflow.evaluation_file):
         return play_independent(tasks, table, kind)
     source, reader = _source(table)
-    groups = source.evaluate(table.iteration, kind)
+    with _engine(table, kind) as engine_url:
+        groups = source.evaluate(table.iteration, kind, engine_url)
     episodes = []
     for task in tasks:
         if task < len(groups):
@@ -37,6 +42,14 @@ def evaluate_rollout_buffer(
             episode.probe = task < table.config.evaluation.probes
             episodes.append(episode)
     return episodes
+
+
+def _engine(table: Table, kind: Kind) -> AbstractContextManager[str]:
+    """The server that generators ask: the one of the config, or the run's own policies."""
+    if table.served is not None:
+        return table.served.serving(table.generate, kind)
+    workflow = table.config.workflow
+    return nullcontext(workflow.engine_url if isinstance(workflow, RolloutBuffer) else "")
 
 
 def _source(table: Table) -> tuple[RolloutSource, Reader]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from training_core.config.run import RunConfig
 from training_core.llm.agents.gateway import AgentGateway
@@ -23,6 +23,9 @@ from training_core.types import (
     Stage,
     Turn,
 )
+
+if TYPE_CHECKING:
+    from training_core.llm.outside.served_policies import ServedPolicies  # which evaluates as workflows do
 
 Render = Callable[[Sequence[Message]], list[int]]
 """Chat messages -> prompt token ids, with the generation prompt."""
@@ -48,6 +51,8 @@ class Table:
     """By policy."""
     outside: RolloutSource | None = None
     """Where rollouts from outside come from; only for workflows of such."""
+    served: "ServedPolicies | None" = None
+    """What generators outside ask for answers, where that is the run itself."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,110 @@
+"""The run's own policies as the server that a generator asks: addresses on the gateway that remember nothing.
+
+A generator goes on while policies are updated; its requests wait meanwhile, so that no answer is sampled from weights that
+are half one version and half the next.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+from training_core.config.run import RunConfig
+from training_core.errors import EngineFailure
+from training_core.llm.agents.conversation import Conversation
+from training_core.llm.agents.gateway import AgentGateway
+from training_core.llm.agents.rendering import Renderer
+from training_core.llm.agents.session import Seat, Session, Voice
+from training_core.llm.generation.base import Generate, SamplingSettings, settings_of
+from training_core.llm.workflows.independent import evaluation_settings
+from training_core.types import Answer, Episode, Prompt
+
+POLICIES = "policies"
+"""The value of workflow.engine_url that stands for them."""
+STREAM = 5
+"""Of the noise of calls that bring no seed."""
+Kind = Literal["train", "eval", "eval_sampled"]
+
+
+class ServedPolicies:
+    """One address per kind of play, for the whole run. Thread-safe."""
+
+    def __init__(self, config: RunConfig, gateway: AgentGateway) -> None:
+        self._config = config
+        self._gateway = gateway
+        self._voices: Mapping[str, Generate] = {}
+        self._addresses: dict[Kind, str] = {}
+        self._changed = threading.Condition()
+        self._open = self._closed = False
+        self._speaking = 0
+
+    @contextmanager
+    def serving(self, voices: Mapping[str, Generate], kind: Kind) -> Iterator[str]:
+        """The address for this kind. Requests of every kind are answered inside, by `voices`; after it they wait."""
+        with self._changed:
+            self._voices, self._open = voices, True
+            self._changed.notify_all()
+        try:
+            yield self._address(kind)
+        finally:
+            with self._changed:
+                self._open = False
+                self._changed.wait_for(lambda: self._speaking == 0)
+
+    def close(self) -> None:
+        """Refuse what waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _address(self, kind: Kind) -> str:
+        if kind not in self._addresses:
+            voices = {
+                role: Voice(
+                    section.policy,
+                    self._generate(section.policy),
+                    self._settings(role, kind),
+                    self._gateway.renderers[section.policy],
+                )
+                for role, section in self._config.team.roles.items()
+            }
+            episode = Episode(f"served-{kind}", 0, kind, "", "")
+            session = Session(Seat(episode, {}, voices, (self._config.run.seed, STREAM, 0, 0)))
+            session.conversations = _Fresh({role: voice.renderer for role, voice in voices.items()})
+            self._addresses[kind] = self._gateway.open(session)
+        return self._addresses[kind]
+
+    def _settings(self, role: str, kind: Kind) -> SamplingSettings:
+        if kind == "train":
+            return settings_of(self._config.team.roles[role].sampling)
+        return evaluation_settings(self._config, role, kind)
+
+    def _generate(self, policy: str) -> Generate:
+        """The policy's voice of the moment, where it may speak."""
+
+        def generate(prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
+            with self._changed:
+                self._changed.wait_for(lambda: self._open or self._closed)
+                if self._closed:
+                    raise EngineFailure("the run has ended")
+                self._speaking += 1
+                speak = self._voices[policy]
+            try:
+                return speak(prompts, settings)
+            finally:
+                with self._changed:
+                    self._speaking -= 1
+                    self._changed.notify_all()
+
+        return generate
+
+
+class _Fresh(dict[str, Conversation]):
+    """A new conversation for every call: the records say what was said, nobody asks for it here."""
+
+    def __init__(self, renderers: Mapping[str, Renderer]) -> None:
+        super().__init__({role: Conversation(renderer) for role, renderer in renderers.items()})
+        self._renderers = renderers
+
+    def __getitem__(self, role: str) -> Conversation:
+        return Conversation(self._renderers[role])
