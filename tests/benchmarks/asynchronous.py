@@ -11,18 +11,13 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-APART = [f"policies.{role}.devices.placement=apart" for role in ("planner", "executor")]
-THIN = [
-    f"policies.{role}.devices.{side}_cpus=0.1"
-    for role in ("planner", "executor")
-    for side in ("rollout", "update")
-]
 QUIET = ["evaluation.every=0", "checkpoint.every=0"]
 WARM = 3
 """Iterations at the start that are not counted."""
@@ -40,6 +35,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3, help="pace: how often the two take turns")
     parser.add_argument("--iterations", type=int, default=15, help="pace: of each run")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="learning: of each run")
+    parser.add_argument("--preset", default="plan_path_duo")
     parser.add_argument("--home", type=Path, default=ROOT / "var" / "benchmarks")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     asked = parser.parse_intermixed_args(words)
@@ -56,8 +52,7 @@ def pace(asked: argparse.Namespace) -> list[str]:
             words = [
                 f"run.iterations={asked.iterations}",
                 f"rollout.staleness={staleness}",
-                *APART,
-                *THIN,
+                *apart(asked.preset),
                 *QUIET,
             ]
             folder = play(asked, f"pace-{staleness}-{turn}", [*words, *asked.overrides], local=False)
@@ -83,7 +78,9 @@ def learning(asked: argparse.Namespace) -> list[str]:
     for name, words in LOSSES.items():
         for seed in asked.seeds:
             label = f"learning-{name.replace(' ', '-').replace(',', '')}-{seed}"
-            folder = play(asked, label, [f"run.seed={seed}", *APART, *words, *asked.overrides], local=True)
+            folder = play(
+                asked, label, [f"run.seed={seed}", *apart(asked.preset), *words, *asked.overrides], local=True
+            )
             shares = series(folder, "eval_sampled/success")
             age = series(folder, "rollout/staleness")
             last = sum(shares[-3:]) / len(shares[-3:])
@@ -100,7 +97,7 @@ def play(asked: argparse.Namespace, name: str, words: Iterable[str], *, local: b
         "-m",
         "workers.run",
         "--preset",
-        "plan_path_duo",
+        asked.preset,
         "--home",
         str(asked.home),
         "--folder",
@@ -114,6 +111,23 @@ def play(asked: argparse.Namespace, name: str, words: Iterable[str], *, local: b
         stdout=sys.stderr,
     )
     return folder
+
+
+def apart(preset: str) -> list[str]:
+    """Each policy's rollout and update workers in processes of their own, all of which fit on two cores."""
+    names = policies(preset)
+    share = 0.8 / len(names) / 2
+    return [
+        f"policies.{name}.devices.{word}"
+        for name in names
+        for word in ("placement=apart", f"rollout_cpus={share:.2f}", f"update_cpus={share:.2f}")
+    ]
+
+
+def policies(preset: str) -> list[str]:
+    """The names of a preset's policies."""
+    text = (ROOT / "training_core" / "config" / "presets" / f"{preset}.toml").read_text()
+    return list(tomllib.loads(text)["policies"])
 
 
 def iterations(folder: Path) -> list[float]:

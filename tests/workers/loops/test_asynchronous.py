@@ -118,11 +118,12 @@ def test_weights_may_be_published_every_other_update(little_model: Path, tmp_pat
     assert dict(seen) == {1: 0, 2: 0, 3: 1, 4: 1}
 
 
+@pytest.mark.parametrize("workflow", ["episodes", "multi_turn"])
 def test_whole_episodes_as_candidates_stay_with_their_siblings(
-    little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workflow: str, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = {
-        "workflow__type": "episodes",
+        "workflow__type": workflow,
         "resources__environments_per_worker": 12,
         "reporting__episodes_per_iteration": 24,
     }
