@@ -59,13 +59,13 @@ def driver(
 ) -> subprocess.Popen[bytes]:
     words = [str(folder / "config.toml"), "--folder", str(folder), "--run", "two", "--home", str(folder)]
     words += ["--attempt", str(number)] + (["--resume-from", str(resume_from)] if resume_from else [])
-    log = (folder / f"driver-{number}.log").open("wb")
-    return subprocess.Popen(
-        [sys.executable, "-m", "workers.run", *words],
-        env={**os.environ, "RAY_ADDRESS": address, "OMP_NUM_THREADS": "1"},
-        stdout=log,
-        stderr=subprocess.STDOUT,
-    )
+    with (folder / f"driver-{number}.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "workers.run", *words],
+            env={**os.environ, "RAY_ADDRESS": address, "OMP_NUM_THREADS": "1"},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
 
 
 def wait_for_checkpoint(folder: Path, process: subprocess.Popen[bytes]) -> Path:

@@ -29,6 +29,8 @@ from training_core.llm.models.adapters import load_trained_weights, trained_weig
 from training_core.types import Group
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
+_FLAT = ("fp32_partitioned_groups_flat", "single_partition_of_fp32_groups", "fp32_groups_flat_partition")
+"""What stage 3, stages 1 and 2, and bf16 under stage 1 call this process's part of the fp32 weights."""
 
 
 class _Responses(nn.Module):
@@ -99,6 +101,8 @@ class ZeroOptimiser:
         """Put the tensors of either learner's state back. Raises KeyError or ValueError where they are not of these weights."""
         from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
 
+        if self.settings.zero_stage > 0:
+            self._begin_moments()
         for key, tensor in tensors.items():
             name, what = key.rsplit(SEPARATOR, 1)
             weight = self.named[name]
@@ -150,6 +154,17 @@ class ZeroOptimiser:
             return Step(None)
         self.engine.step()
         return Step(norm)
+
+    def _begin_moments(self) -> None:
+        """Give the optimiser the moments that it would make in its first step, so that they can be set before it."""
+        wrapper = self.engine.optimizer
+        for flat in next(getattr(wrapper, name) for name in _FLAT if hasattr(wrapper, name)):
+            state = self.adamw.state[flat]
+            for key in _MOMENTS:
+                state.setdefault(key, torch.zeros_like(flat.detach()))
+            state.setdefault("step", torch.zeros(()))
+        if hasattr(wrapper, "_lazy_init_hp_params_optimizer_state"):
+            wrapper._lazy_init_hp_params_optimizer_state()
 
     def _state_of(self, weight: Tensor) -> dict[str, Tensor]:
         if self.settings.zero_stage == 0:

@@ -51,6 +51,7 @@ def test_stage_0_has_no_copies_in_fp32() -> None:
     [
         (Errand(Deepspeed(zero_stage=2, **SETTINGS), 2, last=2), Errand(Learner(**SETTINGS), first=3)),
         (Errand(Learner(**SETTINGS), last=2), Errand(Deepspeed(zero_stage=3, **SETTINGS), first=3)),
+        (Errand(Deepspeed(zero_stage=3, **SETTINGS), last=2), Errand(Deepspeed(**SETTINGS), 2, first=3)),
         (
             Errand(Deepspeed(zero_stage=1, **SETTINGS), last=2),
             Errand(Deepspeed(zero_stage=0, **SETTINGS), first=3),
