@@ -30,8 +30,8 @@ PROFILES: dict[str, Profile] = {
 def profile_overrides(name: str, config: RunConfig) -> dict[str, Any]:
     """Config fields by dotted path that spread a run over a profile's devices. Raises KeyError for an unknown name.
 
-    GPUs are shared out evenly between the policies. Two or more for a policy: one updates, each of the others has a rollout
-    worker. One: a single process does both. Less than one: so many policies share it. Half of the cores go to environment
+    GPUs are shared out evenly between the policies. Two or more for a policy: half of them update, the others have a rollout
+    worker each. One: a single process does both. Less than one: so many policies share it. Half of the cores go to environment
     workers, one each, which together hold an iteration's tasks.
     """
     profile = PROFILES[name]
@@ -68,15 +68,22 @@ def _devices(profile: Profile, policies: int) -> Mapping[str, Any]:
     if share >= 2:
         return {
             "placement": "apart",
-            "rollout_workers": share - 1,
+            "rollout_workers": share - share // 2,
             "rollout_gpus": 1.0,
             "rollout_cpus": cpus,
+            "update_workers": share // 2,
             "update_gpus": 1.0,
             "update_cpus": cpus,
         }
     together = -(-policies // profile.gpus)
     gpus = 1.0 if share else _down(1 / together)
-    return {"placement": "colocated", "rollout_workers": 1, "rollout_gpus": gpus, "rollout_cpus": cpus}
+    return {
+        "placement": "colocated",
+        "rollout_workers": 1,
+        "rollout_gpus": gpus,
+        "rollout_cpus": cpus,
+        "update_workers": 1,
+    }
 
 
 def _down(amount: float) -> float:

@@ -32,9 +32,13 @@ def test_sizes_are_those_of_the_seed() -> None:
         ("minimal", 1, {"placement": "apart", "rollout_workers": 1, "rollout_gpus": 1.0, "update_gpus": 1.0}),
         ("minimal", 2, {"placement": "colocated", "rollout_workers": 1, "rollout_gpus": 1.0}),
         ("minimal", 3, {"placement": "colocated", "rollout_gpus": 0.5}),
-        ("recommended", 2, {"placement": "apart", "rollout_workers": 3, "update_gpus": 1.0}),
+        (
+            "recommended",
+            2,
+            {"placement": "apart", "rollout_workers": 2, "update_workers": 2, "update_gpus": 1.0},
+        ),
         ("recommended", 3, {"placement": "apart", "rollout_workers": 1, "update_gpus": 1.0}),
-        ("large", 2, {"placement": "apart", "rollout_workers": 15, "update_gpus": 1.0}),
+        ("large", 2, {"placement": "apart", "rollout_workers": 8, "update_workers": 8, "update_gpus": 1.0}),
     ],
 )
 def test_gpus_are_shared_out_between_the_policies(name: str, policies: int, wanted: dict[str, Any]) -> None:

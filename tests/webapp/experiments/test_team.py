@@ -295,7 +295,7 @@ def test_a_profile_fills_devices_and_resources(ada: Client) -> None:
     with pytest.raises(ConfigError, match="profiles are minimal, recommended, large"):
         ACTS["profile"](filled, "huge")
     answer = ada.post(EDIT, posted(ada) | {"act": "profile:recommended"})
-    assert "policies.planner.devices.rollout_workers=3" in answer.headers["HX-Replace-Url"]
+    assert "policies.planner.devices.rollout_workers=2" in answer.headers["HX-Replace-Url"]
 
 
 def test_profiles_by_the_api(ada: Client) -> None:
