@@ -18,7 +18,7 @@ from training_core.config.engines import OpenAi
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.stop_words import StopWords, texts_of
-from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter
+from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed
 from training_core.types import Answer, Prompt, StopReason
 
@@ -76,7 +76,7 @@ class OpenAiEngine:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if has_adapter(self.model):
-                save_adapter(folder, self.model, str(self.model.name_or_path))
+                save_adapter(folder, self.model, trained_weights(self.model), str(self.model.name_or_path))
             else:
                 self.model.save_pretrained(folder)
                 self.tokenizer.save_pretrained(folder)

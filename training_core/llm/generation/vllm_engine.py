@@ -106,7 +106,7 @@ class VllmEngine:
         load_trained_weights(self.model, state)
         folder = Path(self._folders.name) / f"version-{version}"
         folder.mkdir(exist_ok=True)
-        save_adapter(folder, self.model, str(self.model.name_or_path))
+        save_adapter(folder, self.model, trained_weights(self.model), str(self.model.name_or_path))
         if self._adapter:
             self._llm.llm_engine.remove_lora(self._adapter.lora_int_id)
         self._adapter = LoRARequest(folder.name, version + 1, str(folder))
