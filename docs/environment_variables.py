@@ -72,6 +72,12 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
             ("TROUPE_BEHIND_PROXY", "`0`", "1 trusts X-Forwarded-Proto; only behind a proxy that sets it."),
             ("TROUPE_STATIC_ROOT", "`static/` in TROUPE_HOME", "Where static files are collected."),
             (
+                "TROUPE_IMPORT_PACKAGES",
+                "none",
+                "Packages, with commas, whose code runs from pages and the API may name by import path. They travel with a run to "
+                "a remote cluster.",
+            ),
+            (
                 "TROUPE_WEBHOOK_NETWORKS",
                 "public ones",
                 "Networks that webhooks may go to besides: `10.0.0.0/8,127.0.0.0/8`, or `any`.",

@@ -1,7 +1,10 @@
 """Objects of the user's own by import path, "package.module:Name"."""
 
 import importlib
+import json
 import re
+from functools import lru_cache, partial
+from inspect import isclass
 from typing import Any
 
 from training_core.errors import ConfigError
@@ -32,6 +35,22 @@ def load_object(path: str, field: str = "") -> Any:
     return found
 
 
-def root_package(path: str) -> str:
-    """The package that an import path begins with."""
-    return path.partition(":")[0].partition(".")[0]
+def made(path: str, args: dict[str, Any], field: str = "") -> Any:
+    """What `path` names, ready to be called: a class's one object, made with `args`; a function with `args` given.
+
+    The same object for the same path and arguments in one process. Raises ConfigError.
+    """
+    return _made(path, json.dumps(args, sort_keys=True), field)
+
+
+@lru_cache(maxsize=64)
+def _made(path: str, args: str, field: str) -> Any:
+    found, given = load_object(path, field), json.loads(args)
+    if not callable(found):
+        raise ConfigError({field: f"{path} is neither a function nor a class"})
+    if not isclass(found):
+        return partial(found, **given) if given else found
+    try:
+        return found(**given)
+    except TypeError as error:
+        raise ConfigError({field: f"{path} cannot be made with its args: {error}"}) from error

@@ -10,6 +10,10 @@ class Section(BaseModel):
     """A part of the run config. Field docstrings become form help, API schema and docs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    import_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that name code of the user's own by import path: a server runs only what its owner has allowed."""
+    file_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that name a file of the user's own: a server reads only what is in its data folder."""
 
     @model_validator(mode="before")
     @classmethod
@@ -35,6 +39,6 @@ class EnvironmentSection(Section):
     """Whether any roles may play, as many as there are; `roles` then names the usual ones."""
 
     @property
-    def concurrency(self) -> int:
+    def answers_at_a_time(self) -> int:
         """Answers that one process tries at a time: above 1 where trying means waiting for other processes."""
         return 1

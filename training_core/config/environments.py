@@ -7,7 +7,7 @@ from pydantic import Field
 from training_core.config.base import EnvironmentSection, Section
 from training_core.config.coding import Coding
 from training_core.config.puzzles import Blocksworld, EightQueens, Sokoban, Sudoku
-from training_core.config.tasks import Arithmetic, Dataset
+from training_core.config.tasks import Arithmetic, CustomEnvironment, Dataset
 
 
 class PlanPathGrid(EnvironmentSection):
@@ -85,7 +85,8 @@ Environment = Annotated[
     | Blocksworld
     | Arithmetic
     | Dataset
-    | Coding,
+    | Coding
+    | CustomEnvironment,
     Field(discriminator="type"),
 ]
 """One class per environment, told apart by `type`."""
@@ -102,4 +103,5 @@ ENVIRONMENT_CONFIGS: dict[str, type[Section]] = {
     "arithmetic": Arithmetic,
     "dataset": Dataset,
     "coding": Coding,
+    "custom": CustomEnvironment,
 }

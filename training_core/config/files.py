@@ -127,7 +127,10 @@ def _typed(section: Section, tree: dict[str, Any]) -> dict[str, Any]:
         if isinstance(below, Section) and name in tree:
             tree[name] = _typed(below, tree[name])
         elif isinstance(below, dict) and name in tree:
-            tree[name] = {key: _typed(part, tree[name][key]) for key, part in below.items()}
+            tree[name] = {
+                key: _typed(part, tree[name][key]) if isinstance(part, Section) else tree[name][key]
+                for key, part in below.items()
+            }
     return {"type": tag, **tree} if (tag := getattr(section, "type", None)) else tree
 
 

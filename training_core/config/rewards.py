@@ -1,6 +1,6 @@
 """Reward functions by `type`."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -33,6 +33,7 @@ class MathReward(RewardFunction):
 class CustomReward(RewardFunction):
     """A function of your own."""
 
+    import_fields: ClassVar[tuple[str, ...]] = ("path",)
     type: Literal["custom"] = "custom"
     """reward_fn(prompt, completions, prompt_ids, completion_ids, **data), sync or async, by import path."""
     path: str = Field(pattern=IMPORT_PATH)

@@ -1,6 +1,6 @@
 """Collection of experience, and the processes it runs in."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -36,9 +36,22 @@ class MultiTurn(Section):
     """What a role is told before its second and every later turn; empty tells what the environment shows it then."""
 
 
+class CustomWorkflow(Section):
+    """A workflow, or rollout function, of your own, by import path."""
+
+    import_fields: ClassVar[tuple[str, ...]] = ("path",)
+    type: Literal["custom"] = "custom"
+    """A function (tasks, table) -> episodes, or a class whose objects can be called so."""
+    path: str = Field(pattern=IMPORT_PATH)
+    """Where it is: package.module:name."""
+    args: dict[str, Any] = {}
+    """Further keyword arguments of the function, or those that the class is made with."""
+
+
 class Agent(Section):
     """Agents of one's own play K episodes of each task: any program that speaks OpenAI's chat API, through a gateway to the policies."""
 
+    import_fields: ClassVar[tuple[str, ...]] = ("path",)
     type: Literal["agent"] = "agent"
     """Any agent framework, unchanged: an agent calls an OpenAI-compatible address and says what its episode earned."""
     path: str = Field("", pattern=f"^$|{IMPORT_PATH}")
@@ -62,6 +75,7 @@ class Agent(Section):
 class RolloutBuffer(Section):
     """Rollouts made outside, by any program, are taken from a rollout buffer service; each prompt's K records are a group."""
 
+    import_fields: ClassVar[tuple[str, ...]] = ("loss_mask_path",)
     type: Literal["rollout_buffer"] = "rollout_buffer"
     """Any agents, anywhere: they write records to a service, and this run learns from them."""
     url: str = Field("", max_length=400)
@@ -84,8 +98,10 @@ class RolloutBuffer(Section):
     """OpenAI-compatible server that the generator asks; "policies" is this run's own, at its newest weights; empty for none."""
     ahead: float = Field(1.0, gt=0.0, le=1000.0)
     """Iterations' worth of records that may wait at the service; beyond it the generator waits, so that data do not grow old."""
-    loss_mask: Literal["generic", "qwen", "qwen3", "qwen3_5", "distill_qwen"] = "generic"
-    """How a conversation's tokens that are trained on are told from the others."""
+    loss_mask: Literal["generic", "qwen", "qwen3", "qwen3_5", "distill_qwen", "custom"] = "generic"
+    """How a conversation's tokens that are trained on are told from the others; custom asks the function of loss_mask_path."""
+    loss_mask_path: str = Field("", pattern=rf"^$|{IMPORT_PATH}")
+    """For loss_mask = "custom": package.module:function of (messages, tokenizer, tools) that answers with a MaskedTokens."""
     reward: Literal["raw", "normalised"] = "raw"
     """Learn from rewards as they were written, or as the service normalised them in their group (then use mean_level = "none")."""
     success_at: float = 1.0
@@ -99,6 +115,8 @@ class RolloutBuffer(Section):
 
     @model_validator(mode="after")
     def _files_have_a_generator(self) -> Self:
+        if (self.loss_mask == "custom") != bool(self.loss_mask_path):
+            raise ValueError('loss_mask_path: goes with loss_mask = "custom", and with no other')
         if not self.generator and (self.input_file or self.evaluation_file):
             raise ValueError("generator: name the generator that plays the file, or leave the file out")
         if self.generator and not self.input_file:
@@ -108,13 +126,16 @@ class RolloutBuffer(Section):
 
 WHOLE_EPISODES = (Episodes, MultiTurn)
 """Workflows that play K whole episodes of each task at the environment."""
-Workflow = Annotated[TurnTree | Episodes | MultiTurn | Agent | RolloutBuffer, Field(discriminator="type")]
+Workflow = Annotated[
+    TurnTree | Episodes | MultiTurn | CustomWorkflow | Agent | RolloutBuffer, Field(discriminator="type")
+]
 """One class per workflow, told apart by `type`."""
 
 WORKFLOW_CONFIGS: dict[str, type[Section]] = {
     "turn_tree": TurnTree,
     "episodes": Episodes,
     "multi_turn": MultiTurn,
+    "custom": CustomWorkflow,
     "agent": Agent,
     "rollout_buffer": RolloutBuffer,
 }

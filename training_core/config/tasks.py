@@ -1,11 +1,12 @@
 """Environments that are questions with an answer: arithmetic, data sets."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from training_core.config.base import EnvironmentSection
 from training_core.config.rewards import MathReward, Reward
+from training_core.importing import IMPORT_PATH
 
 
 class Arithmetic(EnvironmentSection):
@@ -42,6 +43,7 @@ class Dataset(EnvironmentSection):
     open_roles: ClassVar[bool] = True
     type: Literal["dataset"] = "dataset"
     """Any prompts with a reward function."""
+    file_fields: ClassVar[tuple[str, ...]] = ("path", "eval_path")
     path: str = Field(min_length=1)
     """File of lines {instance_id?, prompt: text or messages, label? or answer?, ...}, below TROUPE_HOME/data where runs are played."""
     eval_path: str = ""
@@ -58,6 +60,28 @@ class Dataset(EnvironmentSection):
     """What judges an answer."""
 
     @property
-    def concurrency(self) -> int:
+    def answers_at_a_time(self) -> int:
         """Answers that are judged at a time."""
         return self.reward.processes
+
+
+class CustomEnvironment(EnvironmentSection):
+    """An environment of your own, by import path; its roles are whatever the team's are."""
+
+    open_roles: ClassVar[bool] = True
+    import_fields: ClassVar[tuple[str, ...]] = ("path",)
+    type: Literal["custom"] = "custom"
+    """A class of your own that fulfils TextEnvironment."""
+    path: str = Field(pattern=IMPORT_PATH)
+    """Where it is: package.module:Class, made with `seed` and `args`."""
+    args: dict[str, Any] = {}
+    """Further keyword arguments that it is made with."""
+    max_turns: int = Field(64, ge=1, le=1024)
+    """Turns of the whole team at most; the environment may end earlier."""
+    threads: int = Field(1, ge=1, le=256)
+    """Answers that are tried at a time, in threads: above 1 for environments that wait for other programs."""
+
+    @property
+    def answers_at_a_time(self) -> int:
+        """Threads that try answers."""
+        return self.threads

@@ -1,11 +1,12 @@
 """Who plays: roles, the policies behind them and the order in which they speak."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from training_core.config.base import Section
+from training_core.importing import IMPORT_PATH
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 
@@ -49,6 +50,16 @@ class Speaks(Section):
         return number >= self.first and not ended and (number - self.first) % self.every == 0
 
 
+class RoleAgent(Section):
+    """A role's behaviour of your own: it rewrites what the role is asked."""
+
+    import_fields: ClassVar[tuple[str, ...]] = ("path",)
+    path: str = Field("", pattern=rf"^$|{IMPORT_PATH}")
+    """package.module:function of messages that answers with messages, or a class whose objects do; empty for none."""
+    args: dict[str, Any] = {}
+    """Further keyword arguments of the function, or those that the class is made with."""
+
+
 class Role(Section):
     """A seat in the team."""
 
@@ -56,6 +67,8 @@ class Role(Section):
     """Name of the policy that speaks for this role. Two roles that name one policy share its weights."""
     prompt: str = ""
     """System prompt put before every observation; empty for none."""
+    agent: RoleAgent = RoleAgent()
+    """A prompt function of your own, asked before every turn."""
     trained: bool = True
     """Whether this role's turns train its policy; false freezes the role."""
     may_pass: bool = False

@@ -16,6 +16,7 @@ from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_hold
+from webapp.common.permitted import parse_permitted
 from webapp.runs.models import Run, RunSource
 from webapp.runs.services import run_create
 from webapp.runs.states import TransitionRefused
@@ -40,7 +41,7 @@ def run_fork(
     held = _held(checkpoint)
     parent, overrides = held.run, dict(overrides or {})
     tree = parent.config if tree is None else tree
-    config = parse_config(apply_overrides(tree, overrides))
+    config = parse_permitted(apply_overrides(tree, overrides))
     check_fits(config, held)
     renamed = config.run.name != parent.config["run"]["name"]
     title = name or (config.run.name if renamed else f"{parent.name} fork")

@@ -33,6 +33,11 @@ def number(name: str, default: int) -> int:
     return int(value)
 
 
+def words(name: str) -> list[str]:
+    """Words with commas between them."""
+    return [word.strip() for word in text(name).split(",") if word.strip()]
+
+
 def networks(name: str) -> list[str]:
     """Networks such as 10.0.0.0/8 with commas between them, or any. Raises ImproperlyConfigured on anything else."""
     found = [word.strip() for word in text(name).split(",") if word.strip()]

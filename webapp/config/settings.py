@@ -162,6 +162,7 @@ CONTENT_SECURITY_POLICY = {
 SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
 
+TROUPE_IMPORT_PACKAGES = env.words("TROUPE_IMPORT_PACKAGES")
 TROUPE_WEBHOOK_NETWORKS = env.networks("TROUPE_WEBHOOK_NETWORKS")
 """Networks beside the public ones that webhooks may go to; see webapp/webhooks/addresses.py."""
 

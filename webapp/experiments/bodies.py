@@ -5,12 +5,13 @@ from typing import Any
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 
-from training_core.config.files import apply_overrides, parse_config, read_preset
+from training_core.config.files import apply_overrides, read_preset
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import project_default, project_get
+from webapp.common.permitted import parse_permitted
 
 CONFIG_KEYS = {"preset", "overrides", "config"}
 
@@ -44,4 +45,4 @@ def config_of(body: dict[str, Any]) -> RunConfig:
         raise ConfigError({"overrides": "give an object of dotted field paths"})
     if tree is not None and not isinstance(tree, dict):
         raise ConfigError({"config": "give an object"})
-    return parse_config(apply_overrides(read_preset(str(preset)) if tree is None else tree, overrides))
+    return parse_permitted(apply_overrides(read_preset(str(preset)) if tree is None else tree, overrides))

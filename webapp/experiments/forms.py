@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from training_core.config.files import apply_overrides, parse_config, parse_value, preset_names
+from training_core.config.files import apply_overrides, parse_value, preset_names
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
+from webapp.common.permitted import parse_permitted
 from webapp.experiments.differences import departures, flatten, preset_tree
 from webapp.experiments.fields import Field, Section, config_sections, value_at
 
@@ -83,7 +84,7 @@ def draft_from_tree(preset: str, tree: dict[str, Any]) -> Draft:
 
 def _draft(preset: str, base: dict[str, Any], tree: dict[str, Any], departing: dict[str, Any]) -> Draft:
     try:
-        config = parse_config(tree)
+        config = parse_permitted(tree)
     except ConfigError as error:
         return Draft(preset, base, _shaped(base, tree), departing, None, error.fields)
     return Draft(preset, base, config.model_dump(mode="json"), departures(base, config), config, {})

@@ -6,11 +6,12 @@ from typing import Any
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
-from training_core.config.files import apply_overrides, parse_config, read_preset
+from training_core.config.files import apply_overrides, read_preset
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
+from webapp.common.permitted import parse_permitted
 from webapp.experiments.models import Sweep, Template
 from webapp.experiments.sweep_planning import SweepPlan, point_name, short_names
 from webapp.runs.managing import runs_do
@@ -78,7 +79,7 @@ def template_save(
         raise ConfigError({"name": "name the template"})
     if len(description) > LONGEST_DESCRIPTION or "\0" in description:
         raise ConfigError({"description": f"at most {LONGEST_DESCRIPTION:,} characters, none of them NUL"})
-    config = parse_config(apply_overrides(read_preset(preset), overrides))
+    config = parse_permitted(apply_overrides(read_preset(preset), overrides))
     check_storable(config.model_dump(mode="json"))
     fields = {"preset": preset, "overrides": dict(overrides), "description": description}
     Project.objects.select_for_update().get(pk=project.pk)  # two that save at once take turns

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, cast
 
-from training_core.config.files import apply_overrides, parse_config, read_preset
+from training_core.config.files import apply_overrides, read_preset
 from training_core.config.run import RunConfig
 from training_core.config.sweeps import SEED, Method, combinations, count, expand_path
 from training_core.errors import ConfigError
+from webapp.common.permitted import parse_permitted
 from webapp.experiments.differences import flatten
 from webapp.experiments.fields import spell
 from webapp.experiments.sweep_costs import Cost, cost_of
@@ -128,7 +129,7 @@ def _same(at: str, path: str) -> bool:
 
 def _mistakes(plan: SweepPlan, values: Mapping[str, Any]) -> dict[str, str]:
     try:
-        parse_config(apply_overrides(read_preset(plan.preset), {**plan.overrides, **values}))
+        parse_permitted(apply_overrides(read_preset(plan.preset), {**plan.overrides, **values}))
     except ConfigError as error:
         return error.fields
     return {}
@@ -151,7 +152,7 @@ def _configs(plan: SweepPlan, points: Sequence[Mapping[str, Any]]) -> list[RunCo
     names = short_names(list(plan.axes))
     for point in points:
         try:
-            config = parse_config(apply_overrides(base, {**plan.overrides, **spread(point, tree)}))
+            config = parse_permitted(apply_overrides(base, {**plan.overrides, **spread(point, tree)}))
             check_storable(config.model_dump(mode="json"))
             configs.append(config)
         except ConfigError as error:
@@ -166,4 +167,4 @@ def _configs(plan: SweepPlan, points: Sequence[Mapping[str, Any]]) -> list[RunCo
 
 def _whole(preset: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The shared config, with all defaults. Raises ConfigError."""
-    return parse_config(apply_overrides(read_preset(preset), overrides)).model_dump(mode="json")
+    return parse_permitted(apply_overrides(read_preset(preset), overrides)).model_dump(mode="json")

@@ -17,12 +17,13 @@ from django.db import connection, transaction
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
-from training_core.config.files import apply_overrides, parse_config, to_toml
+from training_core.config.files import apply_overrides, to_toml
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.checkpoints.models import Checkpoint
+from webapp.common.permitted import parse_permitted
 from webapp.jobs.models import Job
 from webapp.jobs.parameters import parameters_read
 from webapp.runs.models import Run
@@ -69,7 +70,7 @@ def job_create(
         raise PermissionDenied(
             f"you may not start jobs in the project {project.slug}; ask an owner for the editor level"
         )
-    config = parse_config(apply_overrides(subject.config, subject.overrides or {}))
+    config = parse_permitted(apply_overrides(subject.config, subject.overrides or {}))
     wanted = parameters_read(kind, parameters or {}, config.team.roles)
     if wanted.get("swapped") and len(config.used_policies) < 2:
         raise ConfigError({"swapped": "all roles share one policy; there is none to swap it with"})
@@ -225,7 +226,7 @@ def _claim() -> Job | None:
 def _submit(job: Job) -> bool:
     folder = job_folder(job)
     try:
-        config = parse_config(job.config)
+        config = parse_permitted(job.config)
         request = {
             "kind": job.kind,
             "parameters": job.parameters,

@@ -5,11 +5,12 @@ from typing import Any
 
 from django.db import transaction
 
-from training_core.config.files import apply_overrides, parse_config
+from training_core.config.files import apply_overrides
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
 from webapp.checkpoints.forking import check_fits, fork_family
 from webapp.checkpoints.selectors import checkpoint_latest
+from webapp.common.permitted import parse_permitted
 from webapp.experiments.differences import flatten
 from webapp.runs.families import family_of
 from webapp.runs.models import Run
@@ -23,7 +24,7 @@ def run_resume_edited(user: Person, run: Run, overrides: Mapping[str, Any]) -> R
     Raises ConfigError with one message per field path, PermissionDenied, TransitionRefused.
     """
     run = run_resume(user, run)
-    config = parse_config(apply_overrides(run.config, overrides))
+    config = parse_permitted(apply_overrides(run.config, overrides))
     latest = checkpoint_latest(run)
     if latest is not None:
         check_fits(config, latest)

@@ -19,6 +19,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
+from webapp.common.permitted import parse_permitted
 from webapp.live.services import hint
 from webapp.runs import states
 from webapp.runs.attempts import attempt_end, attempt_lost
@@ -53,7 +54,7 @@ def run_create(
         )
     if preset and preset not in preset_names():
         raise ConfigError({"preset": f"no preset {preset!r}; presets are {', '.join(preset_names())}"})
-    config = parse_config(apply_overrides(tree, overrides or {}))
+    config = parse_permitted(apply_overrides(tree, overrides or {}))
     if config.run.iterations > MOST_ITERATIONS:
         raise ConfigError({"run.iterations": f"at most {MOST_ITERATIONS}"})
     resolved = config.model_dump(mode="json")

@@ -71,7 +71,7 @@ class EnvironmentHost:
     def __init__(self, section: Section, seed: int) -> None:
         self._make: Callable[[], TextEnvironment] = lambda: ENVIRONMENTS[section.type](section, seed)  # type: ignore[attr-defined]
         self._make()  # data that cannot be read is told now, not episode by episode
-        self._concurrency = int(getattr(section, "concurrency", 1))
+        self._concurrency = int(getattr(section, "answers_at_a_time", 1))
         self._states: dict[int, TextEnvironment] = {}
         self._copies: dict[int, list[TextEnvironment]] = {}
         self._errors: dict[int, str] = {}

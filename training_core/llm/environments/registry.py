@@ -21,6 +21,7 @@ from training_core.llm.environments.blocksworld import BlocksworldEnvironment, b
 from training_core.llm.environments.coding import CodingEnvironment
 from training_core.llm.environments.coding_demonstrations import NOISE as CODING_NOISE
 from training_core.llm.environments.coding_demonstrations import coding_demonstrations, coding_vocabulary
+from training_core.llm.environments.custom import CustomEnvironmentMaker
 from training_core.llm.environments.dataset import DatasetEnvironment
 from training_core.llm.environments.eight_queens import EightQueensEnvironment, eight_queens_vocabulary
 from training_core.llm.environments.external import ExternalEnvironment
@@ -47,6 +48,7 @@ ENVIRONMENTS: dict[str, Callable[[Any, int], TextEnvironment]] = {
     "arithmetic": ArithmeticEnvironment,
     "dataset": DatasetEnvironment,
     "coding": CodingEnvironment,
+    "custom": CustomEnvironmentMaker,
 }
 """type -> (config section, run seed) -> environment."""
 

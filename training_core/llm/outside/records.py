@@ -8,7 +8,8 @@ from typing import Any, Literal
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import DataError
-from training_core.llm.learning.loss_masks import mask_messages
+from training_core.importing import made
+from training_core.llm.learning.loss_masks import MaskedTokens, mask_messages
 from training_core.llm.outside.buffer_client import Record
 from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message, Stage, Turn
 
@@ -57,10 +58,20 @@ class Reader:
         episode.stages.append(Stage("generate", episode.started, episode.ended, role, policy))
         return episode
 
+    def _mask(self, messages: Any, tokenizer: Any) -> MaskedTokens:
+        """By the kind that the config names, or by a function of the user's own. Raises DataError, ConfigError."""
+        path = self.workflow.loss_mask_path
+        if not path:
+            return mask_messages(self.workflow.loss_mask, messages, tokenizer)
+        masked = made(path, {}, "workflow.loss_mask_path")(messages, tokenizer, None)
+        if not isinstance(masked, MaskedTokens) or len(masked.token_ids) != len(masked.loss_mask):
+            raise DataError(f"{path} is to answer with MaskedTokens, one mark for each token")
+        return masked
+
     def _turn(self, record: Record, raw: float, role: str, policy: str) -> Turn:
         """Raises DataError where nothing of the conversation is trained on, or the loss mask does not fit the tokenizer."""
         tokenizer = self.tokenizers[policy]
-        whole = mask_messages(self.workflow.loss_mask, record["messages"], tokenizer)
+        whole = self._mask(record["messages"], tokenizer)
         length = whole.response_length
         if not length or length == len(whole.token_ids):
             raise DataError("no assistant message in the record is trained on, or it has no prompt before it")

@@ -13,10 +13,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
-from training_core.importing import load_object
+from training_core.importing import made
 
 
 def main(path: str, args: dict[str, Any]) -> None:
@@ -27,7 +26,7 @@ def main(path: str, args: dict[str, Any]) -> None:
     function: Callable[..., Any] | None = None
     for line in sys.stdin:
         try:
-            function = function or _function(path, args)
+            function = function or made(path, args, "reward.path")
             said: dict[str, Any] = {"reward": judge(function, json.loads(line))}
         except Exception as error:
             said = {"error": f"{type(error).__name__}: {error}"[:2000]}
@@ -47,12 +46,6 @@ def judge(function: Callable[..., Any], request: dict[str, Any]) -> float:
 
 async def _awaited(found: Any) -> Any:
     return await found
-
-
-def _function(path: str, args: dict[str, Any]) -> Callable[..., Any]:
-    found = load_object(path, "reward.path")
-    made: Any = found(**args) if inspect.isclass(found) else partial(found, **args)
-    return cast(Callable[..., Any], made)
 
 
 def _leave_with_parent(parent: int) -> None:

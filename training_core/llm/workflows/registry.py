@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from training_core.llm.workflows.agent import play_agents, play_agents_evaluation
+from training_core.llm.workflows.custom import evaluate_custom, play_custom
 from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.rollout_buffer import evaluate_rollout_buffer, play_rollout_buffer
@@ -15,6 +16,7 @@ WORKFLOWS: dict[str, Callable[[Sequence[int], Table], list[Episode]]] = {
     "turn_tree": play_turn_tree,
     "episodes": play_episodes,
     "multi_turn": play_episodes,
+    "custom": play_custom,
     "agent": play_agents,
     "rollout_buffer": play_rollout_buffer,
 }
@@ -24,6 +26,7 @@ EVALUATIONS: dict[str, Callable[[Sequence[int], Table, Literal["eval", "eval_sam
     "turn_tree": play_independent,
     "episodes": play_independent,
     "multi_turn": play_independent,
+    "custom": evaluate_custom,
     "agent": play_agents_evaluation,
     "rollout_buffer": evaluate_rollout_buffer,
 }

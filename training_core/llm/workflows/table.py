@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from training_core.config.run import RunConfig
+from training_core.config.team import Role
+from training_core.importing import made
 from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.environments.host import EnvironmentPool, SlotView
 from training_core.llm.generation.base import Generate as Generate
@@ -85,11 +87,11 @@ def ask(
     views = table.pool.observe(list(keys), role)
     errors = {slot: view.error for slot, view in views.items() if view.error}
     heard = [slot for slot in keys if slot not in errors and not views[slot].silent]
-    openings = [chat(table.config.team.roles[role].prompt, views[slot]) for slot in heard]
+    openings = [opening(table.config.team.roles[role], views[slot]) for slot in heard]
     render = table.render[policy]
     seen = [
-        talks.prompt(slot, role, opening, views[slot], render) if talks else (opening, render(opening))
-        for slot, opening in zip(heard, openings, strict=True)
+        talks.prompt(slot, role, first, views[slot], render) if talks else (first, render(first))
+        for slot, first in zip(heard, openings, strict=True)
     ]
     prompts = [Prompt(ids, count, keys[slot]) for slot, (_, ids) in zip(heard, seen, strict=True)]
     sent = time.time()
@@ -100,6 +102,14 @@ def ask(
         for slot, (messages, _), prompt, given in zip(heard, seen, prompts, answers, strict=True)
     ]
     return asked, errors
+
+
+def opening(role: Role, view: SlotView) -> list[Message]:
+    """What a role is asked, rewritten by its agent where it has one of its own."""
+    messages = chat(role.prompt, view)
+    return (
+        list(made(role.agent.path, role.agent.args, "team.roles")(messages)) if role.agent.path else messages
+    )
 
 
 def chat(system: str, view: SlotView) -> list[Message]:

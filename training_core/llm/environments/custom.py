@@ -1,0 +1,30 @@
+"""An environment of the user's own, by import path."""
+
+from typing import ClassVar
+
+from training_core.config.tasks import CustomEnvironment
+from training_core.errors import ConfigError
+from training_core.importing import load_object
+from training_core.llm.environments.base import TextEnvironment
+
+_WANTED = ("reset", "observe", "act", "copy", "board")
+
+
+class CustomEnvironmentMaker:
+    """Stands for the class that the config names: made with `seed` and its `args`, it is that class's object."""
+
+    roles: ClassVar[tuple[str, ...]] = ()
+
+    def __new__(cls, config: CustomEnvironment, seed: int) -> TextEnvironment:  # type: ignore[misc]
+        """Raises ConfigError where the class is not there, or cannot be made."""
+        kind = load_object(config.path, "environment.path")
+        try:
+            environment: TextEnvironment = kind(seed=seed, **config.args)
+        except TypeError as error:
+            said = f"{config.path} cannot be made with seed and environment.args: {error}"
+            raise ConfigError({"environment.args": said}) from error
+        missing = [name for name in _WANTED if not callable(getattr(environment, name, None))]
+        if missing:
+            said = f"{config.path} is no environment: it has no {', '.join(missing)}; see TextEnvironment in docs/custom.md"
+            raise ConfigError({"environment.path": said})
+        return environment
