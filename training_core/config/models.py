@@ -135,6 +135,18 @@ class Policy(Section):
     """What this policy's workers occupy."""
 
     @model_validator(mode="after")
+    def _who_generates_has_whole_weights(self) -> Self:
+        if (
+            self.learner.type == "deepspeed"
+            and self.learner.zero_stage == 3
+            and self.devices.placement == "colocated"
+        ):
+            raise ValueError(
+                'learner.zero_stage: 3 spreads the weights; set devices.placement = "apart", or use 0 to 2'
+            )
+        return self
+
+    @model_validator(mode="after")
     def _engines_elsewhere_are_sent_weights(self) -> Self:
         if self.engine.type != "torch" and self.devices.placement == "colocated":
             raise ValueError(

@@ -34,7 +34,7 @@ def zero(stage: int) -> dict[str, Any]:
 LEARNERS: dict[str, dict[str, Any]] = {
     "torch-2": TOGETHER,
     "deepspeed-zero2-2": {**TOGETHER, **zero(2)},
-    "deepspeed-zero3-1": {**zero(3), "resources__environment_workers": 1},
+    "deepspeed-zero3-2": {**TOGETHER, **zero(3)},
 }
 SHAPES: dict[str, dict[str, Any]] = {
     "colocated": {"resources__environment_workers": 1},

@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from tests.training_core.llm.learning.together import Errand, Outcome, updated
-from training_core.config.models import Deepspeed, Learner
+from training_core.config.models import Deepspeed, Devices, Learner, Policy
 
 pytestmark = pytest.mark.slow
 SETTINGS = {"minibatches": 2, "epochs": 2, "schedule": "constant"}
@@ -44,6 +44,12 @@ def test_half_precision(precision: str) -> None:
 def test_stage_0_has_no_copies_in_fp32() -> None:
     with pytest.raises(ValidationError, match="trains in fp32 alone"):
         Deepspeed(zero_stage=0, precision="bf16")
+
+
+def test_stage_3_needs_workers_apart() -> None:
+    with pytest.raises(ValidationError, match='placement = "apart"'):
+        Policy(learner=Deepspeed(zero_stage=3))
+    Policy(learner=Deepspeed(zero_stage=3), devices=Devices(placement="apart"))
 
 
 @pytest.mark.parametrize(
