@@ -48,22 +48,22 @@ GALLERY: dict[str, Expected] = {
     "plan_path": Expected(
         purpose="Plan-Path on 6×6 with more walls than plan_path_duo; the seed's 10×10 is an override away.",
         time="a few minutes on two CPU cores",
-        result="success from 0.17 to 0.80 by iteration 40 (greedy, 128 held-out tasks, one seed)",
+        result="success from 0.17 to 0.82 (greedy, 128 held-out tasks, one seed)",
     ),
     "sokoban": Expected(
         purpose="Where to and how: one agent sees the goals, the other walks round the box and pushes.",
         time="a few minutes on two CPU cores",
-        result="success from 0.36 to 0.59 by iteration 40 (greedy, 128 held-out tasks, one seed)",
+        result="success from 0.36 to 0.63 (greedy, 128 held-out tasks, one seed)",
     ),
     "eight_queens": Expected(
         purpose="Which and where: one agent picks the queen to move, the other, who sees one row, finds its square.",
         time="a few minutes on two CPU cores",
-        result="success from 0.09 to 0.73 by iteration 40 (sampled, 128 held-out tasks, one seed)",
+        result="success from 0.09 to 0.79 (sampled, 128 held-out tasks, one seed)",
     ),
     "blocksworld": Expected(
         purpose="What next and how: one agent knows the piles that are wanted, the other what stands in the way.",
         time="a few minutes on two CPU cores",
-        result="success from 0.20 to 0.46 by iteration 20 (greedy, 128 plays of the held-out tasks, one seed)",
+        result="success from 0.20 to 0.65 (greedy, 128 plays of the held-out tasks, one seed)",
     ),
 }
 """By preset, as seen in docs/tuning.md; one that is missing shows its description alone."""
