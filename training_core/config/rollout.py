@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from training_core.config.base import Section
+from training_core.config.rewards import MathReward, Reward
 from training_core.importing import IMPORT_PATH
 
 TRY_AGAIN = "Your answer is not correct. Please try to answer it again."
@@ -72,6 +73,29 @@ class Agent(Section):
     """Milliseconds that a call waits for others, to be answered in one batch with them."""
 
 
+class RolloutWorkflow(Section):
+    """Workflows of one's own in AReaL's manner play K episodes of each task: `arun_episode(engine, data)`, or an agent with queues."""
+
+    type: Literal["rollout_workflow"] = "rollout_workflow"
+    """A class that asks the policy for tokens and returns padded tensors, interactions, or nothing for a rejected episode."""
+    path: str = Field(pattern=IMPORT_PATH)
+    """package.module:Class with `arun_episode(engine, data)`, or with `collect_trajectory(prompt, env, obs_queue, act_queue)`."""
+    args: dict[str, Any] = {}
+    """Arguments that the class is made with, beside `gconfig`, `tokenizer` and `reward_fn` where it takes them."""
+    environment_path: str = Field("", pattern=f"^$|{IMPORT_PATH}")
+    """package.module:Class with asynchronous `reset` and `step`, for agents with queues."""
+    environment_args: dict[str, Any] = {}
+    """Arguments that it is made with."""
+    reward: Reward = MathReward()
+    """What a class that takes `reward_fn` is given."""
+    concurrency: int = Field(64, ge=1, le=10_000)
+    """Episodes in play at a time."""
+    timeout: float = Field(600.0, gt=0.0)
+    """Seconds that an episode may take; a slower one has failed."""
+    success_at: float = 1.0
+    """An episode that earned at least this counts as a success."""
+
+
 class RolloutBuffer(Section):
     """Rollouts made outside, by any program, are taken from a rollout buffer service; each prompt's K records are a group."""
 
@@ -127,7 +151,8 @@ class RolloutBuffer(Section):
 WHOLE_EPISODES = (Episodes, MultiTurn)
 """Workflows that play K whole episodes of each task at the environment."""
 Workflow = Annotated[
-    TurnTree | Episodes | MultiTurn | CustomWorkflow | Agent | RolloutBuffer, Field(discriminator="type")
+    TurnTree | Episodes | MultiTurn | CustomWorkflow | Agent | RolloutWorkflow | RolloutBuffer,
+    Field(discriminator="type"),
 ]
 """One class per workflow, told apart by `type`."""
 
@@ -137,6 +162,7 @@ WORKFLOW_CONFIGS: dict[str, type[Section]] = {
     "multi_turn": MultiTurn,
     "custom": CustomWorkflow,
     "agent": Agent,
+    "rollout_workflow": RolloutWorkflow,
     "rollout_buffer": RolloutBuffer,
 }
 

@@ -11,15 +11,8 @@ from. A task that is rejected counts as neither: its place goes to another. Eval
 from collections.abc import Iterable
 from typing import Any
 
+from training_core.algorithms.staleness import capacity
 from training_core.config.rollout import Rollout
-
-
-def capacity(
-    *, staleness: int, version: int, batch: int, accepted: int, running: int, max_concurrent: int
-) -> int:
-    """How many more tasks may begin now; negative while more are in play than would be allowed."""
-    fresh = (staleness + version + 1) * batch - (accepted + running)
-    return min(max_concurrent - running, fresh)
 
 
 class Admission:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from training_core.algorithms.staleness import capacity
 from training_core.config.rollout import Rollout
-from workers.transfer.admission import Admission, capacity
+from workers.transfer.admission import Admission
 
 
 @pytest.mark.parametrize(

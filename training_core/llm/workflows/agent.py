@@ -37,16 +37,18 @@ log = logging.getLogger(__name__)
 def play_agents(tasks: Sequence[int], table: Table) -> list[Episode]:
     """Play training tasks, K = rollout.group_size episodes of each."""
     config, count = table.config, table.config.rollout.group_size
-    views = _views(tasks, table, "train")
+    views = views_of(tasks, table, "train")
     sessions = []
     for task in tasks:
         for sibling in range(count):
             number = task * count + sibling
-            episode = _episode(table, "train", f"{number}", views[task][""])
+            episode = episode_of(table, "train", f"{number}", views[task][""])
             episode.siblings = f"{table.iteration}-{task}"
             noise = (config.run.seed, AGENT_STREAM, table.iteration, number)
             voices = _voices(table, lambda role: settings_of(config.team.roles[role].sampling))
-            sessions.append(Session(Seat(episode, _data(task, "train", views[task], config), voices, noise)))
+            sessions.append(
+                Session(Seat(episode, data_of(task, "train", views[task], config), voices, noise))
+            )
     return _play(sessions, table)
 
 
@@ -55,13 +57,13 @@ def play_agents_evaluation(
 ) -> list[Episode]:
     """Play held-out tasks once each: "eval" greedily, "eval_sampled" at the role's temperature for it."""
     config = table.config
-    views = _views(tasks, table, "eval")
+    views = views_of(tasks, table, "eval")
     sessions = []
     for task in tasks:
-        episode = _episode(table, kind, f"{task}", views[task][""])
+        episode = episode_of(table, kind, f"{task}", views[task][""])
         episode.probe = task < config.evaluation.probes
         noise = (EVALUATION_SEED, AGENT_EVALUATION_STREAM, 0, task)
-        data = _data(task, "eval", views[task], config)
+        data = data_of(task, "eval", views[task], config)
         sessions.append(
             Session(
                 Seat(
@@ -154,7 +156,7 @@ def _wait_for_others(sessions: Sequence[Session], workflow: Agent, gateway: Agen
             )
 
 
-def _views(tasks: Sequence[int], table: Table, split: Split) -> dict[int, dict[str, SlotView]]:
+def views_of(tasks: Sequence[int], table: Table, split: Split) -> dict[int, dict[str, SlotView]]:
     """By task: what each role sees of it at its beginning; "" is the task itself."""
     slots = dict(enumerate(tasks))
     started = table.pool.reset({slot: (task, split) for slot, task in slots.items()})
@@ -165,7 +167,7 @@ def _views(tasks: Sequence[int], table: Table, split: Split) -> dict[int, dict[s
     }
 
 
-def _data(task: int, split: Split, views: dict[str, SlotView], config: RunConfig) -> dict[str, Any]:
+def data_of(task: int, split: Split, views: dict[str, SlotView], config: RunConfig) -> dict[str, Any]:
     """A task as an agent gets it."""
     first = config.team.order[0]
     row: dict[str, Any] = {}
@@ -190,7 +192,7 @@ def _voices(table: Table, settings: Callable[[str], SamplingSettings]) -> dict[s
     }
 
 
-def _episode(
+def episode_of(
     table: Table, kind: Literal["train", "eval", "eval_sampled"], name: str, view: SlotView
 ) -> Episode:
     full = f"{table.attempt}-{table.iteration}-{kind}-{name}"

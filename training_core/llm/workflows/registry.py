@@ -8,6 +8,7 @@ from training_core.llm.workflows.custom import evaluate_custom, play_custom
 from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.rollout_buffer import evaluate_rollout_buffer, play_rollout_buffer
+from training_core.llm.workflows.rollout_workflow import evaluate_rollout_workflows, play_rollout_workflows
 from training_core.llm.workflows.table import Table
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Episode
@@ -18,6 +19,7 @@ WORKFLOWS: dict[str, Callable[[Sequence[int], Table], list[Episode]]] = {
     "multi_turn": play_episodes,
     "custom": play_custom,
     "agent": play_agents,
+    "rollout_workflow": play_rollout_workflows,
     "rollout_buffer": play_rollout_buffer,
 }
 """type -> (task numbers, table) -> episodes."""
@@ -28,6 +30,7 @@ EVALUATIONS: dict[str, Callable[[Sequence[int], Table, Literal["eval", "eval_sam
     "multi_turn": play_independent,
     "custom": evaluate_custom,
     "agent": play_agents_evaluation,
+    "rollout_workflow": evaluate_rollout_workflows,
     "rollout_buffer": evaluate_rollout_buffer,
 }
 """type -> (held-out task numbers, table, kind) -> episodes."""

@@ -1,0 +1,252 @@
+"""Episodes by hand: what workflows ask is answered in batches, the bound on staleness admits, interruption is invisible."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+from tests.training_core.llm.toys import TOKENIZER, make_model, naive_logprobs
+from training_core.errors import EngineFailure
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.scripted import ScriptedEngine
+from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.llm.rollout_workflows.api import (
+    EpisodeResult,
+    GenerationHyperparameters,
+    ModelRequest,
+    RolloutWorkflow,
+)
+from training_core.llm.rollout_workflows.inference_engine import InferenceEngine, Limits
+from training_core.llm.rollout_workflows.loader import RestartingLoader
+from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
+from training_core.types import Answer, Prompt
+
+SETTINGS = GenerationHyperparameters(max_new_tokens=6)
+
+
+class TwoTurns(RolloutWorkflow):
+    """Two calls, the second of which goes on from the first; the seed's way to collect them."""
+
+    async def arun_episode(self, engine: InferenceEngine, data: dict[str, Any]) -> EpisodeResult:
+        seq: list[int] = []
+        logprobs: list[float] = []
+        loss_mask: list[int] = []
+        versions: list[int] = []
+        asked = data["input_ids"]
+        for _ in range(2):
+            response = await engine.agenerate(ModelRequest(input_ids=asked, gconfig=SETTINGS))
+            new = response.input_len - len(seq)
+            seq += response.input_tokens[-new:] + response.output_tokens
+            logprobs += [0.0] * new + response.output_logprobs
+            loss_mask += [0] * new + [1] * response.output_len
+            versions += [-1] * new + response.output_versions
+            asked = [*seq, 7]
+        result = {
+            "input_ids": torch.tensor(seq),
+            "logprobs": torch.tensor(logprobs),
+            "loss_mask": torch.tensor(loss_mask),
+            "versions": torch.tensor(versions),
+            "attention_mask": torch.ones(len(seq), dtype=torch.bool),
+            "rewards": torch.tensor(float(data.get("reward", 1.0))),
+        }
+        return concat_padded_tensors([{key: value.unsqueeze(0) for key, value in result.items()}])
+
+
+class Picky(TwoTurns):
+    """Rejects what the data says, and raises where the data says so."""
+
+    async def arun_episode(self, engine: InferenceEngine, data: dict[str, Any]) -> EpisodeResult:
+        if data.get("raise"):
+            raise RuntimeError("the tool is down")
+        return None if data.get("reject") else await super().arun_episode(engine, data)
+
+
+def engine_of(**limits: Any) -> InferenceEngine:
+    return InferenceEngine(TorchEngine(make_model(), TOKENIZER), Limits(**limits))
+
+
+ROWS = [{"input_ids": [6, 7, 8 + number], "reward": float(number)} for number in range(5)]
+
+
+def test_a_batch_has_the_models_own_logprobs_and_is_padded() -> None:
+    with engine_of() as engine:
+        batch = engine.rollout_batch(ROWS, TwoTurns())
+    model = make_model()
+    assert batch["rewards"].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    for row, data in enumerate(ROWS):
+        seen = batch["attention_mask"][row].bool()
+        ids, mask = batch["input_ids"][row][seen].tolist(), batch["loss_mask"][row][seen].tolist()
+        assert ids[:3] == data["input_ids"]
+        assert not batch["input_ids"][row][~seen].any()
+        wanted = naive_logprobs(model, ids[:1], ids[1:])
+        told = batch["logprobs"][row][seen].tolist()[1:]
+        for place, learnt in enumerate(mask[1:]):
+            assert told[place] == pytest.approx(wanted[place] if learnt else 0.0, abs=1e-4)
+        assert batch["versions"][row][seen].tolist() == [0 if learnt else -1 for learnt in mask]
+
+
+def test_the_same_seed_gives_the_same_episodes_however_they_meet() -> None:
+    with engine_of() as engine:
+        together = engine.rollout_batch(ROWS, TwoTurns())
+    with engine_of(max_concurrent=1) as engine:
+        alone = engine.rollout_batch(ROWS, TwoTurns())
+    assert torch.equal(together["input_ids"], alone["input_ids"])
+
+
+def test_calls_at_the_same_time_share_a_batch() -> None:
+    sizes: list[int] = []
+
+    class Counting(TorchEngine):
+        def generate(
+            self, prompts: Any, settings: SamplingSettings, interrupted: Any = None
+        ) -> list[list[Answer]]:
+            sizes.append(len(prompts))
+            return super().generate(prompts, settings, interrupted)
+
+    with InferenceEngine(Counting(make_model(), TOKENIZER), Limits(window=0.2)) as engine:
+        engine.rollout_batch(ROWS, TwoTurns())
+    assert sizes == [5, 5]
+
+
+def test_rejected_episodes_are_missing_and_errors_are_raised() -> None:
+    with engine_of() as engine:
+        kept = engine.rollout_batch([*ROWS, {"reject": True}], Picky())
+        assert len(kept["rewards"]) == 5
+        chosen = engine.rollout_batch(
+            ROWS, TwoTurns(), should_accept=lambda result: float(result["rewards"]) > 2
+        )  # type: ignore[index,arg-type,call-overload]
+        assert chosen["rewards"].tolist() == [3.0, 4.0]
+        engine.submit({"raise": True}, Picky())
+        with pytest.raises(RuntimeError, match="the tool is down"):
+            engine.wait(1, timeout=30)
+
+
+def test_one_request_is_one_answer() -> None:
+    with engine_of() as engine:
+        engine.submit(ROWS[0], workflow_builder=TwoTurns)
+        assert engine.wait(1, timeout=30)
+        with pytest.raises(EngineFailure, match="gather"):
+            asyncio.run(engine.agenerate(ModelRequest([6], SETTINGS.new(n_samples=2))))
+        with pytest.raises(ValueError, match="needs a workflow"):
+            engine.submit(ROWS[0])
+        with pytest.raises(TimeoutError, match="0 of 1"):
+            engine.wait(1, timeout=0.01)
+
+
+def test_the_bound_on_staleness_admits_so_many_episodes() -> None:
+    with engine_of(batch=2, staleness=1, max_concurrent=100) as engine:
+        assert engine.capacity == 4, "(1 + 0 + 1) x 2"
+        for row in ROWS:
+            engine.submit(row, TwoTurns())
+        assert len(engine.wait(4, timeout=30)) == 4
+        with pytest.raises(TimeoutError):
+            engine.wait(1, timeout=0.3)
+        engine.set_version(1)
+        assert len(engine.wait(1, timeout=30)) == 1
+        assert engine.capacity == 1
+
+
+def test_a_rejected_episode_frees_its_place() -> None:
+    with engine_of(batch=1, staleness=0) as engine:
+        engine.submit({"reject": True}, Picky())
+        engine.submit(ROWS[0], Picky())
+        assert len(engine.wait(1, timeout=30)) == 1
+
+
+def test_pause_holds_episodes_back() -> None:
+    with engine_of() as engine:
+        engine.pause()
+        engine.submit(ROWS[0], TwoTurns())
+        with pytest.raises(TimeoutError):
+            engine.wait(1, timeout=0.3)
+        engine.resume()
+        assert len(engine.wait(1, timeout=30)) == 1
+
+
+def test_weights_that_change_in_mid_sequence_interrupt_and_the_answer_goes_on() -> None:
+    reached, go_on = threading.Event(), threading.Event()
+    torch_engine = TorchEngine(make_model(), TOKENIZER)
+    plain = torch_engine.generate
+
+    def slow(prompts: Any, settings: SamplingSettings, interrupted: Any = None) -> list[list[Answer]]:
+        steps = 0
+
+        def asked() -> bool:
+            nonlocal steps
+            steps += 1
+            if steps == 3 and not reached.is_set():
+                reached.set()
+                go_on.wait(30)
+            return bool(interrupted())
+
+        return plain(prompts, settings, asked)
+
+    torch_engine.generate = slow  # type: ignore[method-assign]
+    with InferenceEngine(torch_engine, Limits()) as engine:
+        with engine_of() as other:
+            undisturbed = other.rollout_batch(ROWS[:1], TwoTurns())
+        engine.submit(ROWS[0], TwoTurns())
+        assert reached.wait(30)
+        updating = threading.Thread(target=engine.update_weights, args=(torch_engine.model.state_dict(), 1))
+        updating.start()
+        while engine._generating.is_set():
+            pass
+        go_on.set()
+        updating.join(30)
+        (result,) = engine.wait(1, timeout=30)
+    assert isinstance(result, dict)
+    assert torch.equal(result["input_ids"], undisturbed["input_ids"]), "the weights were the same"
+    versions = result["versions"][0].tolist()
+    sampled = [version for version in versions if version >= 0]
+    assert sampled == sorted(sampled) and set(sampled) == {0, 1}
+    assert engine.get_version() == 1
+
+
+def test_batches_are_prepared_while_later_episodes_are_in_play() -> None:
+    loader = RestartingLoader(ROWS, 2, shuffle=False)
+    with engine_of(batch=2, staleness=1) as engine:
+        first = engine.prepare_batch(loader, TwoTurns())
+        assert first["rewards"].tolist() == [0.0, 1.0]
+        assert engine._next > 2, "more were asked for than were waited for"
+        engine.set_version(1)
+        assert len(engine.prepare_batch(loader, TwoTurns())["rewards"]) == 2
+
+
+def test_a_loader_begins_again_and_goes_on_where_it_was() -> None:
+    loader = RestartingLoader(list(range(5)), 3, seed=1)
+    seen = [next(loader) for _ in range(5)]
+    flat = [row for batch in seen for row in batch]
+    assert [sorted(flat[start : start + 5]) for start in (0, 5, 10)] == [list(range(5))] * 3
+    assert flat[:5] != flat[5:10], "shuffled anew"
+    assert loader.epoch == 3
+    other = RestartingLoader(list(range(5)), 3, seed=1)
+    next(other)
+    third = RestartingLoader(list(range(5)), 3, seed=1)
+    third.load_state_dict(other.state_dict())
+    assert [next(third), next(third)] == seen[1:3]
+    with pytest.raises(ValueError, match="no rows"):
+        RestartingLoader([], 1)
+
+
+def test_stop_texts_and_greedy_reach_the_engine() -> None:
+    heard: list[SamplingSettings] = []
+
+    class Listening(ScriptedEngine):
+        def generate(
+            self, prompts: Any, settings: SamplingSettings, interrupted: Any = None
+        ) -> list[list[Answer]]:
+            heard.append(settings)
+            return super().generate(prompts, settings)
+
+    def script(seen: str, prompt: Prompt, index: int) -> str:
+        return "w1 w2"
+
+    asked = GenerationHyperparameters(
+        max_new_tokens=9, temperature=0.5, top_p=0.9, top_k=3, greedy=True, stop=("w2",)
+    )
+    with InferenceEngine(Listening(TOKENIZER, script)) as engine:
+        response = asyncio.run(engine.agenerate(ModelRequest([6, 7], asked)))
+    assert heard == [SamplingSettings(0.5, 3, 0.9, 9, True, ("w2",))]
+    assert (response.stop_reason, response.output_len, response.input_len) == ("stop", 2, 2)

@@ -1,0 +1,56 @@
+"""Rows of data in batches, for ever: a loader that begins again when it runs out, shuffled anew each time."""
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+from training_core.seeding import keyed_seed
+
+
+class RestartingLoader:
+    """Iterates over batches of rows without end. The last rows of an epoch that fill no batch begin the next one."""
+
+    def __init__(self, rows: Sequence[Any], batch_size: int, *, seed: int = 0, shuffle: bool = True) -> None:
+        if not rows:
+            raise ValueError("there are no rows to load")
+        self.batch_size = batch_size
+        self._rows = rows
+        self._seed = seed
+        self._shuffle = shuffle
+        self._given = 0
+        """Rows handed out so far."""
+        self._kept: list[int] = []
+        self._epoch_of_order = -1
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return self
+
+    def __next__(self) -> list[Any]:
+        batch = [self._row(self._given + place) for place in range(self.batch_size)]
+        self._given += self.batch_size
+        return batch
+
+    @property
+    def epoch(self) -> int:
+        """Times that all rows have been handed out."""
+        return self._given // len(self._rows)
+
+    def state_dict(self) -> dict[str, int]:
+        """Where it stands."""
+        return {"given": self._given}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on where `state_dict` was taken."""
+        self._given = state["given"]
+
+    def _row(self, number: int) -> Any:
+        epoch, place = divmod(number, len(self._rows))
+        return self._rows[self._order(epoch)[place]]
+
+    def _order(self, epoch: int) -> list[int]:
+        if epoch != self._epoch_of_order:
+            self._kept = list(range(len(self._rows)))
+            if self._shuffle:
+                Random(keyed_seed(self._seed, epoch)).shuffle(self._kept)
+            self._epoch_of_order = epoch
+        return self._kept

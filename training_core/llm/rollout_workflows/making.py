@@ -1,0 +1,76 @@
+"""Workflows from the config: classes by import path, made with what they ask for."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from training_core.config.rollout import RolloutWorkflow as Section
+from training_core.errors import ConfigError
+from training_core.importing import load_object
+from training_core.llm.rewards.pool import reward_pool
+from training_core.llm.rollout_workflows.api import GenerationHyperparameters, RolloutWorkflow
+from training_core.llm.rollout_workflows.queue_agents import QueueAgentWorkflow
+
+RewardFunction = Callable[..., float]
+"""(prompt, completions, prompt_ids, completion_ids, **data) -> reward, as AReaL's workflows call it."""
+
+
+class AsyncRewardWrapper:
+    """A reward function to be awaited: episodes do not wait for one another's judgements."""
+
+    def __init__(self, reward_fn: RewardFunction) -> None:
+        self._reward_fn = reward_fn
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> float:
+        """What the function says."""
+        return await asyncio.to_thread(self._reward_fn, *args, **kwargs)
+
+
+def make_reward_function(section: Section) -> RewardFunction:
+    """The reward function of a workflow: judged in processes of its own, with a limit on time."""
+    pool = reward_pool(section.reward)
+
+    def reward_fn(
+        prompt: str, completions: str, prompt_ids: list[int], completion_ids: list[int], **data: Any
+    ) -> float:
+        told = {
+            "prompt": prompt,
+            "completions": completions,
+            "prompt_ids": prompt_ids,
+            "completion_ids": completion_ids,
+        }
+        return pool.judge({**data, **told}).reward
+
+    return reward_fn
+
+
+def make_workflow(
+    section: Section, gconfig: GenerationHyperparameters, tokenizer: Any, reward_fn: RewardFunction
+) -> RolloutWorkflow:
+    """The workflow that a config names. Raises ConfigError."""
+    at_hand = {"gconfig": gconfig, "tokenizer": tokenizer, "reward_fn": reward_fn}
+    made: Any = _made(section.path, "workflow.path", section.args, at_hand)
+    if callable(getattr(made, "arun_episode", None)):
+        workflow: RolloutWorkflow = made
+        return workflow
+    if callable(getattr(made, "collect_trajectory", None)):
+        environment = None
+        if section.environment_path:
+            at_hand = {"tokenizer": tokenizer, "reward_fn": reward_fn}
+            environment = _made(
+                section.environment_path, "workflow.environment_path", section.environment_args, at_hand
+            )
+        return QueueAgentWorkflow(made, environment)
+    raise ConfigError({"workflow.path": f"{section.path} has neither arun_episode nor collect_trajectory"})
+
+
+def _made(path: str, field: str, args: dict[str, Any], at_hand: dict[str, Any]) -> Any:
+    """An object of a class, with those of `at_hand` that it takes by name."""
+    found = load_object(path, field)
+    takes = inspect.signature(found).parameters
+    wanted = {name: value for name, value in at_hand.items() if name in takes}
+    try:
+        return found(**(wanted | args))
+    except TypeError as error:
+        raise ConfigError({field.replace("path", "args"): f"{path} cannot be made: {error}"}) from error

@@ -1,0 +1,133 @@
+"""Trajectories as padded tensors, and as what the learner takes.
+
+B sequences, S padded length.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from training_core.errors import EnvironmentFailure
+from training_core.llm.rollout_workflows.api import EpisodeResult, Interaction, Trajectory
+from training_core.types import NOT_SAMPLED, Answer, StopReason
+
+NEEDED = ("input_ids", "attention_mask", "loss_mask", "logprobs", "rewards")
+
+
+def concat_padded_tensors(parts: Sequence[Trajectory], pad: float = 0.0) -> Trajectory:
+    """One batch of all sequences, padded on the right to the longest; attention_mask is 0 there.
+
+    Tensors of one dimension (B,) are laid end to end. Raises ValueError where parts have different keys.
+    """
+    if not parts:
+        return {}
+    keys = parts[0].keys()
+    if any(part.keys() != keys for part in parts):
+        raise ValueError(
+            f"trajectories have different keys: {sorted({key for part in parts for key in part})}"
+        )
+    width = max(part["attention_mask"].shape[1] for part in parts)
+    return {
+        key: torch.cat([_widened(part[key], width, 0 if key == "attention_mask" else pad) for part in parts])
+        for key in keys
+    }
+
+
+def _widened(tensor: Tensor, width: int, pad: float) -> Tensor:
+    if tensor.dim() < 2 or tensor.shape[1] == width:
+        return tensor
+    return torch.nn.functional.pad(tensor, (0, width - tensor.shape[1]), value=pad)
+
+
+def sequence_of(interactions: Sequence[Interaction]) -> Iterator[tuple[list[int], Answer, float, str]]:
+    """(prompt ids, what follows, reward, role) of each stretch of calls by one role whose prompts continue one another.
+
+    A call whose prompt does not begin with all that was said before begins a new stretch.
+    """
+    open_: dict[str, tuple[list[int], Answer, float]] = {}
+    for interaction in interactions:
+        role, response = interaction.role, interaction.response
+        said = _answer(
+            response.output_tokens, response.output_logprobs, response.output_versions, response.stop_reason
+        )
+        before = open_.get(role)
+        if before is not None:
+            prompt, answer, earned = before
+            known = prompt + answer.token_ids
+            if response.input_tokens[: len(known)] == known:
+                more = _appended(answer, response.input_tokens[len(known) :], said)
+                open_[role] = (prompt, more, earned + interaction.reward)
+                continue
+            yield (*before, role)
+        open_[role] = (list(response.input_tokens), said, interaction.reward)
+    for role, stretch in open_.items():
+        yield (*stretch, role)
+
+
+def _answer(ids: list[int], logprobs: list[float], versions: list[int], stop: StopReason) -> Answer:
+    return Answer(list(ids), list(logprobs), list(versions), stop, "", [True] * len(ids))
+
+
+def _appended(answer: Answer, between: list[int], said: Answer) -> Answer:
+    """An answer, text that nobody sampled, and the next answer, as one."""
+    quiet = len(between)
+    return Answer(
+        answer.token_ids + between + said.token_ids,
+        answer.logprobs + [0.0] * quiet + said.logprobs,
+        answer.versions + [NOT_SAMPLED] * quiet + said.versions,
+        said.stop_reason,
+        "",
+        [*(answer.loss_mask or []), *[False] * quiet, *(said.loss_mask or [])],
+    )
+
+
+def rows_of(trajectory: Trajectory, version: int) -> Iterator[tuple[list[int], Answer, float, str]]:
+    """(prompt ids, what follows, reward, "") of each sequence of a trajectory; the prompt ends where learning begins.
+
+    `version` is that of tokens whose versions are not told. Raises EnvironmentFailure naming what is missing.
+    """
+    missing = [key for key in NEEDED if key not in trajectory]
+    if missing:
+        raise EnvironmentFailure(f"arun_episode returned tensors without {', '.join(missing)}")
+    for row, reward in enumerate(trajectory["rewards"].flatten().tolist()):
+        seen = trajectory["attention_mask"][row].bool()
+        ids = trajectory["input_ids"][row][seen].tolist()
+        mask = trajectory["loss_mask"][row][seen].bool().tolist()
+        logprobs = trajectory["logprobs"][row][seen].tolist()
+        versions = _versions(trajectory, row, seen, mask, version)
+        start = mask.index(True) if True in mask else len(ids)
+        if start == 0:
+            raise EnvironmentFailure(
+                "arun_episode returned a sequence without a prompt: its first token is learnt from"
+            )
+        rest = slice(start, None)
+        yield (
+            ids[:start],
+            Answer(ids[rest], logprobs[rest], versions[rest], "stop", "", mask[rest]),
+            reward,
+            "",
+        )
+
+
+def _versions(trajectory: Trajectory, row: int, seen: Tensor, mask: list[bool], version: int) -> list[int]:
+    if "versions" in trajectory:
+        return [int(number) for number in trajectory["versions"][row][seen].tolist()]
+    return [version if learnt else NOT_SAMPLED for learnt in mask]
+
+
+def stretches(result: EpisodeResult, version: int) -> list[tuple[list[int], Answer, float, str]]:
+    """(prompt ids, what follows, reward, role) of all sequences of an episode's result; none for a rejected one.
+
+    Raises EnvironmentFailure for a result that is none of the known forms.
+    """
+    if result is None:
+        return []
+    if isinstance(result, dict) and all(isinstance(value, Tensor) for value in result.values()):
+        return list(rows_of(result, version))
+    interactions = list(result.values()) if hasattr(result, "values") else list(result)
+    if not all(isinstance(one, Interaction) for one in interactions):
+        raise EnvironmentFailure(
+            "arun_episode must return tensors, interactions, or None for a rejected episode"
+        )
+    return list(sequence_of(interactions))
