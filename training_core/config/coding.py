@@ -11,10 +11,11 @@ class Coding(EnvironmentSection):
     """A tester writes tests for a task, a coder the program; both see what the program made of the tests, and try again."""
 
     roles: ClassVar[tuple[str, ...]] = ("tester", "coder")
+    file_fields: ClassVar[tuple[str, ...]] = ("problems",)
     type: Literal["coding"] = "coding"
     """Programs against tests, run in a sandbox."""
     problems: str = ""
-    """A JSONL file of problems (see docs/environments.md); empty: small arithmetic programs are asked for, made by seed."""
+    """JSONL file of problems, below TROUPE_HOME/data where runs are played; empty: small programs are asked for, made by seed."""
     steps: int = Field(2, ge=1, le=4)
     """Operations that a generated program must chain."""
     largest: int = Field(5, ge=2, le=99)

@@ -76,6 +76,7 @@ class Agent(Section):
 class RolloutWorkflow(Section):
     """Workflows of one's own in AReaL's manner play K episodes of each task: `arun_episode(engine, data)`, or an agent with queues."""
 
+    import_fields: ClassVar[tuple[str, ...]] = ("path", "environment_path")
     type: Literal["rollout_workflow"] = "rollout_workflow"
     """A class that asks the policy for tokens and returns padded tensors, interactions, or nothing for a rejected episode."""
     path: str = Field(pattern=IMPORT_PATH)

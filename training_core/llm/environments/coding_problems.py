@@ -7,7 +7,6 @@ A generated problem chains operations on one number: "add 3 then times 2" wants 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from random import Random
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from training_core.config.coding import Coding
 from training_core.errors import EnvironmentFailure
 from training_core.llm.environments.base import Split
+from training_core.llm.environments.prompts import data_file
 from training_core.llm.environments.splits import Tasks, held_out
 
 OPERATIONS = {"add": "+", "subtract": "-", "times": "*"}
@@ -120,7 +120,7 @@ def program(steps: Sequence[Step]) -> str:
 def read_problems(path: str) -> tuple[Problem, ...]:
     """A file's problems. Raises EnvironmentFailure naming the line that is none."""
     try:
-        lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
+        lines = data_file(path, "environment.problems").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise EnvironmentFailure(f"environment.problems: cannot read {path}: {error}") from error
     found = []

@@ -30,16 +30,14 @@ class Instance:
     """Every field but the prompt, under `label` and `answer` alike what either says: keyword arguments of the reward function."""
 
 
-def data_file(path: str) -> Path:
+def data_file(path: str, field: str = "environment.path") -> Path:
     """Where a file of the config is: below TROUPE_HOME/data, or else as it stands. Raises ConfigError where there is none."""
     home = Path(os.environ.get("TROUPE_HOME", "var")).expanduser()
     places = [home / DATA / path, Path(path).expanduser()]
     for place in places:
         if place.is_file():
             return place.resolve()
-    raise ConfigError(
-        {"environment.path": f"there is no file {path!r}; put it into {places[0].parent.resolve()}"}
-    )
+    raise ConfigError({field: f"there is no file {path!r}; put it into {places[0].parent.resolve()}"})
 
 
 def read_instances(path: Path) -> tuple[Instance, ...]:

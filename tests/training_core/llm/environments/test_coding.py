@@ -8,7 +8,7 @@ import pytest
 
 from tests.training_core.llm.environments.puzzles import check_demonstrations, check_play, check_splits
 from training_core.config.coding import Coding
-from training_core.errors import EnvironmentFailure, SandboxFailure
+from training_core.errors import ConfigError, EnvironmentFailure, SandboxFailure
 from training_core.llm.environments.coding import CodingEnvironment, read_program, read_tests
 from training_core.llm.environments.coding_problems import (
     CODING_TASKS,
@@ -193,7 +193,7 @@ def test_bad_files_are_named_by_line(tmp_path: Path) -> None:
     )
     with pytest.raises(EnvironmentFailure, match="line 3: tests: "):
         CodingEnvironment(Coding(problems=str(file)), 0).reset(0, "train")
-    with pytest.raises(EnvironmentFailure, match="cannot read"):
+    with pytest.raises(ConfigError, match="environment.problems: there is no file"):
         CodingEnvironment(Coding(problems=str(tmp_path / "none")), 0).reset(0, "train")
 
 
