@@ -76,6 +76,14 @@ OverlongTokens = Annotated[
     ),
 ]
 
+DropZeroVariance = Annotated[
+    bool,
+    Field(
+        description="Leave groups whose rewards are all equal, and whose advantages are 0 for it, out of the loss "
+        "(they are counted either way)."
+    ),
+]
+
 
 class PolicyGradient(Section):
     """What all policy-gradient algorithms can be asked for."""
@@ -100,8 +108,7 @@ class PolicyGradient(Section):
     kl_estimator: KlEstimator = "k3"
     kl_in: KlIn = "loss"
     loss_average: LossAverage = "token"
-    drop_zero_variance: bool = True
-    """Leave groups whose rewards are all equal, and whose advantages are 0 for it, out of the loss (they are counted either way)."""
+    drop_zero_variance: DropZeroVariance = True
     group_filter: Literal["none", "mean", "std"] = "none"
     """Leave groups out of the loss by their rewards' mean or standard deviation; see filter_low, filter_high, filter_ratio."""
     filter_low: float = 0.0
@@ -235,8 +242,33 @@ class Dapo(PolicyGradient):
     overlong_tokens: OverlongTokens = 2
 
 
+class Ppo(PolicyGradient):
+    """Proximal policy optimisation with a critic (PPO, arXiv 1707.06347; GAE, arXiv 1506.02438)."""
+
+    type: Literal["ppo"] = "ppo"
+    """A value head on the policy's trunk; advantages over tokens by GAE, the reward on the last one. A group of one will do."""
+    mean_level: MeanLevel = "none"
+    std_level: StdLevel = "none"
+    dual_clip: DualClip = 0.0
+    drop_zero_variance: DropZeroVariance = False
+    kl_estimator: KlEstimator = "k1"
+    kl_in: KlIn = "reward"
+    discount: float = Field(1.0, gt=0.0, le=1.0)
+    """Gamma: what a reward is worth one token earlier."""
+    gae_lambda: float = Field(0.95, ge=0.0, le=1.0)
+    """0 trusts the values alone (least variance), 1 what was earned alone (no bias)."""
+    whiten_advantages: bool = True
+    """Normalise token advantages by mean and standard deviation over the policy's batch."""
+    value_coefficient: float = Field(0.1, ge=0.0)
+    """Weight of the value loss beside the policy loss, through the trunk that they share."""
+    value_clip: float = Field(0.2, ge=0.0)
+    """Values farther than this from what they were when the update began earn no better loss; 0 disables."""
+    value_learning_rate: float = Field(1e-3, gt=0.0)
+    """Of the value head's AdamW, throughout; the trunk has the learner's."""
+
+
 Algorithm = Annotated[
-    AtGrpo | Grpo | DrGrpo | Rloo | ReinforcePlusPlus | ReinforcePlusPlusBaseline | Gspo | Cispo | Dapo,
+    AtGrpo | Grpo | DrGrpo | Rloo | ReinforcePlusPlus | ReinforcePlusPlusBaseline | Gspo | Cispo | Dapo | Ppo,
     Field(discriminator="type"),
 ]
 """One class per algorithm, told apart by `type`."""
@@ -251,4 +283,5 @@ ALGORITHM_CONFIGS: dict[str, type[PolicyGradient]] = {
     "gspo": Gspo,
     "cispo": Cispo,
     "dapo": Dapo,
+    "ppo": Ppo,
 }

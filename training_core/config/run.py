@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from training_core.config.algorithms import Algorithm, AtGrpo
+from training_core.config.algorithms import Algorithm, AtGrpo, Ppo
 from training_core.config.base import Section
 from training_core.config.environments import Environment, External, PlanPath
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
@@ -98,6 +98,15 @@ class RunConfig(Section):
             raise ValueError("rollout.group_size: a group of one has no advantage; use 2 or more")
         if self.algorithm.leave_one_out and self.rollout.group_size < 2:
             raise ValueError("algorithm.leave_one_out: needs rollout.group_size of 2 or more")
+        return self
+
+    @model_validator(mode="after")
+    def _critics_have_a_learner(self) -> Self:
+        for name in self.trained_policies:
+            if isinstance(self.algorithm, Ppo) and self.policies[name].learner.type == "deepspeed":
+                raise ValueError(
+                    f'policies.{name}.learner.type: "deepspeed" has no value head; use "torch", or an algorithm other than "ppo"'
+                )
         return self
 
     @model_validator(mode="after")

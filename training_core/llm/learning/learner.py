@@ -10,21 +10,22 @@ neither spoils the weights nor ends a long run; several in a row raise LearnerFa
 import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from training_core.algorithms.losses import kl_penalty, token_entropies
-from training_core.config.algorithms import Algorithm
+from training_core.config.algorithms import Algorithm, Ppo
 from training_core.config.models import Optimisation, Policy
 from training_core.errors import LearnerFailure, StalePolicy
 from training_core.llm.flops import TRAINING, shape_of
-from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.llm.learning.annotations import Annotations, GroupAnnotation, annotate
+from training_core.llm.learning.critic import Critic
+from training_core.llm.learning.log_probs import is_plain, sampled_from, untruncated
 from training_core.llm.learning.micro_batches import MicroBatch, Split, split
-from training_core.llm.learning.objective import charge_kl, charges_kl, token_losses, wants_start
+from training_core.llm.learning.objective import charge, charges_kl, kl_costs, token_losses, wants_start
 from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.passes import recompute_activations, training_passes
 from training_core.llm.learning.processes import ALONE, Processes
@@ -69,6 +70,8 @@ class LearnerState:
     generator: Tensor
     """torch's."""
     counters: dict[str, int]
+    critic: dict[str, Tensor] = field(default_factory=dict)
+    """As `Critic.state_dict`; empty where there is none."""
 
 
 class Learner:
@@ -97,6 +100,9 @@ class Learner:
         self.packed = self.settings.packing and self.forward.packs
         self.processes = processes
         self.optimiser = self._make_optimiser(policy.learner)
+        self.critic = (
+            Critic(model, algorithm, policy.learner, processes) if isinstance(algorithm, Ppo) else None
+        )
         if self.settings.activation_checkpointing:
             recompute_activations(model)
         self._drops = policy.adapter.type == "lora" and policy.adapter.dropout > 0
@@ -127,6 +133,7 @@ class Learner:
             self.optimiser.state_dict(),
             torch.get_rng_state(),
             {"skipped_in_a_row": self._skipped_in_a_row} | self.optimiser.counters(),
+            self.critic.state_dict() if self.critic else {},
         )
 
     def load_state_dict(self, state: LearnerState) -> None:
@@ -136,6 +143,8 @@ class Learner:
         torch.set_rng_state(state.generator)
         self._skipped_in_a_row = state.counters["skipped_in_a_row"]
         self.optimiser.load_counters(state.counters)
+        if self.critic and state.critic:  # another algorithm's checkpoint has none: the head begins anew
+            self.critic.load_state_dict(state.critic)
 
     def update(
         self, groups: Sequence[Group], iteration: int, version: int, annotated: Collection[str] | None = None
@@ -160,7 +169,7 @@ class Learner:
             for part, share in zip(minibatches, mine, strict=True)
         ]
         if wants_start(self.algorithm):
-            self._begin((piece for part in parts for piece in part), sums)
+            self._begin([piece for part in parts for piece in part], sums)
         for epoch in range(self.settings.epochs):
             for place in _order(len(parts), iteration, epoch):
                 self._step(parts[place], sums, epoch == 0, wanted)
@@ -176,7 +185,7 @@ class Learner:
     def _score(self, groups: Sequence[Group]) -> Iterator[tuple[MicroBatch, Tensor]]:
         """Logprobs (T,) of all answers by the policy as it is."""
         for piece in split(range(len(groups)), groups, self._split()):
-            log_probs = _sampled_from(self._logits(piece.batch), piece)
+            log_probs = sampled_from(self._logits(piece.batch), piece)
             yield piece, log_probs[piece.batch.place, piece.batch.targets]
 
     def _make_optimiser(self, settings: Optimisation) -> Optimiser:
@@ -185,6 +194,13 @@ class Learner:
     def _logits(self, batch: Batch) -> Tensor:
         """(U, V) by the policy as it is."""
         return self.forward.logits(self.model, batch)
+
+    def _judged(self, piece: MicroBatch) -> tuple[Tensor, Tensor | None]:
+        """Logits (U, V), and values (T,) where there is a critic, by the policy as it is."""
+        if self.critic is None:
+            return self._logits(piece.batch), None
+        logits, hidden = self.forward.with_hidden(self.model, piece.batch)
+        return logits, self.critic.values(hidden, piece)
 
     def _even(self, pieces: list[MicroBatch], groups: Sequence[Group]) -> list[MicroBatch]:
         """As many micro-batches as the other processes have, where passes are made together."""
@@ -222,7 +238,7 @@ class Learner:
             if wanted is None or groups[index].episode in wanted
         ]
         for piece in self._even(list(split(late, groups, self._split())), groups) if groups else ():
-            log_probs = _sampled_from(self._logits(piece.batch), piece)
+            log_probs = sampled_from(self._logits(piece.batch), piece)
             _compare(sums, piece, log_probs[piece.batch.place, piece.batch.targets], wanted)
 
     def _step(self, part: Sequence[MicroBatch], sums: Sums, first: bool, wanted: set[str] | None) -> None:
@@ -231,7 +247,10 @@ class Learner:
                 sums.flops += self._flops(piece)
                 loss = self._loss(piece, sums, first, wanted)
                 self.optimiser.backward(loss, last=place == len(part))
+        scale = self.optimiser.scale
         done = self.optimiser.step()
+        if self.critic:
+            self.critic.step(apply=done.norm is not None, scale=scale)
         if done.norm is not None:
             sums.steps += 1
             sums.grad_norm += done.norm
@@ -258,21 +277,25 @@ class Learner:
     def _loss(self, piece: MicroBatch, sums: Sums, first: bool, wanted: set[str] | None) -> Tensor:
         """The micro-batch's part of the minibatch's loss; its figures are added to `sums`."""
         algorithm = self.algorithm
-        logits = self._logits(piece.batch)
+        logits, values = self._judged(piece)
         if piece.idle:
             return logits.sum() * 0.0
-        log_probs = _sampled_from(logits, piece)
+        log_probs = sampled_from(logits, piece)
         logprobs = log_probs[piece.batch.place, piece.batch.targets]
         with torch.set_grad_enabled(algorithm.entropy_coefficient > 0):
             entropies = token_entropies(log_probs)[piece.batch.place]
         found = token_losses(piece, logprobs, algorithm)
         total = found.losses - algorithm.entropy_coefficient * entropies
         if self.reference is not None:
-            plain = logprobs if _is_plain(piece) else _untruncated(logits, piece)
+            plain = logprobs if is_plain(piece) else untruncated(logits, piece)
             base = self._reference_logprobs(self.reference, piece)
             if algorithm.kl_in == "loss":
                 total = total + algorithm.kl_coefficient * kl_penalty(plain, base, algorithm.kl_estimator)
             sums.kl += float(kl_penalty(plain.detach(), base, "k3").sum())
+        if self.critic and values is not None:
+            errors = self.critic.losses(piece, values)
+            total = total + self.critic.algorithm.value_coefficient * errors
+            sums.value += float(errors.detach().sum())
         loss = (total * piece.weights).sum()
         sums.add(loss, found, entropies, piece)
         if first:
@@ -283,22 +306,29 @@ class Learner:
         return loss
 
     @torch.no_grad()
-    def _begin(self, pieces: Iterator[MicroBatch], sums: Sums) -> None:
-        """Note the logprobs of the policy as it is before the first step; charge the tokens what they cost."""
+    def _begin(self, pieces: Sequence[MicroBatch], sums: Sums) -> None:
+        """Note logprobs and values by the policy as it is before the first step; charge the tokens what they cost."""
         for piece in pieces:
             if self.shape is not None:
                 sums.flops += (1 + charges_kl(self.algorithm)) * self.shape.forward(piece.work)
-            logits = self._logits(piece.batch)
-            piece.start_logprobs = _sampled_from(logits, piece)[piece.batch.place, piece.batch.targets]
+            logits, values = self._judged(piece)
+            piece.start_logprobs = sampled_from(logits, piece)[piece.batch.place, piece.batch.targets]
+            costs = None
             if charges_kl(self.algorithm) and self.reference is not None:
-                plain = piece.start_logprobs if _is_plain(piece) else _untruncated(logits, piece)
-                charge_kl(piece, plain, self._reference_logprobs(self.reference, piece), self.algorithm)
+                plain = piece.start_logprobs if is_plain(piece) else untruncated(logits, piece)
+                costs = kl_costs(plain, self._reference_logprobs(self.reference, piece), self.algorithm)
+            if self.critic and values is not None:
+                self.critic.judge(piece, values, costs)
+            elif costs is not None:
+                charge(piece, costs)
+        if self.critic:
+            sums.explained_variance = self.critic.finish(pieces, self.model.device)
 
     @torch.no_grad()
     def _reference_logprobs(self, reference: PreTrainedModel, piece: MicroBatch) -> Tensor:
         """(T,) by the base model."""
         if piece.reference_logprobs is None:
-            piece.reference_logprobs = _untruncated(self.forward.logits(reference, piece.batch), piece)
+            piece.reference_logprobs = untruncated(self.forward.logits(reference, piece.batch), piece)
         return piece.reference_logprobs
 
     def _metrics(self, sums: Sums, rate: float, groups: int) -> dict[str, float]:
@@ -308,6 +338,7 @@ class Learner:
             self.settings.epochs,
             corrects=self.algorithm.correction != "none",
             has_reference=self.reference is not None,
+            has_critic=self.critic is not None,
         )
         metrics |= {"lr": rate, "trained_groups": float(groups)}
         if self.settings.precision == "fp16":
@@ -348,23 +379,3 @@ def _compare(sums: Sums, piece: MicroBatch, logprobs: Tensor, wanted: set[str] |
         return
     sums.mismatch.add(logprobs, piece.old_logprobs)
     annotate(sums.annotations, piece, {"training_logprobs": logprobs}, wanted)
-
-
-def _is_plain(piece: MicroBatch) -> bool:
-    return piece.top_k == 0 and piece.top_p >= 1.0
-
-
-def _sampled_from(logits: Tensor, piece: MicroBatch) -> Tensor:
-    """(U, V) under the temperature and truncation that the tokens were sampled with; sampled tokens are never cut."""
-    keep = None
-    if not _is_plain(piece):
-        keep = torch.zeros_like(logits, dtype=torch.bool)
-        keep[piece.batch.place, piece.batch.targets] = True
-    return tempered_log_probs(logits, piece.temperature, piece.top_k, piece.top_p, keep)
-
-
-def _untruncated(logits: Tensor, piece: MicroBatch) -> Tensor:
-    """The response tokens' logprobs (T,) after temperature alone: what two policies can be compared by, for where one
-    of them cuts a token off, the other need not.
-    """
-    return tempered_log_probs(logits, piece.temperature)[piece.batch.place, piece.batch.targets]

@@ -10,7 +10,7 @@ from torch import Tensor
 from training_core.algorithms.corrections import correction_weights
 from training_core.algorithms.losses import costs_to_go, kl_penalty
 from training_core.algorithms.policy_losses import POLICY_LOSSES, Bounds, Tokens
-from training_core.config.algorithms import Algorithm
+from training_core.config.algorithms import Algorithm, Ppo
 from training_core.llm.learning.micro_batches import MicroBatch
 
 
@@ -28,7 +28,7 @@ class TokenLosses:
 
 def wants_start(algorithm: Algorithm) -> bool:
     """Whether a pass over all data comes first, by the policy as it is when the update begins."""
-    return algorithm.correction != "none" or charges_kl(algorithm)
+    return isinstance(algorithm, Ppo) or algorithm.correction != "none" or charges_kl(algorithm)
 
 
 def charges_kl(algorithm: Algorithm) -> bool:
@@ -36,14 +36,18 @@ def charges_kl(algorithm: Algorithm) -> bool:
     return algorithm.kl_coefficient > 0 and algorithm.kl_in == "reward"
 
 
-def charge_kl(piece: MicroBatch, logprobs: Tensor, base: Tensor, algorithm: Algorithm) -> None:
-    """Take what the divergence costs from the advantages: coefficient x the sum over a token and those after it.
+def kl_costs(logprobs: Tensor, base: Tensor, algorithm: Algorithm) -> Tensor:
+    """What the divergence takes from each token's reward (T,); logprobs of policy and base (T,) before truncation."""
+    return algorithm.kl_coefficient * kl_penalty(logprobs, base, algorithm.kl_estimator)
+
+
+def charge(piece: MicroBatch, costs: Tensor) -> None:
+    """Take tokens' costs (T,) from the advantages: of a token and those after it.
 
     Taken after rewards were normalised, so that the coefficient weighs against advantages, not raw rewards; the papers
-    (REINFORCE++, RLOO) subtract it before. Logprobs of policy and base (T,) before truncation.
+    (REINFORCE++, RLOO) subtract it before.
     """
-    costs = kl_penalty(logprobs, base, algorithm.kl_estimator)
-    piece.advantages = piece.advantages - algorithm.kl_coefficient * costs_to_go(costs, piece.lengths)
+    piece.advantages = piece.advantages - costs_to_go(costs, piece.lengths)
 
 
 def token_losses(piece: MicroBatch, logprobs: Tensor, algorithm: Algorithm) -> TokenLosses:

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-from transformers import PreTrainedModel
+from torch import Tensor, nn
 
 from training_core.config.models import Optimisation
 from training_core.llm.learning.processes import ALONE, Processes
@@ -40,7 +39,7 @@ class Step:
 class Optimiser:
     """AdamW, gradient clipping and the fp32 copies of a model's trainable weights, where it needs them."""
 
-    def __init__(self, model: PreTrainedModel, settings: Optimisation, processes: Processes = ALONE) -> None:
+    def __init__(self, model: nn.Module, settings: Optimisation, processes: Processes = ALONE) -> None:
         self.names = [name for name, weight in model.named_parameters() if weight.requires_grad]
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         self.masters = [

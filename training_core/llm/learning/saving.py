@@ -3,6 +3,7 @@
 <checkpoint>/<policy>/model.safetensors, config.json, tokenizer.json ...   the weights, as transformers saves them
                           adapter_model.safetensors, adapter_config.json in their place where only an adapter is trained
 <checkpoint>/<policy>/optimizer.safetensors   moments, step counts and fp32 copies by weight; torch's generator state
+<checkpoint>/<policy>/critic.safetensors      PPO's value head and its moments, where it has one
 <checkpoint>/<policy>/policy.json             version, learning-rate schedule, counters; "frozen": true where there is no
                                               optimizer.safetensors, since the policy was not trained in that run
 Nothing is pickled: what is read back cannot run code.
@@ -34,6 +35,7 @@ from training_core.llm.models.loading import load_tokenizer
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 GENERATOR = "generator"
+CRITIC = "critic.safetensors"
 
 
 def policy_folder(checkpoint: Path, policy: str) -> Path:
@@ -49,6 +51,7 @@ def save_policy(folder: Path, learner: Learner, tokenizer: PreTrainedTokenizerBa
     facts = {
         "version": version,
         "counters": state.counters,
+        "critic": bool(state.critic),
         "schedule": learner.settings.model_dump(
             include={"schedule", "learning_rate", "final_learning_rate", "warmup_iterations"}
         )
@@ -59,6 +62,8 @@ def save_policy(folder: Path, learner: Learner, tokenizer: PreTrainedTokenizerBa
         _save_model(folder, learner.model, state.weights)
         tokenizer.save_pretrained(folder)
         save_file(state.optimiser | {GENERATOR: state.generator}, folder / "optimizer.safetensors")
+        if state.critic:
+            save_file(state.critic, folder / CRITIC)
         (folder / "policy.json").write_text(json.dumps(facts, indent=1))
     except OSError as error:
         raise CheckpointError(f"cannot write the checkpoint {folder}: {error}; is the disk full?") from error
@@ -92,7 +97,8 @@ def load_policy(folder: Path, learner: Learner) -> int:
             return int(facts["version"])
         tensors = load_file(folder / "optimizer.safetensors")
         generator = tensors.pop(GENERATOR)
-        learner.load_state_dict(LearnerState(weights, tensors, generator, dict(facts["counters"])))
+        critic = load_file(folder / CRITIC) if facts.get("critic") else {}
+        learner.load_state_dict(LearnerState(weights, tensors, generator, dict(facts["counters"]), critic))
         return int(facts["version"])
 
 

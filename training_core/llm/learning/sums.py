@@ -11,7 +11,7 @@ from training_core.llm.learning.mismatch import Mismatch
 from training_core.llm.learning.objective import TokenLosses
 from training_core.llm.learning.processes import Processes
 
-_ADDED = ("loss", "kl", "entropy", "clipped", "ratio", "tokens", "computed", "corrected", "left_out")
+_ADDED = ("loss", "kl", "entropy", "clipped", "ratio", "tokens", "computed", "corrected", "left_out", "value")
 _COMPARED = ("distance", "divergence", "tokens")
 """Of the mismatch."""
 
@@ -36,6 +36,8 @@ class Sums:
     mismatch: Mismatch = field(default_factory=Mismatch)
     corrected: float = 0.0
     left_out: float = 0.0
+    value: float = 0.0
+    explained_variance: float | None = None
     annotations: Annotations = field(default_factory=dict)
 
     @property
@@ -70,7 +72,9 @@ class Sums:
         largest = torch.tensor([self.ratio_max, self.mismatch.largest], dtype=torch.float64, device=device)
         self.ratio_max, self.mismatch.largest = processes.add_up(largest, "max").tolist()
 
-    def metrics(self, epochs: int, *, corrects: bool, has_reference: bool) -> dict[str, float]:
+    def metrics(
+        self, epochs: int, *, corrects: bool, has_reference: bool, has_critic: bool
+    ) -> dict[str, float]:
         """By name."""
         tokens, batches = max(self.tokens, 1), max(self.tried, 1)
         metrics = {
@@ -90,4 +94,8 @@ class Sums:
                 "correction_weight": self.corrected / tokens,
                 "correction_left_out": self.left_out / tokens,
             }
+        if has_critic:
+            metrics["value_loss"] = self.value / tokens
+        if self.explained_variance is not None:
+            metrics["explained_variance"] = self.explained_variance
         return metrics | ({"kl": self.kl / tokens} if has_reference else {})

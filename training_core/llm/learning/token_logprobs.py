@@ -100,14 +100,35 @@ class ResponseForward:
         """Logits (U, V) at the places that predict something. `model` is of this one's architecture."""
         return self._logits(model, batch, split=self.splits)
 
+    def with_hidden(self, model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The same logits, and the last hidden states (U, H) that they are of."""
+        inputs = self._inputs(batch, model.dtype)
+        if self.splits:
+            hidden = self._hidden(model, inputs, batch)
+            return self._head(model, hidden), hidden
+        whole = model(**inputs, output_hidden_states=True)
+        logits, states = (
+            part.flatten(0, 1).index_select(0, batch.nodes)
+            for part in (whole.logits, whole.hidden_states[-1])
+        )
+        return logits, states
+
     def _logits(self, model: PreTrainedModel, batch: Batch, *, split: bool) -> Tensor:
         inputs = self._inputs(batch, model.dtype)
         if not split:
             whole: Tensor = model(**inputs).logits
             return whole.flatten(0, 1).index_select(0, batch.nodes)
-        hidden: Tensor = model.base_model(**inputs).last_hidden_state
+        return self._head(model, self._hidden(model, inputs, batch))
+
+    @staticmethod
+    def _hidden(model: PreTrainedModel, inputs: dict[str, Any], batch: Batch) -> Tensor:
+        whole: Tensor = model.base_model(**inputs).last_hidden_state
+        return whole.flatten(0, 1).index_select(0, batch.nodes)
+
+    @staticmethod
+    def _head(model: PreTrainedModel, hidden: Tensor) -> Tensor:
         head: Any = model.get_output_embeddings()
-        logits: Tensor = head(hidden.flatten(0, 1).index_select(0, batch.nodes))
+        logits: Tensor = head(hidden)
         return logits
 
     def _inputs(self, batch: Batch, dtype: torch.dtype) -> dict[str, Any]:

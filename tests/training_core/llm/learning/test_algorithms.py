@@ -26,7 +26,10 @@ PAPERS = {
     "gspo": ("sequence", 3e-4, 4e-4, 0.0, "sequence"),
     "cispo": ("weight", 1.0, 4.0, 0.0, "token"),
     "dapo": ("token", 0.2, 0.28, 0.0, "token"),
+    "ppo": ("token", 0.2, 0.2, 0.0, "token"),
 }
+BARE = {"ppo": {"gae_lambda": 1.0, "value_coefficient": 0.0, "whiten_advantages": False}}
+"""What leaves the first update of an algorithm with the advantages that it is given; its critic: test_critic.py."""
 ANSWERS = [([6, 7, 8, 9], [[7, 8, 2], [9, 2], [10, 11, 12]]), ([10, 11], [[20, 2], [21, 22, 2]])]
 ADVANTAGES = [[1.0, -1.0, 0.5], [0.7, -0.7]]
 OFF = [-1.7, -0.3, -0.1, 0.0, 0.15, 0.4]
@@ -92,7 +95,7 @@ def learner(algorithm: PolicyGradient, **settings: object) -> Learner:
 @pytest.mark.parametrize("kind", sorted(PAPERS))
 def test_the_loss_is_that_of_a_naive_loop(kind: str, packing: bool) -> None:
     assert set(PAPERS) == set(ALGORITHM_CONFIGS)
-    algorithm = ALGORITHM_CONFIGS[kind](kl_coefficient=0.0)
+    algorithm = ALGORITHM_CONFIGS[kind](kl_coefficient=0.0, **BARE.get(kind, {}))
     groups = off_policy_groups()
     for limit in (10_000, 8):
         result = learner(algorithm, packing=packing, micro_batch_tokens=limit).update(groups, 1, 0)

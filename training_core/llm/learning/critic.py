@@ -1,0 +1,116 @@
+"""PPO's critic: a linear head on the policy's last hidden states that says what a response will yet earn.
+
+The trunk is the policy's own: the value loss trains it too. The head is fp32, has an AdamW of its own and begins at zero, so
+that the first values are 0 and the first advantages are what was earned. T response tokens, U places that predict them,
+H hidden size.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from training_core.algorithms.gae import generalised_advantages, last_token_rewards, value_losses
+from training_core.config.algorithms import Ppo
+from training_core.config.models import Optimisation
+from training_core.errors import LearnerFailure
+from training_core.llm.learning.micro_batches import MicroBatch
+from training_core.llm.learning.optimisation import Optimiser
+from training_core.llm.learning.processes import ALONE, Processes
+
+HEAD, MOMENTS = "head.", "moments."
+"""What the names of a checkpoint's tensors begin with."""
+EPSILON = 1e-6
+
+
+class Critic:
+    """The value head, its optimiser, and what follows from its values."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        algorithm: Ppo,
+        settings: Optimisation,
+        processes: Processes = ALONE,
+    ) -> None:
+        self.algorithm = algorithm
+        self.processes = processes
+        width = int(model.get_output_embeddings().weight.shape[1])
+        self.head = nn.Linear(width, 1, device=model.device)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+        self.optimiser = Optimiser(self.head, settings, processes)
+        self.optimiser.begin(algorithm.value_learning_rate)
+
+    def values(self, hidden: Tensor, piece: MicroBatch) -> Tensor:
+        """(T,) by hidden states (U, H): of the state before each token."""
+        found: Tensor = self.head(hidden.float()).squeeze(-1)
+        return found[piece.batch.place]
+
+    def judge(self, piece: MicroBatch, values: Tensor, costs: Tensor | None) -> None:
+        """Make a micro-batch's advantages those of its tokens: its answers' advantages so far are taken as what they earned.
+
+        `values` (T,) by the critic as it is; `costs` (T,) are taken from the tokens' rewards.
+        """
+        ends = piece.lengths.cumsum(0)[piece.lengths > 0] - 1
+        scores = piece.advantages.new_zeros(len(piece.lengths))
+        scores[piece.lengths > 0] = piece.advantages[ends]
+        rewards = last_token_rewards(scores, piece.lengths)
+        if costs is not None:
+            rewards = rewards - costs
+        how = self.algorithm
+        piece.advantages = generalised_advantages(
+            rewards, values, piece.lengths, how.discount, how.gae_lambda
+        )
+        piece.start_values, piece.returns = values, piece.advantages + values
+
+    def finish(self, pieces: Sequence[MicroBatch], device: torch.device) -> float | None:
+        """Normalise the advantages of all of an update's tokens, where that is asked for; the share of the returns' variance
+        that the values explain (None where returns do not vary).
+        """
+        sums = torch.zeros(5, dtype=torch.float64, device=device)
+        for piece in pieces:
+            if piece.returns is not None:
+                gained, returns = piece.advantages.double(), piece.returns.double()
+                parts = (gained, gained.square(), returns, returns.square())
+                sums += torch.stack([gained.new_tensor(len(gained)), *(part.sum() for part in parts)])
+        count, gained, gained_squares, earned, earned_squares = self.processes.add_up(sums).tolist()
+        if count < 2:
+            return None
+        mean = gained / count
+        left = max(gained_squares / count - mean**2, 0.0)
+        whole = earned_squares / count - (earned / count) ** 2
+        if self.algorithm.whiten_advantages:
+            std = (left * count / (count - 1)) ** 0.5
+            for piece in pieces:
+                piece.advantages = (piece.advantages - mean) / (std + EPSILON)
+        return 1.0 - left / whole if whole > EPSILON**2 else None
+
+    def losses(self, piece: MicroBatch, values: Tensor) -> Tensor:
+        """(T,) of values (T,) as they are now. Raises LearnerFailure where the micro-batch was not judged."""
+        if piece.start_values is None or piece.returns is None:
+            raise LearnerFailure("a value loss needs the values that the update began with")
+        return value_losses(values, piece.start_values, piece.returns, self.algorithm.value_clip)
+
+    def step(self, *, apply: bool, scale: float) -> None:
+        """Apply the head's gradients, or forget them where the policy's were not applied. `scale`: what the loss was scaled by."""
+        self.optimiser.scale = scale
+        if apply:
+            self.optimiser.step()
+        else:
+            self.head.zero_grad()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps."""
+        head = {f"{HEAD}{name}": tensor.detach().clone() for name, tensor in self.head.state_dict().items()}
+        return head | {f"{MOMENTS}{name}": item for name, item in self.optimiser.state_dict().items()}
+
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put `state_dict` back. Raises RuntimeError, KeyError or ValueError where it is not of this head."""
+        parts: dict[str, dict[str, Tensor]] = {HEAD: {}, MOMENTS: {}}
+        for key, tensor in tensors.items():
+            prefix = HEAD if key.startswith(HEAD) else MOMENTS
+            parts[prefix][key.removeprefix(prefix)] = tensor
+        self.head.load_state_dict(parts[HEAD])
+        self.optimiser.load_state_dict(parts[MOMENTS])
