@@ -17,7 +17,9 @@ def test_types_are_those_of_the_config() -> None:
         == {"torch", "vllm", "openai"}
         == {section.model_fields["type"].default for section in get_args(get_args(engines.Engine)[0])}
     )
-    assert set(LEARNERS) == set(get_args(models.Learner.model_fields["type"].annotation))
+    assert set(LEARNERS) == {
+        section.model_fields["type"].default for section in get_args(get_args(models.AnyLearner)[0])
+    }
 
 
 def test_what_is_made_has_the_configs_settings() -> None:
