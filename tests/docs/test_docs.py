@@ -8,6 +8,7 @@ import pytest
 from docs.environment_variables import GROUPS, INTERNAL
 from docs.make_configuration import PAGE, page
 from tests.architecture.source import ROOT, modules
+from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import load_config, parse_overrides, preset_names
 from training_core.config.rollout import WORKFLOW_CONFIGS
 from workers.cli.app import app
@@ -109,11 +110,17 @@ def test_overrides_on_the_pages_are_accepted() -> None:
         load_config(preset, parse_overrides([word for word in words.split() if not word.startswith("-")]))
 
 
+def test_every_preset_is_in_the_table_of_environments() -> None:
+    table = (ROOT / "docs" / "environments.md").read_text().split("What was seen")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == set(preset_names())
+
+
 def test_fields_that_pages_name_exist() -> None:
     """Dotted paths in backticks, `*` standing for any role or policy."""
     config = load_config("plan_path_duo").model_dump(mode="json")
-    for section in WORKFLOW_CONFIGS.values():
-        config["workflow"] |= dict.fromkeys(section.model_fields)
+    for part, kinds in (("workflow", WORKFLOW_CONFIGS), ("environment", ENVIRONMENT_CONFIGS)):
+        for section in kinds.values():
+            config[part] |= dict.fromkeys(section.model_fields)
     for path in re.findall(r"`([a-z_]+(?:\.(?:\*|[a-z_]+))+)(?: = [^`]*)?`", TEXT):
         if path.split(".")[0] not in config or path.endswith((".md", ".py")):
             continue

@@ -186,7 +186,9 @@ def test_roles_and_policies_are_added_and_removed(page: Page, ada: User) -> None
 def test_an_experiment_is_set_up_from_the_gallery_to_the_sweep(page: Page, ada: User) -> None:
     page.goto("/experiments/new/")
     gallery = page.get_by_role("region", name="Preset")
-    expect(gallery.get_by_role("link", name="plan_path_duo")).to_contain_text("takes 1 to 2 minutes")
+    expect(gallery.get_by_role("link", name="plan_path_duo Two agents")).to_contain_text(
+        "takes 1 to 2 minutes"
+    )
     shoot(page, "new")
     page.get_by_label("group size").fill("1")
     error = page.locator("[data-field='rollout.group_size'] [data-error]")
@@ -234,6 +236,32 @@ def test_another_algorithm_brings_its_own_settings(page: Page, ada: User) -> Non
         "clip_high": 0.28,
         "kl_coefficient": 0.0,
     }
+
+
+def test_every_part_fits_a_phone_when_open_and_arguments_are_written(page: Page, ada: User) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/experiments/new/")
+    page.get_by_label("environment type").select_option("custom")
+    team = page.get_by_role("region", name="Team")
+    expect(page.locator("#preview")).to_contain_text("environment.path this is needed")
+    arguments = page.locator("[data-field='environment.args']")
+    arguments.locator("textarea").fill("depth 3")
+    expect(arguments.locator("[data-error]")).to_contain_text("as in TOML")
+    arguments.locator("textarea").fill("depth = 3")
+    expect(arguments.locator("[data-error]")).to_be_hidden()
+    expect(arguments.locator(".was")).to_have_text("preset: –")
+    expect(page).to_have_url(re.compile("environment.args.depth=3"))
+    team.get_by_role("button", name="planner speaks later").click()
+    expect(team.get_by_role("img")).to_have_attribute("aria-label", re.compile("executor, then planner"))
+    expect(arguments.locator("textarea")).to_have_value("depth = 3")
+    for kind in ("rollout_workflow", "agent", "rollout_buffer"):
+        page.locator("[data-section='workflow']").evaluate("each => { each.open = true }")
+        page.locator("[data-field='workflow.type'] select").select_option(kind)
+        expect(page.locator("[data-field='workflow.success_at']")).to_be_attached()
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true })")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    shoot(page, "all-open")
+    fits(page)
 
 
 def test_a_run_is_cloned_with_edits(page: Page, ada: User) -> None:

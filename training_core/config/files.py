@@ -3,28 +3,44 @@
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import tomlkit
 from pydantic import ValidationError
 
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.base import Section
+from training_core.config.engines import Engine
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.gallery import GALLERY
+from training_core.config.models import Adapter, AnyLearner
 from training_core.config.rewards import REWARD_CONFIGS
 from training_core.config.rollout import WORKFLOW_CONFIGS
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
+
+
+def _tags(union: Any) -> set[str]:
+    return {member.model_fields["type"].default for member in get_args(get_args(union)[0])}
+
 
 KINDS: dict[str, Collection[str]] = {
     "algorithm": ALGORITHM_CONFIGS,
     "environment": ENVIRONMENT_CONFIGS,
     "workflow": WORKFLOW_CONFIGS,
     "reward": REWARD_CONFIGS,
+    "adapter": _tags(Adapter),
+    "engine": _tags(Engine),
+    "learner": _tags(AnyLearner),
 }
 """Sections of several kinds, and the kinds."""
 PRESETS = Path(__file__).parent / "presets"
+MESSAGES = {
+    "extra_forbidden": "there is no such field",
+    "missing": "this is needed, and has no default",
+    "dict_type": "write `name = value`, one on a line, as in TOML",
+}
+"""What is said for pydantic's errors of these types."""
 
 
 def preset_names() -> list[str]:
@@ -172,7 +188,5 @@ def _messages(error: ValidationError) -> dict[str, str]:
                 path, text = ".".join(filter(None, (path, head))), rest
         if item["type"] == "union_tag_invalid":
             path = f"{path}.type"
-        if item["type"] == "extra_forbidden":
-            text = "there is no such field"
-        messages.setdefault(path, text)
+        messages.setdefault(path, MESSAGES.get(item["type"], text))
     return messages

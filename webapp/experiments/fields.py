@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+import tomlkit
+
 from training_core.config.run import RunConfig
 from webapp.common.formats import NONE
 
@@ -22,7 +24,7 @@ class Field:
     label: str
     help: str
     kind: str
-    """bool, int, float, choice, list, text or long."""
+    """bool, int, float, choice, list, text, long, or table: any names and values."""
     value: Any
     preset: Any
     """What the preset says, defaults included; the default where the preset has no such part."""
@@ -88,7 +90,9 @@ def run_schema() -> Schema:
 
 
 def spell(value: Any) -> str:
-    """A value as text: lists with commas, no quotes."""
+    """A value as text: lists with commas, no quotes; tables as TOML."""
+    if isinstance(value, Mapping):
+        return tomlkit.dumps(value).strip()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
@@ -162,11 +166,11 @@ class _Reader:
         if "properties" in shape:
             yield from shape["properties"].items()
         else:
-            part = shape["additionalProperties"]
-            yield from ((name, {} if part is True else part) for name in value or {})
+            yield from ((name, shape["additionalProperties"]) for name in value or {})
 
     def _is_section(self, schema: Schema, value: Any) -> bool:
-        return self._shape(schema, value).get("type") == "object"
+        shape = self._shape(schema, value)
+        return shape.get("type") == "object" and shape.get("additionalProperties") is not True
 
     def _shape(self, schema: Schema, value: Any) -> Schema:
         """The schema behind references; of a union, the member that the value's `type` names."""
@@ -202,7 +206,7 @@ class _Reader:
             return "choice", tuple(schema["enum"])
         if "const" in schema:
             return "choice", (schema["const"],)
-        plain = {"boolean": "bool", "integer": "int", "number": "float", "array": "list"}
+        plain = {"boolean": "bool", "integer": "int", "number": "float", "array": "list", "object": "table"}
         kind = plain.get(schema.get("type", ""))
         if kind:
             return kind, ()

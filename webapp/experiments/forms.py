@@ -1,6 +1,7 @@
 """What the form sends: posted text to config values, and what departs from the preset."""
 
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,11 +92,14 @@ def _draft(preset: str, base: dict[str, Any], tree: dict[str, Any], departing: d
 
 
 def _shaped(base: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The tree, with the base's tables and lists where it has something else in their place: pages can draw it."""
+    """The tree, with the base's tables and lists where it has something else in their place: pages can draw it.
+
+    Where the base has an empty table any text may stand: it is a field, to be put right there.
+    """
     shaped = dict(tree)
     for name, before in base.items():
         value = tree.get(name)
-        if isinstance(before, Mapping):
+        if isinstance(before, Mapping) and before:
             shaped[name] = _shaped(before, value) if isinstance(value, Mapping) else before
         elif isinstance(before, list) and not isinstance(value, list):
             shaped[name] = before
@@ -173,7 +177,16 @@ def posted_value(field: Field, post: Mapping[str, str]) -> Any:
     if field.kind == "list":
         items = [item.strip() for item in text.split(",") if item.strip()]
         return [_number(item) for item in items] if _numeric(field.preset) else items
+    if field.kind == "table":
+        return _table(text)
     return post[field.path].replace("\r\n", "\n") if field.kind == "long" else text
+
+
+def _table(text: str) -> dict[str, Any] | str:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def _numeric(value: Any) -> bool:

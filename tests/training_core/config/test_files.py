@@ -38,6 +38,12 @@ WRONG = [
     ({"resources.environment_workers": 10**9}, "resources.environment_workers", "less than or equal to 10000"),
     ({"policies.planner.devices": {"placement": "apart", "rollout_workers": 10**9}},
      "policies.planner.devices.rollout_workers", "less than or equal to 1000"),
+    ({"policies.planner.engine": {"type": "vllm", "gpu_memory": "all"}}, "policies.planner.engine.gpu_memory", "valid number"),
+    ({"policies.planner.adapter": {"type": "lora", "rank": 0}}, "policies.planner.adapter.rank", "greater than or equal"),
+    ({"policies.planner.learner": {"type": "deepspeed", "zero_stage": 9}},
+     "policies.planner.learner.zero_stage", "less than or equal to 3"),
+    ({"environment.type": "dataset"}, "environment.path", "this is needed"),
+    ({"workflow.type": "agent", "workflow.args": "word"}, "workflow.args", "write `name = value`"),
     ({"team.roles": {f"r{n}": {"policy": "planner"} for n in range(65)}}, "team.roles", "at most 64 items"),
 ]  # fmt: skip
 

@@ -17,9 +17,9 @@ NEW = "/experiments/new/"
 CHECK = "/experiments/check/"
 
 
-def posted(client: Client) -> dict[str, str]:
+def posted(client: Client, query: dict[str, str] | None = None) -> dict[str, str]:
     """What a browser would send if nothing were changed."""
-    html = client.get(NEW).content.decode()
+    html = client.get(NEW, query).content.decode()
     form: dict[str, str] = {}
     for tag in re.findall(r"<input [^>]*>", html):
         name, value = re.search(r'name="([^"]*)"', tag), re.search(r'value="([^"]*)"', tag)
@@ -43,7 +43,8 @@ def test_form_has_every_field_of_the_config(preset: str) -> None:
     def leaves(tree: dict, prefix: str = "") -> set[str]:
         found = set()
         for name, value in tree.items():
-            found |= leaves(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name}
+            section = isinstance(value, dict) and value
+            found |= leaves(value, f"{prefix}{name}.") if section else {prefix + name}
         return found
 
     fields = fields_of(preset)
@@ -57,6 +58,7 @@ def test_kinds_follow_the_schema() -> None:
         "algorithm.clip_low": "float", "rollout.tasks": "int", "algorithm.leave_one_out": "bool",
         "algorithm.mean_level": "choice", "run.tags": "list", "run.description": "long", "run.name": "text",
         "policies.planner.learner.betas": "list", "team.roles.executor.policy": "choice",
+        "team.roles.executor.agent.args": "table",
     }  # fmt: skip
     assert {path: fields[path].kind for path in kinds} == kinds
     assert fields["algorithm.mean_level"].choices == ("group", "batch", "none")
@@ -202,10 +204,26 @@ def test_an_address_that_makes_no_sense_is_told_and_drawn(
     assert answer.status_code in (200, 400) and "Ready to launch" not in html and "put right" in html
 
 
-def test_arguments_of_an_agent_are_fields_of_their_own() -> None:
-    """What its class is made with has no schema: it is shown as text."""
-    given = {"workflow.type": "agent", "workflow.path": "own.agents:Solver", "workflow.args.word": "up"}
-    tree = load_config("plan_path_duo", given).model_dump(mode="json")
-    fields = {each.path: each for section in config_sections(tree, tree, {}) for each in section.walk()}
-    assert (fields["workflow.args.word"].kind, fields["workflow.args.word"].value) == ("text", "up")
-    assert fields["workflow.path"].value == "own.agents:Solver"
+AGENT = {"workflow.type": "agent"}
+
+
+@pytest.mark.django_db
+def test_arguments_of_any_name_are_written_as_toml(ada: Client, project: object) -> None:
+    shown = {**AGENT, "workflow.args.word": "up", "workflow.args.most": "3"}
+    html = ada.get(NEW, shown).content.decode()
+    area = re.search(r'<textarea [^>]*name="workflow.args"[^>]*>([^<]*)</textarea>', html)
+    assert tomllib.loads(area[1].replace("&quot;", '"')) == {"word": "up", "most": 3}
+    written = {"workflow.args": 'word = "down"\nmost = 4\n[deeper]\nshares = [0.5, 1.5]'}
+    assert ada.post(NEW, posted(ada, shown) | written).status_code == 302
+    args = Run.objects.get().config["workflow"]["args"]
+    assert args == {"word": "down", "most": 4, "deeper": {"shares": [0.5, 1.5]}}
+
+
+@pytest.mark.django_db
+def test_arguments_that_are_no_toml_are_told_and_kept(ada: Client, project: object) -> None:
+    for field in ("workflow.args", "team.roles.planner.agent.args"):
+        answer = ada.post(NEW, posted(ada, AGENT) | {field: "word: up"})
+        html = answer.content.decode()
+        assert answer.status_code == 400 and not Run.objects.exists()
+        drawn = re.search(rf'data-field="{re.escape(field)}">.*?data-error>([^<]*)<', html, re.S)
+        assert ">word: up</textarea>" in drawn[0] and "as in TOML" in drawn[1]

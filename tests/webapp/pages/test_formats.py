@@ -8,7 +8,7 @@ from shutil import which
 import pytest
 
 from webapp.common.formats import duration, fixed, number, reward, signed, size
-from webapp.common.templatetags.troupe import episode_name, spark_points
+from webapp.common.templatetags.troupe import code_words, episode_name, spark_points
 from webapp.common.tones import policy_tones, role_tones
 
 NUMBERS = {
@@ -55,3 +55,10 @@ def test_tones_follow_roles_and_shared_policies_are_neutral() -> None:
 
 def test_episode_names_are_short() -> None:
     assert episode_name("1-89-train-31") == "89·31" and episode_name("else") == "else"
+
+
+def test_words_in_backticks_are_code_and_nothing_else_is_markup() -> None:
+    assert code_words("made with `seed` and `<b>`") == (
+        "made with <code>seed</code> and <code>&lt;b&gt;</code>"
+    )
+    assert code_words("<i>") == "&lt;i&gt;"

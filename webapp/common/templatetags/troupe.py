@@ -9,7 +9,7 @@ from django import template
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from webapp.accounts.models import Project, User
@@ -47,6 +47,17 @@ def spelled(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(spelled(item) for item in value)
     return formats.NONE if value is None else str(value)
+
+
+@register.filter
+def code_words(text: str) -> SafeString:
+    """Plain text in which what stands between backticks is code."""
+    pieces = enumerate(text.split("`"))
+    return format_html_join(
+        "",
+        "{}",
+        ((format_html("<code>{}</code>", piece) if place % 2 else piece,) for place, piece in pieces),
+    )
 
 
 @register.filter
