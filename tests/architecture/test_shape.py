@@ -10,13 +10,11 @@ from pydantic import BaseModel
 
 from tests.architecture.source import PACKAGES, ROOT, functions, modules
 from training_core.config.algorithms import ALGORITHM_CONFIGS
-from training_core.config.base import Section
 from training_core.config.environments import ENVIRONMENT_CONFIGS
-from training_core.config.files import load_config, parse_config, preset_names, read_preset
+from training_core.config.files import parse_config, preset_names, read_preset
 from training_core.config.models import Policy
 from training_core.config.rollout import WORKFLOW_CONFIGS
 from training_core.config.run import RunConfig
-from training_core.importing import IMPORT_PATH
 
 LINES = 400
 
@@ -120,26 +118,6 @@ def test_every_tag_is_named_by_a_test() -> None:
 def test_every_preset_parses_and_says_what_it_is_for(name: str) -> None:
     config = parse_config(read_preset(name))
     assert config.run.description
-
-
-def test_fields_that_name_code_or_files_of_data_are_guarded() -> None:
-    """Import paths are told by their pattern; `import_fields` and `file_fields` name fields that exist."""
-    guarded = 0
-    for section in _sections():
-        assert set(section.import_fields) | set(section.file_fields) <= set(section.model_fields), section
-        for name, field in section.model_fields.items():
-            patterns = [str(getattr(part, "pattern", "")) for part in field.metadata]
-            if any(IMPORT_PATH in pattern for pattern in patterns):
-                assert name in section.import_fields, f"{section.__name__}.{name}"
-                guarded += 1
-    assert guarded >= 6
-
-
-def _sections(section: type[Section] = Section) -> set[type[Section]]:
-    """All config classes."""
-    load_config("plan_path_duo")  # with it all of them are imported
-    below = {each for each in section.__subclasses__() if each.__module__.startswith("training_core.")}
-    return below | {deeper for each in below for deeper in _sections(each)}
 
 
 def test_every_field_is_described() -> None:

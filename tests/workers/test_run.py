@@ -12,7 +12,7 @@ from workers import run
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--preset", "nothing_like_it"], "no preset 'nothing_like_it'; presets are arithmetic"),
+        (["--preset", "nothing_like_it"], "no preset 'nothing_like_it'; presets are plan_path_duo"),
         (["--preset", "plan_path_duo", "run.iterations=none"], "run.iterations: "),
         (["--preset", "plan_path_duo", "run.colour=red"], "run.colour: there is no such field"),
         (["--preset", "plan_path_duo", "team.roles.planner.policy=judge"], "there is no policy 'judge'"),

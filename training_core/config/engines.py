@@ -61,3 +61,5 @@ class OpenAi(EngineSection):
 
 Engine = Annotated[Torch | Vllm | OpenAi, Field(discriminator="type")]
 """One class per engine, told apart by `type`."""
+
+ENGINE_CONFIGS: dict[str, type[Section]] = {"torch": Torch, "vllm": Vllm, "openai": OpenAi}

@@ -3,35 +3,30 @@
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import tomlkit
 from pydantic import ValidationError
 
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.base import Section
-from training_core.config.engines import Engine
+from training_core.config.engines import ENGINE_CONFIGS
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.gallery import GALLERY
-from training_core.config.models import Adapter, AnyLearner
+from training_core.config.models import ADAPTER_CONFIGS, LEARNER_CONFIGS
 from training_core.config.rewards import REWARD_CONFIGS
 from training_core.config.rollout import WORKFLOW_CONFIGS
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
-
-
-def _tags(union: Any) -> set[str]:
-    return {member.model_fields["type"].default for member in get_args(get_args(union)[0])}
-
 
 KINDS: dict[str, Collection[str]] = {
     "algorithm": ALGORITHM_CONFIGS,
     "environment": ENVIRONMENT_CONFIGS,
     "workflow": WORKFLOW_CONFIGS,
     "reward": REWARD_CONFIGS,
-    "adapter": _tags(Adapter),
-    "engine": _tags(Engine),
-    "learner": _tags(AnyLearner),
+    "engine": ENGINE_CONFIGS,
+    "learner": LEARNER_CONFIGS,
+    "adapter": ADAPTER_CONFIGS,
 }
 """Sections of several kinds, and the kinds."""
 PRESETS = Path(__file__).parent / "presets"

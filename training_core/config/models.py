@@ -31,6 +31,9 @@ class Lora(Section):
 
 
 Adapter = Annotated[WholeModel | Lora, Field(discriminator="type")]
+"""One class per adapter, told apart by `type`."""
+
+ADAPTER_CONFIGS: dict[str, type[Section]] = {"none": WholeModel, "lora": Lora}
 
 
 class Optimisation(Section):
@@ -91,6 +94,9 @@ class Deepspeed(Optimisation):
 
 
 AnyLearner = Annotated[Learner | Deepspeed, Field(discriminator="type")]
+"""One class per learner, told apart by `type`."""
+
+LEARNER_CONFIGS: dict[str, type[Section]] = {"torch": Learner, "deepspeed": Deepspeed}
 
 
 class Devices(Section):

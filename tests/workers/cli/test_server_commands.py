@@ -55,7 +55,7 @@ def test_mistakes_are_told_at_their_fields(troupe: Troupe) -> None:
 
 def test_an_unknown_preset_needs_no_server_to_be_refused(troupe: Troupe) -> None:
     said = troupe("launch", "plan_path_solo")
-    assert (said.status, "presets are arithmetic" in said.err) == (1, True)
+    assert (said.status, "presets are plan_path_duo" in said.err) == (1, True)
 
 
 def test_list_shows_names_as_they_are(troupe: Troupe, run: Run) -> None:

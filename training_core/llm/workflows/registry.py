@@ -8,10 +8,26 @@ from training_core.llm.workflows.custom import evaluate_custom, play_custom
 from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.rollout_buffer import evaluate_rollout_buffer, play_rollout_buffer
-from training_core.llm.workflows.rollout_workflow import evaluate_rollout_workflows, play_rollout_workflows
 from training_core.llm.workflows.table import Table
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Episode
+
+
+def _rollout_workflows(tasks: Sequence[int], table: Table) -> list[Episode]:
+    from training_core.llm.workflows.rollout_workflow import (
+        play_rollout_workflows,  # torch: only where it is used
+    )
+
+    return play_rollout_workflows(tasks, table)
+
+
+def _evaluated_rollout_workflows(
+    tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]
+) -> list[Episode]:
+    from training_core.llm.workflows.rollout_workflow import evaluate_rollout_workflows
+
+    return evaluate_rollout_workflows(tasks, table, kind)
+
 
 WORKFLOWS: dict[str, Callable[[Sequence[int], Table], list[Episode]]] = {
     "turn_tree": play_turn_tree,
@@ -19,7 +35,7 @@ WORKFLOWS: dict[str, Callable[[Sequence[int], Table], list[Episode]]] = {
     "multi_turn": play_episodes,
     "custom": play_custom,
     "agent": play_agents,
-    "rollout_workflow": play_rollout_workflows,
+    "rollout_workflow": _rollout_workflows,
     "rollout_buffer": play_rollout_buffer,
 }
 """type -> (task numbers, table) -> episodes."""
@@ -30,7 +46,7 @@ EVALUATIONS: dict[str, Callable[[Sequence[int], Table, Literal["eval", "eval_sam
     "multi_turn": play_independent,
     "custom": evaluate_custom,
     "agent": play_agents_evaluation,
-    "rollout_workflow": evaluate_rollout_workflows,
+    "rollout_workflow": _evaluated_rollout_workflows,
     "rollout_buffer": evaluate_rollout_buffer,
 }
 """type -> (held-out task numbers, table, kind) -> episodes."""

@@ -12,14 +12,14 @@ from training_core.llm.learning.registry import LEARNERS, make_learner
 
 
 def test_types_are_those_of_the_config() -> None:
-    assert (
-        set(ENGINES)
-        == {"torch", "vllm", "openai"}
-        == {section.model_fields["type"].default for section in get_args(get_args(engines.Engine)[0])}
-    )
-    assert set(LEARNERS) == {
-        section.model_fields["type"].default for section in get_args(get_args(models.AnyLearner)[0])
-    }
+    for registry, configs, union in (
+        (ENGINES, engines.ENGINE_CONFIGS, engines.Engine),
+        (LEARNERS, models.LEARNER_CONFIGS, models.AnyLearner),
+    ):
+        offered = {section.model_fields["type"].default for section in get_args(get_args(union)[0])}
+        assert set(registry) == set(configs) == offered
+    assert set(ENGINES) == {"torch", "vllm", "openai"}
+    assert set(LEARNERS) == {"torch", "deepspeed"}
 
 
 def test_what_is_made_has_the_configs_settings() -> None:

@@ -227,15 +227,22 @@ def test_figures_of_two_different_models_are_not_mixed() -> None:
 
 def tiny_evaluation() -> dict[str, object]:
     """As it stands in troupe.json, for the preset's own conditions."""
-    sampling = {"top_k": 0, "top_p": 1.0, "max_tokens": 8}
+    role = {
+        "prompt": "",
+        "may_pass": False,
+        "speaks": {"first": 1, "last": 0, "every": 1},
+        "sampling": {"top_k": 0, "top_p": 1.0, "eval_temperature": 0.0, "max_tokens": 8, "stop": []},
+    }
     evaluation = {
         "conditions": {
             "environment": load_config("plan_path_duo", {}).environment.model_dump(mode="json"),
             "order": ["planner", "executor"],
-            "roles": {name: {"prompt": "", "sampling": sampling} for name in ("planner", "executor")},
+            "parallel": [],
+            "roles": {"planner": role, "executor": role},
             "rewards": [1.0, 1.0],
             "episodes": 256,
             "temperature": 1.0,
+            "feedback": None,
             "precision": ["fp32"],
         },
         "eval": {"eval/success": 0.5},
