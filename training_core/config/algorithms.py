@@ -267,8 +267,32 @@ class Ppo(PolicyGradient):
     """Of the value head's AdamW, throughout; the trunk has the learner's."""
 
 
+class Rae(PolicyGradient):
+    """Role-conditioned advantage estimation for self-play (RAE, SPIRAL, arXiv 2506.24119)."""
+
+    type: Literal["rae"] = "rae"
+    """Rewards less a moving average of what their role has earned; kept in checkpoints. A group of one will do."""
+    mean_level: MeanLevel = "none"
+    std_level: StdLevel = "none"
+    dual_clip: DualClip = 0.0
+    loss_average: LossAverage = "constant"
+    drop_zero_variance: DropZeroVariance = False
+    baseline_decay: float = Field(0.95, ge=0.0, lt=1.0)
+    """How much of a role's baseline each new reward leaves; the rest is the reward."""
+
+
 Algorithm = Annotated[
-    AtGrpo | Grpo | DrGrpo | Rloo | ReinforcePlusPlus | ReinforcePlusPlusBaseline | Gspo | Cispo | Dapo | Ppo,
+    AtGrpo
+    | Grpo
+    | DrGrpo
+    | Rloo
+    | ReinforcePlusPlus
+    | ReinforcePlusPlusBaseline
+    | Gspo
+    | Cispo
+    | Dapo
+    | Ppo
+    | Rae,
     Field(discriminator="type"),
 ]
 """One class per algorithm, told apart by `type`."""
@@ -284,4 +308,5 @@ ALGORITHM_CONFIGS: dict[str, type[PolicyGradient]] = {
     "cispo": Cispo,
     "dapo": Dapo,
     "ppo": Ppo,
+    "rae": Rae,
 }

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from training_core.config.rollout import Agent, RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.llm.environments.host import EnvironmentPool
+from training_core.llm.learning.baselines import read_baselines, save_baselines
 from training_core.llm.learning.batch import make_groups
 from training_core.llm.models.base_evaluation import base_evaluation
 from training_core.llm.outside.saving import read_outside, save_outside
@@ -54,6 +55,8 @@ class Router:
         self._versions = dict.fromkeys(config.used_policies, 0)
         self._learnt: set[str] = set()
         """Policies that were updated since weights were last published."""
+        self._baselines: dict[str, float] = {}
+        """By role, where the algorithm has them."""
         self._tokenizers: dict[str, Any] = {}
         self._texts: dict[str, dict[int, str]] = {}
         """Tokens as text, by policy and id."""
@@ -78,6 +81,8 @@ class Router:
         self._tokenizers = {policy: self._load_tokenizer(item.model) for policy, item in ready.items()}
         gateway = self._open_gateway()
         self._player = Player(self._config, self._ports, self._pool, self._tokenizers, attempt, self._gateway)
+        if resume_from is not None:
+            self._baselines = read_baselines(resume_from)
         if self._player.outside is not None and resume_from is not None:
             self._player.outside.recall(read_outside(resume_from))
         spans = [span for item in ready.values() for span in item.spans]
@@ -129,7 +134,8 @@ class Router:
 
     def update(self, iteration: int) -> Updated:
         """See Crew. Groups are formed here; then all policies whose turn it is learn at the same time."""
-        batch = make_groups(self._episodes, self._config)
+        batch = make_groups(self._episodes, self._config, self._baselines)
+        self._baselines = batch.baselines
         wanted = {episode.id for episode in self._kept}
         consumed = time.time()
         self._learnt.update(self._config.learning_policies(iteration))
@@ -181,6 +187,8 @@ class Router:
     def save(self, folder: Path) -> None:
         """See Crew. Frozen policies too: they may have weights of another run's checkpoint."""
         self._every(self._config.used_policies, lambda _, port: port.save(folder))
+        if self._baselines:
+            save_baselines(folder, self._baselines)
         if self._player.outside is not None:
             save_outside(folder, self._player.outside.state())
 

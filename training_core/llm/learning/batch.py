@@ -1,6 +1,6 @@
 """From episodes to what each policy learns from: rewards become advantages, turns become groups."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -16,7 +16,8 @@ from training_core.algorithms.advantages import (
 )
 from training_core.algorithms.grouping import GroupCounts, GroupFilter, count_groups, left_out
 from training_core.algorithms.reshaping import RESHAPERS, Moment, Shape, min_max
-from training_core.config.algorithms import PolicyGradient
+from training_core.algorithms.role_baselines import role_advantages
+from training_core.config.algorithms import PolicyGradient, Rae
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure
 from training_core.types import Episode, Group, Turn
@@ -28,19 +29,24 @@ class GroupedBatch:
 
     groups: dict[str, list[Group]]
     counts: dict[str, GroupCounts]
+    baselines: dict[str, float]
+    """By role, after these episodes; of algorithm.type = "rae"."""
 
 
-def make_groups(episodes: Sequence[Episode], config: RunConfig) -> GroupedBatch:
+def make_groups(
+    episodes: Sequence[Episode], config: RunConfig, baselines: Mapping[str, float] | None = None
+) -> GroupedBatch:
     """Fill every candidate's advantage in place and sort the trained roles' groups by policy.
 
     Normalisation over a batch is over all groups that one policy learns from; roles that are frozen are normalised by
     themselves, to be looked at. With drop_zero_variance, groups without variance whose advantages are all 0 are left
-    out. Failed episodes teach what they had done before. Counts are by role, of all groups. Raises EnvironmentFailure
-    where a reward is no finite number.
+    out. Failed episodes teach what they had done before. Counts are by role, of all groups. `baselines` are the batch's before
+    this one. Raises EnvironmentFailure where a reward is no finite number.
     """
     _check(episodes)
     paid = _paid(episodes, config.algorithm)
-    batch = GroupedBatch(groups={policy: [] for policy in config.trained_policies}, counts={})
+    groups: dict[str, list[Group]] = {policy: [] for policy in config.trained_policies}
+    batch = GroupedBatch(groups, counts={}, baselines=dict(baselines or {}))
     for role in config.team.roles:
         played = list(_places(episodes, {role}))
         if played:
@@ -55,7 +61,7 @@ def make_groups(episodes: Sequence[Episode], config: RunConfig) -> GroupedBatch:
                 for name, role in config.team.roles.items()
                 if role.policy == policy and role.trained == trained
             }
-            found = list(_advantaged(list(_places(episodes, roles)), paid, config, batch.counts))
+            found = list(_advantaged(list(_places(episodes, roles)), paid, config, batch))
             if trained and policy in batch.groups:
                 batch.groups[policy] = found
     return batch
@@ -92,7 +98,7 @@ def _paid(episodes: Sequence[Episode], algorithm: PolicyGradient) -> Paid:
 
 
 def _advantaged(
-    places: Sequence[Place], paid: Paid, config: RunConfig, counts: dict[str, GroupCounts]
+    places: Sequence[Place], paid: Paid, config: RunConfig, batch: GroupedBatch
 ) -> Iterator[Group]:
     """Fill the advantages of these turns' candidates and count what is filtered; the groups to learn from."""
     if not places:
@@ -102,11 +108,16 @@ def _advantaged(
     rewards = min_max(found.rewards, found.groups) if algorithm.reshape == "normalised" else found.rewards
     how = Normalisation(algorithm.mean_level, algorithm.std_level, algorithm.leave_one_out)
     advantages = normalised_advantages(rewards, found.groups, how)
+    if isinstance(algorithm, Rae):
+        earners = [found.roles[group] for group in found.groups]
+        advantages, batch.baselines = role_advantages(
+            advantages, earners, batch.baselines, algorithm.baseline_decay
+        )
     if algorithm.batch_whitening:
         advantages = whitened(advantages)
     out = left_out(rewards, found.groups, _filter(algorithm))
     for role in (found.roles[group] for group in np.flatnonzero(out)):
-        counts[role].filtered += 1
+        batch.counts[role].filtered += 1
     advantages[out[found.groups]] = 0.0
     each = advantages[found.owners].tolist()
     varied = has_variance(rewards, found.groups)[found.groups][found.owners].tolist()

@@ -7,7 +7,8 @@ import torch
 
 from tests.training_core.llm.toys import TOKENIZER, make_group, make_model, naive_logprobs
 from training_core.algorithms.advantages import Normalisation, normalised_advantages, whitened
-from training_core.config.algorithms import ALGORITHM_CONFIGS, PolicyGradient
+from training_core.algorithms.role_baselines import role_advantages
+from training_core.config.algorithms import ALGORITHM_CONFIGS, PolicyGradient, Rae
 from training_core.config.models import Learner as LearnerSettings
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
@@ -27,6 +28,7 @@ PAPERS = {
     "cispo": ("weight", 1.0, 4.0, 0.0, "token"),
     "dapo": ("token", 0.2, 0.28, 0.0, "token"),
     "ppo": ("token", 0.2, 0.2, 0.0, "token"),
+    "rae": ("token", 0.2, 0.2, 0.0, "constant"),
 }
 BARE = {"ppo": {"gae_lambda": 1.0, "value_coefficient": 0.0, "whiten_advantages": False}}
 """What leaves the first update of an algorithm with the advantages that it is given; its critic: test_critic.py."""
@@ -110,13 +112,17 @@ def test_a_toy_is_solved_by_every_algorithm(kind: str) -> None:
     engine = TorchEngine(one.model, TOKENIZER)
     good = TOKENIZER.convert_tokens_to_ids("w3")
     how = Normalisation(algorithm.mean_level, algorithm.std_level, algorithm.leave_one_out)
-    shares = []
+    shares, baselines = [], dict[str, float]()
     for iteration in range(1, 41):
         prompt = Prompt([6, 7], 32, NoiseKey(0, 0, iteration, 0, 0, 0))
         answers = engine.generate([prompt], SamplingSettings(max_tokens=1))[0]
         rewards = torch.tensor([float(answer.token_ids[0] == good) for answer in answers]).double().numpy()
         shares.append(rewards.mean())
         found = normalised_advantages(rewards, 0 * rewards.astype("int64"), how)
+        if isinstance(algorithm, Rae):
+            found, baselines = role_advantages(
+                found, ["planner"] * len(found), baselines, algorithm.baseline_decay
+            )
         advantages = (whitened(found) if algorithm.batch_whitening else found).tolist()
         one.update(
             [Group("e", 0, prompt.token_ids, answers, rewards.tolist(), advantages, 1.0, 0, 1.0)],

@@ -1,13 +1,15 @@
 """Groups: what is compared with what, what is learnt from, what is counted."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from training_core.algorithms.grouping import GroupCounts
 from training_core.config.files import load_config
-from training_core.errors import EnvironmentFailure
+from training_core.errors import CheckpointError, EnvironmentFailure
+from training_core.llm.learning.baselines import read_baselines, save_baselines
 from training_core.llm.learning.batch import make_groups
 from training_core.types import Answer, Candidate, Episode, Turn
 
@@ -181,3 +183,46 @@ def test_of_one_policy_s_groups_the_share_with_the_least_variance_is_left_out() 
     batch = make_groups([played], told)
     assert [group.turn for group in batch.groups["planner"]] == [1, 3]
     assert (batch.counts["planner"].filtered, batch.counts["executor"].filtered) == (2, 0)
+
+
+def test_each_role_has_a_baseline_of_its_own_and_groups_of_one_teach() -> None:
+    """One policy, two roles: what the executor earns leaves the planner's baseline alone."""
+    told = config(
+        algorithm__type="rae",
+        algorithm__baseline_decay=0.5,
+        rollout__group_size=1,
+        team__roles__executor__policy="planner",
+    )
+    played = [
+        episode("a", turn("planner", 1.0), turn("executor", 100.0, policy="planner")),
+        episode("b", turn("planner", 3.0), turn("executor", 100.0, policy="planner")),
+    ]
+    batch = make_groups(played, told, {"executor": 100.0})
+    # planner: b = 0.5, A = 0.5; then b = 0.25 + 1.5 = 1.75, A = 1.25; the executor earned what it always does
+    assert [group.advantages for group in batch.groups["planner"]] == [[0.5], [0.0], [1.25], [0.0]]
+    assert batch.baselines == {"planner": 1.75, "executor": 100.0}
+    assert make_groups([episode("c", turn("planner", 1.75))], told, batch.baselines).groups["planner"][
+        0
+    ].advantages == [0.0]
+    assert make_groups(played, config()).baselines == {}
+
+
+def test_what_a_role_earned_in_a_whole_episode_is_compared_with_its_baseline() -> None:
+    told = config(algorithm__type="rae", algorithm__baseline_decay=0.5)
+    one = episode("a", later("planner", 0, 1.0), later("executor", 0, 2.0), later("planner", 1, 3.0))
+    other = episode("b", later("planner", 0, 2.0), later("executor", 0, 2.0), later("planner", 1, 0.0))
+    one.siblings = other.siblings = "kin"
+    batch = make_groups([one, other], told)
+    # planner earned 4, then 2: b = 2, A = 2; b = 2, A = 0. Executor 2 and 2: b = 1, A = 1; b = 1.5, A = 0.5
+    assert [group.advantages for group in batch.groups["planner"]] == [[2.0], [2.0], [0.0], [0.0]]
+    assert [group.advantages for group in batch.groups["executor"]] == [[1.0], [0.5]]
+    assert batch.baselines == {"planner": 2.0, "executor": 1.5}
+
+
+def test_baselines_are_read_as_they_were_written(tmp_path: Path) -> None:
+    assert read_baselines(tmp_path) == {}
+    save_baselines(tmp_path, {"planner": 0.1 + 0.2, "executor": -1e-17})
+    assert read_baselines(tmp_path) == {"planner": 0.1 + 0.2, "executor": -1e-17}
+    (tmp_path / "baselines.json").write_text("[")
+    with pytest.raises(CheckpointError, match="torn"):
+        read_baselines(tmp_path)

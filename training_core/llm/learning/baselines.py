@@ -1,0 +1,25 @@
+"""What a checkpoint keeps of the roles' baselines (algorithm.type = "rae")."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from training_core.errors import CheckpointError
+
+FILE = "baselines.json"
+
+
+def save_baselines(checkpoint: Path, baselines: Mapping[str, float]) -> None:
+    """Write them (role -> baseline) into a checkpoint's draft."""
+    (checkpoint / FILE).write_text(json.dumps(baselines))
+
+
+def read_baselines(checkpoint: Path) -> dict[str, float]:
+    """What was written, to the last bit; empty where another algorithm made the checkpoint. Raises CheckpointError."""
+    path = checkpoint / FILE
+    if not path.is_file():
+        return {}
+    try:
+        return {str(role): float(value) for role, value in json.loads(path.read_text()).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path} is torn: {error}; resume from another checkpoint") from error
