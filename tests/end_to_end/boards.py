@@ -62,6 +62,11 @@ LINES = [
         "lines": [
             {"label": "problem", "text": "7 - 3", "state": ""},
             {"label": "tool", "text": "7 + 3 = 10", "state": "bad"},
+            {
+                "label": "program",
+                "text": "left, right = map(int, input().split())\nprint(left - right)",
+                "state": "",
+            },
             {"label": "answer", "text": "4", "state": "good"},
         ],
     },

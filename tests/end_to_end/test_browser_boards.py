@@ -165,8 +165,10 @@ def test_lines_say_what_was_right_by_more_than_colour(
     page.locator("[data-board-scrub]").focus()
     page.keyboard.press("End")
     lines = page.locator("[data-board-drawing] .board-lines")
-    expect(lines).to_have_attribute("aria-label", "3 lines, at the end")
-    expect(lines.locator("code")).to_have_text(["7 - 3", "✗ 7 + 3 = 10", "✓ 4"])
+    expect(lines).to_have_attribute("aria-label", "4 lines, at the end")
+    program = LINES[-1]["lines"][2]["text"]
+    expect(lines.locator("code")).to_have_text(["7 - 3", "✗ 7 + 3 = 10", program, "✓ 4"])
+    assert lines.locator("code").nth(2).inner_text() == program, "drawn on lines of its own"
     page.locator("[data-board]").scroll_into_view_if_needed()
     shoot(page, f"board-lines-{width}-{colours}")
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -95,7 +95,11 @@ def test_tokens_by_every_measure(page: Page, episode: Episode) -> None:
     page.keyboard.press("ArrowLeft")
     expect(tokens.nth(8)).to_be_focused()
     expect(readout).to_contain_text("word8")
+    scale = page.locator("[data-token-scale]")
+    expect(scale).to_have_text(re.compile("mismatch: .* nats · dashed: masked out, not learnt from"))
+    expect(tokens.nth(1)).to_have_class(re.compile("masked"))
     page.locator("[data-tokens-by]").select_option("masks")
+    expect(scale).to_have_text("dashed: masked out, not learnt from")
     expect(page).to_have_url(re.compile(r"by=masks#turn-2$"))
     expect(tokens.nth(1)).to_have_class(re.compile("masked"))
     expect(tokens.nth(0)).not_to_have_class(re.compile("masked"))
@@ -115,9 +119,10 @@ def test_tokens_by_every_measure(page: Page, episode: Episode) -> None:
 def test_fits_and_is_accessible(page: Page, episode: Episode, width: int, colours: str) -> None:
     page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
     page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
-    page.goto(f"/runs/{episode.run_id}/episodes/{episode.pk}/?by=logprobs#turn-2")
-    expect(page.locator("[data-token-strip] .token").first).to_be_attached()
-    expect(page.locator("[data-link]")).to_have_text("live")
-    shoot(page, f"tokens-{width}-{colours}")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert not violations(page)
+    for by in ("logprobs", "masks"):
+        page.goto(f"/runs/{episode.run_id}/episodes/{episode.pk}/?by={by}#turn-2")
+        expect(page.locator("[data-token-strip] .token.masked").first).to_be_attached()
+        expect(page.locator("[data-link]")).to_have_text("live")
+        shoot(page, f"tokens-{by}-{width}-{colours}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert not violations(page)

@@ -11,7 +11,7 @@ export const MEASURES = {
   entropies: { label: "entropy", head: "entropy", unit: "nats", of: from("entropies"), heat: (value) => -Math.min(1, value / 1.5) },
   mismatch: { label: "train–inference mismatch", head: "mismatch", unit: "nats", of: from("mismatch"), heat: (value) => most(value / 0.1) },
   training_logprobs: { label: "learner’s log-probability", head: "learner", unit: "nats", of: from("training_logprobs"), heat: (value) => -Math.min(1, -value / 3) },
-  masks: { label: "mask", head: "mask", digits: 0, of: from("masks"), heat: (value) => (value ? 0.25 : -0.75), says: (value) => (value ? "learnt from" : "masked out") },
+  masks: { label: "mask", head: "mask", digits: 0, of: from("masks"), heat: (value) => (value ? 0.25 : 0), says: (value) => (value ? "learnt from" : "masked out") },
   versions: { label: "policy version", head: "version", digits: 0, of: from("versions"), heat: (value, { newest }) => -Math.min(1, (newest - value) / 4) },
 };
 

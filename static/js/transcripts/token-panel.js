@@ -64,13 +64,17 @@ export class TokenPanel {
     if (this.#strip?.data) this.#draw(this.#strip);
   }
 
-  /* From where to where the values that were read reach. */
+  /* From where to where the values that were read reach, and how tokens that are not learnt from look. */
   #scale(by) {
     const measure = MEASURES[by], { data } = this.#strip;
     const values = measure ? (data.tokens ?? []).map((_, place) => measure.of(data, place)).filter(Number.isFinite) : [];
     const low = values.reduce((one, other) => Math.min(one, other), Infinity), high = values.reduce((one, other) => Math.max(one, other), -Infinity);
     const unit = measure?.unit ? ` ${measure.unit}` : "";
-    this.#part("token-scale").textContent = !values.length ? "" : low === high ? `${measure.label}: ${spoken(measure, low)}${unit}` : `${measure.label}: ${spoken(measure, low)} to ${spoken(measure, high)}${unit}`;
+    const said = [];
+    if (values.length && low === high) said.push(`${measure.label}: ${spoken(measure, low)}${unit}`);
+    else if (values.length && !measure.says) said.push(`${measure.label}: ${spoken(measure, low)} to ${spoken(measure, high)}${unit}`);
+    if (data.masks?.includes(0)) said.push("dashed: masked out, not learnt from");
+    this.#part("token-scale").textContent = said.join(" · ");
   }
 
   #read(place) {

@@ -88,7 +88,7 @@ export class TokenStrip {
     const measure = MEASURES[this.#by];
     const value = measure?.of(this.data, place);
     const heat = value === undefined || Number.isNaN(value) ? 0 : measure.heat(value, this.data);
-    const name = `token ${heat >= 0 ? "up" : "down"}${this.#by === "masks" && value === 0 ? " masked" : ""}`;
+    const name = `token ${heat >= 0 ? "up" : "down"}${this.data.masks?.[place] === 0 ? " masked" : ""}`;
     const text = this.#by === "token_ids" ? String(this.data.token_ids?.[place] ?? "–") : visible(this.data.tokens?.[place] ?? "");
     const said = value === undefined ? null : `${measure.head} ${spoken(measure, value)}`;
     return el("button", { type: "button", class: name, "data-heat": Math.min(4, Math.ceil(Math.abs(heat) * 4)), "data-token": place, tabindex: -1, title: said }, text);
