@@ -1,5 +1,6 @@
 """Collection of experience, and the processes it runs in."""
 
+from math import ceil
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -177,6 +178,8 @@ class Rollout(Section):
     """Tasks in one pass over the data, such as the lines of a data set; 0 says that there is no end to them."""
     group_size: int = Field(8, ge=1)
     """Candidates per group, K: answers of a turn, or whole episodes of a task, as the workflow has it. A group of one has no advantage."""
+    over_sampling: float = Field(1.0, ge=1.0, le=100.0)
+    """Most tasks played per iteration, times `tasks`: those whose rewards are all equal make room for others (DAPO); 1 disables."""
     stale: Literal["error", "drop"] = "error"
     """Answers older than `staleness` allows: error refuses them by name of both versions, drop leaves them out and counts them."""
     staleness: int = Field(0, ge=0)
@@ -189,6 +192,11 @@ class Rollout(Section):
     """New weights interrupt answers in mid-sequence, which go on with them; false lets the answers end first."""
     publish_every: int = Field(1, ge=1)
     """Updates between publications of weights to those that generate; evaluations and checkpoints publish too."""
+
+    @property
+    def most_tasks(self) -> int:
+        """Tasks that an iteration may play."""
+        return ceil(self.tasks * self.over_sampling)
 
     @property
     def concurrency(self) -> int:

@@ -110,6 +110,17 @@ class RunConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _tasks_can_be_replaced(self) -> Self:
+        if self.rollout.over_sampling > 1 and (
+            self.rollout.staleness > 0 or isinstance(self.workflow, RolloutBuffer)
+        ):
+            raise ValueError(
+                "rollout.over_sampling: others take the place of tasks that teach nothing only where the loop waits for them; use 1 "
+                'with rollout.staleness above 0 and with workflow.type = "rollout_buffer"'
+            )
+        return self
+
+    @model_validator(mode="after")
     def _environments_fit(self) -> Self:
         room = self.resources.environment_workers * self.resources.environments_per_worker
         if room < self.training_slots:

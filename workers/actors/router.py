@@ -23,6 +23,7 @@ from training_core.llm.outside.served_policies import POLICIES
 from training_core.types import Episode
 from workers.actors.collector import Collector
 from workers.actors.player import Player
+from workers.actors.resampling import play_until_telling
 from workers.actors.spec import PolicyPort, Ready
 from workers.loops.batches import batch_documents
 from workers.loops.metrics import episode_facts
@@ -98,7 +99,7 @@ class Router:
     def collect(self, iteration: int) -> Collected:
         """See Crew. Trajectories stay here, sorted by the policy that learns from them."""
         start = time.time()
-        ahead = None
+        ahead, left_out = None, 0
         if self._collector is not None:
             batch = self._collector.take()
             episodes, spans = (
@@ -109,18 +110,18 @@ class Router:
             ahead = batch.ahead
         else:
             self._queued = start
-            tasks = self._config.rollout.tasks
-            played = self._player.train(
-                iteration, range((iteration - 1) * tasks, iteration * tasks), self._versions.__getitem__
-            )
-            episodes, spans = played.episodes, played.spans
+            found = play_until_telling(self._player, self._config, iteration, self._versions.__getitem__)
+            episodes, spans, left_out = found.played.episodes, found.played.spans, found.left_out
         seconds = time.time() - start
         chosen = choose_transcripts(
             self._config.run.seed, iteration, len(episodes), self._config.reporting.episodes_per_iteration
         )
         self._episodes = episodes
         self._kept = [episodes[place] for place in sorted(chosen)]
-        return self._collected(episodes, self._kept, spans, seconds, ahead)
+        collected = self._collected(episodes, self._kept, spans, seconds, ahead)
+        if self._config.rollout.over_sampling > 1:
+            collected.figures["rollout/left_out"] = float(left_out)
+        return collected
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int, first: int = 0) -> Collected:
         """See Crew. The first of the held-out tasks are the probes; `first` begins at a later one."""
