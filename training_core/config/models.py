@@ -1,6 +1,6 @@
 """Policies: which model, how it generates, how it learns."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -126,11 +126,30 @@ class Devices(Section):
         return self
 
 
+class WarmStart(Section):
+    """Supervised learning from conversations before the first iteration."""
+
+    file_fields: ClassVar[tuple[str, ...]] = ("file",)
+
+    steps: int = Field(0, ge=0)
+    """Optimiser steps; 0 for no warm start."""
+    file: str = ""
+    """JSON Lines of {"messages": [...]}, below TROUPE_HOME/data or by path; empty takes the environment's demonstrations."""
+    batch: int = Field(16, ge=1)
+    """Conversations of each step, computed at once."""
+    learning_rate: float = Field(1e-4, gt=0.0)
+    """Peak learning rate of AdamW; it falls to a twentieth by a cosine."""
+    loss_mask: Literal["generic", "qwen", "qwen3", "qwen3_5", "distill_qwen"] = "generic"
+    """How what the assistant said, which alone is learnt, is told from the rest of a conversation."""
+
+
 class Policy(Section):
     """The weights behind one or more roles."""
 
     model: str = "tiny"
     """A Hugging Face folder or hub id, or "tiny": a small model that Troupe warm-starts for the environment."""
+    warm_start: WarmStart = WarmStart()
+    """What the model is taught before the run begins."""
     adapter: Adapter = WholeModel()
     """What of it is trained: the whole model, or an adapter on it. Policies may have one each over the same `model`."""
     engine: Engine = Torch()

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from tests.workers.running import curve, small_config
 from workers.loops.attempt import run_attempt
@@ -45,3 +47,30 @@ def test_baselines_follow_what_the_roles_earn(little_model: Path, tmp_path: Path
     assert run_attempt(Attempt(config, "r", 1, tmp_path / "run", tmp_path), local=True) == 0
     kept = json.loads((tmp_path / "run" / "checkpoints" / "iteration-000001" / "baselines.json").read_text())
     assert set(kept) == {"planner", "executor"} and all(kept.values())
+
+
+def test_a_run_begins_at_its_warm_started_model(little_model: Path, tmp_path: Path) -> None:
+    """The planner alone is taught: its first checkpoint is near that model, and the run is resumed from it as any other."""
+    taught = {"steps": 3, "batch": 4, "learning_rate": 1e-3}
+    config = small_config(
+        little_model,
+        run__iterations=2,
+        policies__planner__warm_start=taught,
+        policies__planner__learner__learning_rate=1e-9,
+        policies__planner__learner__final_learning_rate=0.0,
+    )
+    folder = tmp_path / "run"
+    assert run_attempt(Attempt(config, "r", 1, folder, tmp_path), local=True) == 0
+    (warm,) = [path for path in (tmp_path / "models").iterdir() if path.is_dir()]
+    end = folder / "checkpoints" / "iteration-000002" / "planner" / "model.safetensors"
+    wanted, found, before = (
+        load_file(path) for path in (warm / "model.safetensors", end, little_model / "model.safetensors")
+    )
+    assert all(torch.allclose(wanted[name], found[name], atol=1e-6) for name in wanted)
+    assert any(not torch.allclose(before[name], found[name], atol=1e-4) for name in before)
+    middle = folder / "checkpoints" / "iteration-000001"
+    assert run_attempt(Attempt(config, "r", 2, folder, tmp_path, middle), local=True) == 0
+    straight, resumed = curve(folder), curve(folder, 2)
+    assert {key: resumed[key] for key in straight if key[1] > 1} == {
+        key: value for key, value in straight.items() if key[1] > 1
+    }

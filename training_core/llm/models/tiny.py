@@ -10,7 +10,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,15 +92,23 @@ def ensure_tiny(environment: Environment, home: Path, progress: Progress = silen
     """
     _check_is_known(environment)
     folder = tiny_folder(environment, home)
-    if (folder / FACTS).is_file():
-        return folder
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(folder.with_suffix(".lock")):
-            if not (folder / FACTS).is_file():
-                _make(environment, folder, progress)
+        return made_once(folder, lambda draft: _make(environment, draft, progress))
     except OSError as error:
         raise ModelError(f"cannot write the tiny model to {folder}: {error}") from error
+
+
+def made_once(folder: Path, make: Callable[[Path], dict[str, Any]]) -> Path:
+    """A model's folder; where it is missing, `make` writes it into a draft and answers with the facts about it.
+
+    Safe against several processes at once. Raises OSError.
+    """
+    if (folder / FACTS).is_file():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.with_suffix(".lock")):
+        if not (folder / FACTS).is_file():
+            _place(folder, make)
     return folder
 
 
@@ -120,28 +128,33 @@ def read_facts(folder: Path | str) -> dict[str, Any]:
     return facts
 
 
-def _make(environment: Environment, folder: Path, progress: Progress) -> None:
-    """Make the folder beside its place, then rename it into place. The lock is held: other drafts are leftovers."""
+def _make(environment: Environment, draft: Path, progress: Progress) -> dict[str, Any]:
+    """Write the tiny model into `draft`; the facts about it."""
     from training_core.llm.models.warm_start import make_tiny, measure  # torch: seconds, and only needed here
 
+    started = time.time()
+    facts = make_tiny(
+        environment, TinyRecipe(), draft, lambda done, text: progress(done * _WARM_START_SHARE, text)
+    )
+    progress(_WARM_START_SHARE, "base model plays the held-out tasks")
+    facts["evaluation"] = measure(environment, draft)
+    facts["seconds"] = round(time.time() - started, 1)
+    progress(1.0, "base model ready")
+    return facts
+
+
+def _place(folder: Path, make: Callable[[Path], dict[str, Any]]) -> None:
+    """Make the folder beside its place, then rename it into place. The lock is held: other drafts are leftovers."""
     for leftover in folder.parent.glob(f".{folder.name}-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        started = time.time()
-        facts = make_tiny(
-            environment, TinyRecipe(), draft, lambda done, text: progress(done * _WARM_START_SHARE, text)
-        )
-        progress(_WARM_START_SHARE, "base model plays the held-out tasks")
-        facts["evaluation"] = measure(environment, draft)
-        facts["seconds"] = round(time.time() - started, 1)
-        (draft / FACTS).write_text(json.dumps(facts, indent=1))
+        (draft / FACTS).write_text(json.dumps(make(draft), indent=1))
         draft.chmod(0o755)
         shutil.rmtree(folder, ignore_errors=True)  # a folder without facts is no model
         draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    progress(1.0, "base model ready")
 
 
 @contextmanager

@@ -6,11 +6,11 @@ N pairs, S padded length. Only answer tokens count in the loss.
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from training_core.config.environments import Environment
 from training_core.llm.environments.base import Demonstration
@@ -34,7 +34,7 @@ def make_tiny(
     pairs = list(islice(source.demonstrations(environment, recipe.seed), recipe.steps * recipe.batch))
     ids, labels = encode_pairs(pairs, tokenizer)
     model = new_model(recipe, tokenizer)
-    loss = _train(model, ids, labels, recipe, progress)
+    loss = train(model, ids, labels, recipe, progress)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return {
@@ -118,10 +118,27 @@ def _token_ids(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> dict[str
     return dict(zip(different, tokenizer(different, add_special_tokens=False)["input_ids"], strict=True))
 
 
-def _train(
-    model: LlamaForCausalLM, ids: Tensor, labels: Tensor, recipe: TinyRecipe, progress: Progress
-) -> float:
-    """AdamW under a cosine schedule, one pass; returns the mean loss of the last tenth in nats per token."""
+class Pace(Protocol):
+    """How long and how fast a supervised model learns."""
+
+    @property
+    def steps(self) -> int:
+        """Optimiser steps."""
+
+    @property
+    def batch(self) -> int:
+        """Rows of each."""
+
+    @property
+    def learning_rate(self) -> float:
+        """Its peak."""
+
+
+def train(model: PreTrainedModel, ids: Tensor, labels: Tensor, recipe: Pace, progress: Progress) -> float:
+    """AdamW under a cosine schedule, one pass; returns the mean loss of the last tenth in nats per token.
+
+    Token ids (N, S), right-padded, and labels (N, S), -100 where nothing is learnt; N = steps x batch.
+    """
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
     )
@@ -132,7 +149,8 @@ def _train(
     for step in range(recipe.steps):
         rows = slice(step * recipe.batch, (step + 1) * recipe.batch)
         used = int((labels[rows] != -100).any(dim=0).nonzero().max()) + 1
-        loss = model(input_ids=ids[rows, :used], labels=labels[rows, :used], use_cache=False).loss
+        seen, wanted = (part[rows, :used].to(model.device) for part in (ids, labels))
+        loss = model(input_ids=seen, labels=wanted, use_cache=False).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
