@@ -183,5 +183,6 @@ def _messages(error: ValidationError) -> dict[str, str]:
                 path, text = ".".join(filter(None, (path, head))), rest
         if item["type"] == "union_tag_invalid":
             path = f"{path}.type"
-        messages.setdefault(path, MESSAGES.get(item["type"], text))
+        kind = "missing" if item["input"] == "" and item["type"].startswith("string_") else item["type"]
+        messages.setdefault(path, MESSAGES.get(kind, text))
     return messages

@@ -175,6 +175,6 @@ class Policy(Section):
     def _engines_elsewhere_are_sent_weights(self) -> Self:
         if self.engine.type != "torch" and self.devices.placement == "colocated":
             raise ValueError(
-                f'engine {self.engine.type} holds weights of its own: set devices.placement = "apart", or engine.type = "torch"'
+                f'engine.type: {self.engine.type} holds weights of its own; set devices.placement = "apart", or engine.type = "torch"'
             )
         return self

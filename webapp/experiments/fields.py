@@ -28,7 +28,8 @@ class Field:
     value: Any
     preset: Any
     """What the preset says, defaults included; the default where the preset has no such part."""
-    choices: tuple[str, ...] = ()
+    choices: tuple[Any, ...] = ()
+    """Texts, or numbers."""
     reshapes: bool = False
     """Whether another choice gives its section other fields."""
     minimum: float | None = None
@@ -42,8 +43,8 @@ class Field:
 
     @property
     def changed(self) -> bool:
-        """Whether it departs from the preset."""
-        return bool(self.value != self.preset)
+        """Whether it departs from the preset; an empty text does not from nothing."""
+        return bool(self.value != self.preset) and (self.value, self.preset) != ("", None)
 
     @property
     def shown(self) -> str:
@@ -199,7 +200,7 @@ class _Reader:
             maximum=schema.get("maximum", schema.get("exclusiveMaximum")),
         )
 
-    def _kind(self, path: str, schema: Schema) -> tuple[str, tuple[str, ...]]:
+    def _kind(self, path: str, schema: Schema) -> tuple[str, tuple[Any, ...]]:
         if path.endswith(".policy"):
             return "choice", self.policies
         if "enum" in schema:

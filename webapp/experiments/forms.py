@@ -91,16 +91,21 @@ def _draft(preset: str, base: dict[str, Any], tree: dict[str, Any], departing: d
     return Draft(preset, base, config.model_dump(mode="json"), departures(base, config), config, {})
 
 
-def _shaped(base: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
+def _shaped(base: Mapping[str, Any], tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """The tree, with the base's tables and lists where it has something else in their place: pages can draw it.
 
-    Where the base has an empty table any text may stand: it is a field, to be put right there.
+    Where the base has an empty table any text may stand: it is a field, to be put right there. Roles and policies that were
+    taken out stay out.
     """
     shaped = dict(tree)
+    named = path in STRUCTURE.values()
     for name, before in base.items():
+        if named and name not in tree:
+            continue
         value = tree.get(name)
         if isinstance(before, Mapping) and before:
-            shaped[name] = _shaped(before, value) if isinstance(value, Mapping) else before
+            below = f"{path}.{name}" if path else name
+            shaped[name] = _shaped(before, value, below) if isinstance(value, Mapping) else before
         elif isinstance(before, list) and not isinstance(value, list):
             shaped[name] = before
     return shaped
@@ -174,6 +179,8 @@ def posted_value(field: Field, post: Mapping[str, str]) -> Any:
     text = post[field.path].strip()
     if field.kind in ("int", "float"):
         return _number(text)
+    if field.kind == "choice":
+        return next((choice for choice in field.choices if str(choice) == text), text)
     if field.kind == "list":
         items = [item.strip() for item in text.split(",") if item.strip()]
         return [_number(item) for item in items] if _numeric(field.preset) else items

@@ -101,7 +101,11 @@ def _budget(draft: Draft) -> str:
     if draft.config is None:
         return ""
     config = draft.config
-    return (
-        f"{config.rollout.tasks} tasks × {config.rollout.group_size} candidates × {max_turns(config)} turns × "
-        f"{len(config.team.order)} roles: at most {volume(config).answers:,} answers an iteration"
-    )
+    factors = {
+        "task": config.rollout.tasks,
+        "candidate": config.rollout.group_size,
+        "turn": max_turns(config),
+        "role": len(config.team.order),
+    }
+    said = " × ".join(f"{count} {name}{'s' if count != 1 else ''}" for name, count in factors.items())
+    return f"{said}: at most {volume(config).answers:,} answers an iteration"

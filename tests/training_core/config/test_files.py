@@ -39,10 +39,13 @@ WRONG = [
     ({"policies.planner.devices": {"placement": "apart", "rollout_workers": 10**9}},
      "policies.planner.devices.rollout_workers", "less than or equal to 1000"),
     ({"policies.planner.engine": {"type": "vllm", "gpu_memory": "all"}}, "policies.planner.engine.gpu_memory", "valid number"),
+    ({"policies.planner.engine.type": "vllm"}, "policies.planner.engine.type", 'set devices.placement = "apart"'),
     ({"policies.planner.adapter": {"type": "lora", "rank": 0}}, "policies.planner.adapter.rank", "greater than or equal"),
     ({"policies.planner.learner": {"type": "deepspeed", "zero_stage": 9}},
      "policies.planner.learner.zero_stage", "less than or equal to 3"),
     ({"environment.type": "dataset"}, "environment.path", "this is needed"),
+    ({"environment.type": "dataset", "environment.path": ""}, "environment.path", "this is needed"),
+    ({"environment.type": "custom", "environment.path": ""}, "environment.path", "this is needed"),
     ({"workflow.type": "agent", "workflow.args": "word"}, "workflow.args", "write `name = value`"),
     ({"team.roles": {f"r{n}": {"policy": "planner"} for n in range(65)}}, "team.roles", "at most 64 items"),
 ]  # fmt: skip

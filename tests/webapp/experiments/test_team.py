@@ -286,6 +286,16 @@ def test_another_algorithm_starts_from_its_own_settings(ada: Client) -> None:
     assert 'name="algorithm.clip_high" value="0.28"' in page and "<option selected>dapo<" in page
 
 
+@pytest.mark.django_db
+def test_the_team_of_another_environment_is_whole_while_a_field_is_missing(ada: Client) -> None:
+    form = posted(ada) | {"environment.type": "dataset", "act": "reshape"}
+    answer = ada.post(EDIT, form, headers={"HX-Request": "true", "HX-Trigger-Name": "environment.type"})
+    html = answer.content.decode()
+    assert 'name="structure.roles" value="solver"' in html and "team.roles.planner" not in html
+    wrong = re.search(r'class="wrong">(.*?)</ul>', html, re.S)
+    assert re.findall(r'mono"[^>]*>([^<]+)<', wrong[1]) == ["environment.path"]
+
+
 def test_a_profile_fills_devices_and_resources(ada: Client) -> None:
     page = ada.get("/experiments/new/?preset=plan_path_duo").content.decode()
     assert page.count('value="profile:') == 3

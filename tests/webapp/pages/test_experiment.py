@@ -107,12 +107,13 @@ def test_page_shows_defaults_help_and_marks_changes(ada: Client, run: Run) -> No
 
 
 @pytest.mark.django_db
-def test_unchanged_form_is_the_preset(ada: Client, project: object) -> None:
-    answer = ada.post(NEW, posted(ada))
+@pytest.mark.parametrize("preset", preset_names())
+def test_unchanged_form_is_the_preset(ada: Client, project: object, preset: str) -> None:
+    answer = ada.post(NEW, posted(ada, {"preset": preset}))
     run = Run.objects.get()
     assert answer.status_code == 302 and answer.url == reverse("runs:detail", args=[run.pk])
-    assert run.config == load_config("plan_path_duo").model_dump(mode="json")
-    assert run.preset == "plan_path_duo" and run.state == "queued"
+    assert run.config == load_config(preset).model_dump(mode="json")
+    assert run.preset == preset and run.state == "queued"
 
 
 @pytest.mark.django_db
@@ -188,6 +189,8 @@ def test_nobody_launches_where_they_may_not(viewer: Client, ada: Client, run: Ru
         {"team.roles.planner": "3"},
         {"team.roles.critic": "3"},
         {"team.turn_order": "3"},
+        {"team.roles": "{}"},
+        {"team.roles": "{critic = {}}"},
         {"team.turn_order": "[3, {a = 1}]"},
         {"policies.planner": "[]"},
         {"policies.planner.learner.learning_rate.x": "1"},
