@@ -259,7 +259,7 @@ class Ppo(PolicyGradient):
     """0 trusts the values alone (least variance), 1 what was earned alone (no bias)."""
     whiten_advantages: bool = True
     """Normalise token advantages by mean and standard deviation over the policy's batch."""
-    value_coefficient: float = Field(0.1, ge=0.0)
+    value_coefficient: float = Field(0.5, ge=0.0)
     """Weight of the value loss beside the policy loss, through the trunk that they share."""
     value_clip: float = Field(0.2, ge=0.0)
     """Values farther than this from what they were when the update began earn no better loss; 0 disables."""

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from tests.training_core.llm.learning.test_learner import groups
-from tests.training_core.llm.learning.together import Errand, updated
+from tests.training_core.llm.learning.together import ALGORITHM, Errand, updated
+from training_core.config.algorithms import Algorithm, Ppo
 from training_core.config.models import Learner
 from training_core.llm.learning.processes import Processes, tokens_of
 
@@ -28,15 +29,17 @@ def test_every_group_is_one_process_s() -> None:
 
 
 @pytest.mark.slow
-def test_processes_together_do_what_one_does() -> None:
-    """Three groups in two minibatches: of one of these, one process has no share."""
+@pytest.mark.parametrize("algorithm", [ALGORITHM, Ppo(kl_coefficient=0.1)], ids=["at_grpo", "ppo"])
+def test_processes_together_do_what_one_does(algorithm: Algorithm) -> None:
+    """Three groups in two minibatches: of one of these, one process has no share. PPO whitens over the tokens of all."""
     settings = Learner(minibatches=2, epochs=2, schedule="constant")
-    (alone,), several = updated(Errand(settings)), updated(Errand(settings, size=2))
+    (alone,), several = (updated(Errand(settings, size=size, algorithm=algorithm)) for size in (1, 2))
     for one in several:
         assert torch.equal(one.weights, several[0].weights), "the same in all processes, to the last bit"
         torch.testing.assert_close(one.weights, alone.weights, atol=2e-5, rtol=1e-4)
         for mine, wanted in zip(one.metrics, alone.metrics, strict=True):
-            del mine["computed_tokens"], wanted["computed_tokens"]  # other rows, other padding
-            assert mine == pytest.approx(wanted, abs=1e-4, rel=1e-3, nan_ok=True)
+            assert mine.keys() == wanted.keys()
+            same = mine | {"computed_tokens": wanted["computed_tokens"]}  # other rows, other padding
+            assert same == pytest.approx(wanted, abs=1e-4, rel=1e-3, nan_ok=True)
     keys = [set(one.annotations) for one in several]
     assert set.union(*keys) == set(alone.annotations)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
-from training_core.config.algorithms import AtGrpo
+from training_core.config.algorithms import Algorithm, AtGrpo
 from training_core.config.models import AnyLearner, Policy
 from training_core.llm.learning.annotations import Annotations
 from training_core.llm.models.loading import DTYPES
@@ -40,6 +40,7 @@ class Errand:
     """A policy's folder to go on from."""
     write_to: Path | None = None
     precision: str = "fp32"
+    algorithm: Algorithm = ALGORITHM
 
 
 def updated(errand: Errand) -> list[Outcome]:
@@ -79,7 +80,7 @@ def _outcome(rank: int, port: int, errand: Errand) -> Outcome:
     torch.set_num_threads(1)
     processes = join(rank, errand.size, "127.0.0.1", port, gpu=False)
     model = make_model().to(DTYPES[errand.precision])
-    learner = make_learner(Policy(learner=errand.settings), ALGORITHM, model, 10, processes=processes)
+    learner = make_learner(Policy(learner=errand.settings), errand.algorithm, model, 10, processes=processes)
     if errand.read_from:
         load_policy(errand.read_from, learner)
     metrics, annotations = [], {}
