@@ -82,6 +82,7 @@ def test_no_import_cycles() -> None:
         ("workers.cli.app", "torch ray django transformers"),
         ("workers.actors.env_worker", "torch django"),
         ("workers.loops.synchronous", "torch django transformers"),
+        ("workers.loops.local", "ray django"),
     ],
 )
 def test_light_modules_stay_light(module: str, heavy: str) -> None:

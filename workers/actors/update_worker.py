@@ -6,8 +6,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import ray
-
 from training_core.llm.models.progress import Progress, silent
 from training_core.types import Group
 from workers.actors.machine import limit_threads, machine_load
@@ -41,6 +39,8 @@ class UpdateWorker:
 
     def meeting_place(self) -> tuple[str, int]:
         """An address of this machine, and a port that is free on it, where the policy's update workers can meet."""
+        import ray  # a local run has such workers too, and no Ray
+
         address = str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
         with socket.socket() as probe:
             probe.bind((address, 0))
