@@ -131,8 +131,10 @@ class RewardPool:
 
     def close(self) -> None:
         """End the processes that are idle; others end with this one."""
-        for _ in range(self._idle.qsize()):
-            process = self._idle.get()
+        idle = [
+            self._idle.get() for _ in range(self._idle.qsize())
+        ]  # all of them: what is put back comes out first
+        for process in idle:
             if process is not None:
                 process.end()
             self._idle.put(None)

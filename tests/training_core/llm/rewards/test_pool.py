@@ -85,6 +85,9 @@ def test_judgements_are_spread_over_processes_of_their_own() -> None:
     with judged_by("pid", processes=2) as pool, ThreadPoolExecutor(4) as threads:
         seen = {judgement.reward for judgement in threads.map(pool.judge, [request("")] * 20)}
     assert 1 <= len(seen) <= 2 and float(os.getpid()) not in seen
+    for pid in seen:  # the pool is closed
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
 
 
 def test_the_math_rule_judges_by_value_and_by_algebra() -> None:
