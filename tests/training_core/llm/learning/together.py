@@ -11,7 +11,7 @@ import torch
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.config.algorithms import Algorithm, AtGrpo
-from training_core.config.models import AnyLearner, Policy
+from training_core.config.models import AnyLearner, Devices, Policy
 from training_core.llm.learning.annotations import Annotations
 from training_core.llm.models.loading import DTYPES
 
@@ -80,7 +80,8 @@ def _outcome(rank: int, port: int, errand: Errand) -> Outcome:
     torch.set_num_threads(1)
     processes = join(rank, errand.size, "127.0.0.1", port, gpu=False)
     model = make_model().to(DTYPES[errand.precision])
-    learner = make_learner(Policy(learner=errand.settings), errand.algorithm, model, 10, processes=processes)
+    policy = Policy(learner=errand.settings, devices=Devices(placement="apart"))
+    learner = make_learner(policy, errand.algorithm, model, 10, processes=processes)
     if errand.read_from:
         load_policy(errand.read_from, learner)
     metrics, annotations = [], {}
