@@ -5,9 +5,9 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from training_core.config.algorithms import Algorithm, AtGrpo, Ppo
-from training_core.config.base import Section
 from training_core.config.environments import Environment, External, PlanPath
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
+from training_core.config.experiment import ExperimentConfig, Run
 from training_core.config.health import Health
 from training_core.config.models import Policy
 from training_core.config.rollout import (
@@ -21,25 +21,8 @@ from training_core.config.rollout import (
 from training_core.config.team import Team
 
 
-class Run(Section):
-    """What the run is called and how long it lasts."""
-
-    name: str = Field("", max_length=120)
-    """Shown in tables; empty takes the preset's or the environment's name."""
-    description: str = Field("", max_length=4000)
-    """Free text about what this run is for."""
-    tags: tuple[str, ...] = ()
-    """Words to find the run by."""
-    seed: int = Field(0, ge=0, le=2**31 - 1)
-    """Seed of tasks, sampling and initialisation. Same config and seed, same curves (fp32)."""
-    iterations: int = Field(100, ge=1)
-    """Collect-and-update rounds."""
-    max_attempts: int = Field(3, ge=1, le=100)
-    """Launches of this run at most: what dies is started again from its last checkpoint until then."""
-
-
-class RunConfig(Section):
-    """One experiment, whole."""
+class RunConfig(ExperimentConfig):
+    """One experiment with language-model agents, whole."""
 
     run: Run = Run()
     """Name, seed, length."""
@@ -65,32 +48,6 @@ class RunConfig(Section):
     """What is kept for reading."""
     health: Health = Health()
     """Rules that watch the run, and what they do."""
-
-    @model_validator(mode="after")
-    def _roles_have_policies(self) -> Self:
-        for name, role in self.team.roles.items():
-            if role.policy not in self.policies:
-                raise ValueError(
-                    f"team.roles.{name}.policy: there is no policy {role.policy!r}; "
-                    f"add [policies.{role.policy}] or use one of {', '.join(self.policies)}"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _the_environment_knows_the_roles(self) -> Self:
-        wanted = self.environment.roles
-        if not self.environment.open_roles and set(self.team.roles) != set(wanted):
-            raise ValueError(
-                f"team.roles: {self.environment.type} is played by {', '.join(wanted)}, "
-                f"not by {', '.join(self.team.roles)}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _something_is_trained(self) -> Self:
-        if not self.trained_policies:
-            raise ValueError("team.roles: no role is trained; set trained = true for at least one")
-        return self
 
     @model_validator(mode="after")
     def _groups_can_compare(self) -> Self:
@@ -199,16 +156,6 @@ class RunConfig(Section):
             return 0
         tasks = max(self.rollout.tasks, self.rollout.concurrency)
         return tasks * (self.rollout.group_size if isinstance(self.workflow, WHOLE_EPISODES) else 1)
-
-    @property
-    def used_policies(self) -> tuple[str, ...]:
-        """Policies that some role uses, in role order."""
-        return tuple(dict.fromkeys(role.policy for role in self.team.roles.values()))
-
-    @property
-    def trained_policies(self) -> tuple[str, ...]:
-        """Policies that some trained role uses, in role order."""
-        return tuple(dict.fromkeys(role.policy for role in self.team.roles.values() if role.trained))
 
     def learning_policies(self, iteration: int) -> tuple[str, ...]:
         """Policies that are updated in an iteration (from 1): all trained ones, or with team.alternate one of them."""

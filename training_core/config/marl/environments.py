@@ -1,0 +1,310 @@
+"""Environments of small-network agents by `type`: arrays in, arrays out. The seed's registry names are the tags."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from training_core.config.base import EnvironmentSection, Section
+from training_core.importing import IMPORT_PATH
+
+
+class MarlEnvironment(EnvironmentSection):
+    """What every environment of small-network agents can be asked for."""
+
+    roles: ClassVar[tuple[str, ...]] = ("agents",)
+    type: str
+    """What is played."""
+    reward: Literal["team_sum", "team_mean", "agent"] = "team_sum"
+    """What an agent learns from: the sum or the mean over its role's agents, or what it earned itself."""
+
+
+class SuperSuit(Section):
+    """Wrappers of the package SuperSuit around a PettingZoo environment, in this order."""
+
+    normalise_observations: bool = False
+    """Scale observations to 0 to 1 by the bounds of their space (normalize_obs_v0); needs finite bounds."""
+    pad_observations: bool = False
+    """Pad observations with zeros to the widest agent's (pad_observations_v0)."""
+    pad_action_space: bool = False
+    """Pad action spaces to the largest agent's (pad_action_space_v0)."""
+    frame_stack: int = Field(1, ge=1, le=64)
+    """How many of the last observations an agent sees at once (frame_stack_v1); 1 for none."""
+
+
+class Wrapped(MarlEnvironment):
+    """An environment that is stepped one by one, behind the vectorised interface."""
+
+    supersuit: SuperSuit = SuperSuit()
+    """Wrappers around it."""
+    strict_agents: bool = True
+    """Fail where agents come or go in mid-episode; false masks those that are gone until the episode ends."""
+    action_masks: bool = True
+    """Take `action_mask` from each agent's info, or observation, where it is there."""
+
+
+class Mpe(Wrapped):
+    """What the multi-particle environments (MPE) have in common: the package mpe2, or PettingZoo's own where that is older."""
+
+    max_cycles: int = Field(25, ge=1)
+    """Steps of an episode."""
+    continuous_actions: bool = False
+    """Forces as five numbers from 0 to 1 in place of one of five moves."""
+
+
+class NativeMpe(Mpe):
+    """One of those that Troupe steps itself, many at once, with the numbers of mpe2."""
+
+    backend: Literal["native", "mpe2"] = "native"
+    """native: vectorised; mpe2: the package's own environments, one by one (needs the extra `marl`)."""
+
+
+class SimpleSpread(NativeMpe):
+    """N agents cover N landmarks and avoid collisions."""
+
+    type: Literal["mpe_simple_spread"] = "mpe_simple_spread"
+    """MPE simple_spread."""
+    num_agents: int = Field(3, ge=1, le=100)
+    """Agents, and landmarks."""
+    local_ratio: float = Field(0.5, ge=0.0, le=1.0)
+    """Weight of an agent's own collisions beside the distance of all landmarks."""
+
+
+class SimpleReference(NativeMpe):
+    """Two agents tell each other which landmark to go to."""
+
+    type: Literal["mpe_simple_reference"] = "mpe_simple_reference"
+    """MPE simple_reference."""
+    local_ratio: float = Field(0.5, ge=0.0, le=1.0)
+    """Weight of an agent's own reward beside the team's."""
+
+
+class SimplePush(NativeMpe):
+    """An agent goes to a landmark that an adversary keeps it from."""
+
+    roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
+    type: Literal["mpe_simple_push"] = "mpe_simple_push"
+    """MPE simple_push."""
+
+
+class SimpleAdversary(NativeMpe):
+    """Good agents cover a landmark that an adversary has to guess."""
+
+    roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
+    type: Literal["mpe_simple_adversary"] = "mpe_simple_adversary"
+    """MPE simple_adversary."""
+    num_agents: int = Field(2, ge=1, le=100)
+    """Good agents, and landmarks."""
+
+
+class SimpleTag(NativeMpe):
+    """Slow adversaries chase faster good agents around obstacles."""
+
+    roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
+    type: Literal["mpe_simple_tag"] = "mpe_simple_tag"
+    """MPE simple_tag (predator and prey)."""
+    num_good: int = Field(1, ge=1, le=100)
+    """Good agents, who flee."""
+    num_adversaries: int = Field(3, ge=1, le=100)
+    """Adversaries, who chase."""
+    num_obstacles: int = Field(2, ge=0, le=100)
+    """Obstacles."""
+
+
+class SimpleCrypto(Mpe):
+    """Alice sends Bob a message under a key that both have; Eve listens."""
+
+    roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
+    type: Literal["mpe_simple_crypto"] = "mpe_simple_crypto"
+    """MPE simple_crypto."""
+
+
+class SimpleWorldComm(Mpe):
+    """Tag with food, forests to hide in, and a leader who speaks to the adversaries."""
+
+    roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
+    type: Literal["mpe_simple_world_comm"] = "mpe_simple_world_comm"
+    """MPE simple_world_comm."""
+    num_good: int = Field(2, ge=1, le=100)
+    """Good agents."""
+    num_adversaries: int = Field(4, ge=1, le=100)
+    """Adversaries, the leader included."""
+    num_obstacles: int = Field(1, ge=0, le=100)
+    """Obstacles."""
+    num_food: int = Field(2, ge=0, le=100)
+    """Pieces of food."""
+    num_forests: int = Field(2, ge=0, le=100)
+    """Forests."""
+
+
+class ToySimpleSpread(MarlEnvironment):
+    """Each agent names a slot; what counts is how many different ones were named."""
+
+    type: Literal["toy_simple_spread"] = "toy_simple_spread"
+    """Coverage of slots, without physics."""
+    reward: Literal["team_sum", "team_mean", "agent"] = "team_mean"
+    """What an agent learns from; every agent earns the team's reward here, so that their mean is that reward."""
+    num_agents: int = Field(5, ge=1, le=100)
+    """Agents, and slots."""
+    max_cycles: int = Field(25, ge=1)
+    """Steps of an episode."""
+    coverage_reward: float = 1.0
+    """Per slot that is named."""
+    collision_penalty: float = 1.0
+    """Per agent that names a slot which another has named."""
+
+
+class SimpleHetero(MarlEnvironment):
+    """Scouts see a noisy hint of the target and signal; workers see the mean signal of the step before and choose."""
+
+    type: Literal["simple_hetero", "simple_hetero_pz"] = "simple_hetero"
+    """simple_hetero, vectorised; simple_hetero_pz, the same through its PettingZoo environment."""
+    reward: Literal["team_sum", "team_mean", "agent"] = "team_mean"
+    """What an agent learns from; every agent earns the team's reward here."""
+    num_scouts: int = Field(2, ge=1, le=100)
+    """Agents that see the hint."""
+    num_workers: int = Field(2, ge=1, le=100)
+    """Agents that choose a task."""
+    num_targets: int = Field(4, ge=2, le=100)
+    """Tasks there are, one of which is the hidden target; and signals a scout can give."""
+    max_cycles: int = Field(25, ge=1)
+    """Steps of an episode."""
+    hint_noise: float = Field(0.1, ge=0.0)
+    """Standard deviation of what is added to the hint."""
+    match_reward: float = 1.0
+    """Per worker that chose the target."""
+    mismatch_penalty: float = 0.25
+    """Per worker that did not."""
+
+
+class SimpleForaging(MarlEnvironment):
+    """Agents on a grid gather food."""
+
+    type: Literal["simple_foraging", "simple_foraging_pz"] = "simple_foraging"
+    """simple_foraging, vectorised; simple_foraging_pz, the same through its PettingZoo environment."""
+    reward: Literal["team_sum", "team_mean", "agent"] = "team_mean"
+    """What an agent learns from; every agent earns the team's reward here."""
+    num_agents: int = Field(3, ge=1, le=100)
+    """Agents."""
+    grid_size: int = Field(6, ge=2, le=100)
+    """Rows and columns, in cells."""
+    num_food: int = Field(4, ge=1, le=1000)
+    """Pieces of food."""
+    max_cycles: int = Field(50, ge=1)
+    """Steps before an episode is cut off."""
+    collect_reward: float = 1.0
+    """Per piece of food."""
+    step_penalty: float = 0.01
+    """Per step."""
+    completion_reward: float = 2.0
+    """When the last piece is gathered."""
+
+
+class PettingZoo(Wrapped):
+    """Any PettingZoo parallel environment, by import path."""
+
+    import_fields: ClassVar[tuple[str, ...]] = ("path",)
+    open_roles: ClassVar[bool] = True
+    type: Literal["pettingzoo"] = "pettingzoo"
+    """A parallel environment of your own or of a package."""
+    path: str = Field(pattern=IMPORT_PATH)
+    """package.module:function that makes one, e.g. mypackage.my_env:parallel_env."""
+    args: dict[str, Any] = {}
+    """Its keyword arguments."""
+    members: dict[str, tuple[str, ...]] = {}
+    """Which agents play each role, by the start of their names: {adversaries = ["adversary_"]}. Empty: one role has all of them."""
+
+
+class CustomMarl(MarlEnvironment):
+    """A class of your own by MARLKit's contract: reset and step on arrays, one critic_obs, one reward, one done."""
+
+    import_fields: ClassVar[tuple[str, ...]] = ("path",)
+    type: Literal["custom_marl"] = "custom_marl"
+    """reset(seed) -> (obs, critic_obs); step(actions) -> (obs, critic_obs, reward, done, info)."""
+    reward: Literal["team_sum", "team_mean", "agent"] = "team_mean"
+    """What an agent learns from; every agent earns the team's one reward here."""
+    path: str = Field(pattern=IMPORT_PATH)
+    """package.module:Class with num_agents, obs_dim, action_dim, reset and step."""
+    args: dict[str, Any] = {}
+    """Arguments that it is made with."""
+
+
+class GymnasiumVector(MarlEnvironment):
+    """A Gymnasium environment, vectorised by Gymnasium; one agent."""
+
+    type: Literal["gymnasium"] = "gymnasium"
+    """A registered environment, e.g. CartPole-v1."""
+    id: str = Field("CartPole-v1", max_length=200)
+    """Its registered name."""
+    args: dict[str, Any] = {}
+    """Keyword arguments of gymnasium.make_vec."""
+
+
+class Vmas(MarlEnvironment):
+    """A scenario of the vectorised simulator VMAS (arXiv 2207.03530)."""
+
+    type: Literal["vmas"] = "vmas"
+    """Needs the extra `marl`."""
+    scenario: str = Field("simple_spread", max_length=100)
+    """Name of a scenario of VMAS."""
+    max_cycles: int = Field(100, ge=1)
+    """Steps of an episode."""
+    continuous_actions: bool = False
+    """Forces as numbers in place of moves."""
+    args: dict[str, Any] = {}
+    """Keyword arguments of the scenario, such as n_agents."""
+
+
+class RecallCue(MarlEnvironment):
+    """A cue at the first step, a choice at the last: without memory a guess is the best there is."""
+
+    type: Literal["recall_cue"] = "recall_cue"
+    """Shows whether an agent remembers."""
+    reward: Literal["team_sum", "team_mean", "agent"] = "agent"
+    """What an agent learns from."""
+    num_agents: int = Field(2, ge=1, le=100)
+    """Agents; each has a cue of its own."""
+    num_cues: int = Field(4, ge=2, le=100)
+    """Cues there are, and choices."""
+    delay: int = Field(8, ge=1)
+    """Steps between the cue and the choice."""
+
+
+MARL_ENVIRONMENT_CONFIGS: dict[str, type[MarlEnvironment]] = {
+    "toy_simple_spread": ToySimpleSpread,
+    "mpe_simple_spread": SimpleSpread,
+    "mpe_simple_reference": SimpleReference,
+    "mpe_simple_crypto": SimpleCrypto,
+    "mpe_simple_world_comm": SimpleWorldComm,
+    "mpe_simple_push": SimplePush,
+    "mpe_simple_adversary": SimpleAdversary,
+    "mpe_simple_tag": SimpleTag,
+    "simple_hetero": SimpleHetero,
+    "simple_hetero_pz": SimpleHetero,
+    "simple_foraging": SimpleForaging,
+    "simple_foraging_pz": SimpleForaging,
+    "pettingzoo": PettingZoo,
+    "custom_marl": CustomMarl,
+    "gymnasium": GymnasiumVector,
+    "vmas": Vmas,
+    "recall_cue": RecallCue,
+}
+
+AnyMarlEnvironment = Annotated[
+    ToySimpleSpread
+    | SimpleSpread
+    | SimpleReference
+    | SimpleCrypto
+    | SimpleWorldComm
+    | SimplePush
+    | SimpleAdversary
+    | SimpleTag
+    | SimpleHetero
+    | SimpleForaging
+    | PettingZoo
+    | CustomMarl
+    | GymnasiumVector
+    | Vmas
+    | RecallCue,
+    Field(discriminator="type"),
+]
+"""One class per environment, told apart by `type`."""

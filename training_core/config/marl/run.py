@@ -1,0 +1,122 @@
+"""The run config of small-network agents: one tree, strict, with cross-field checks whose messages name the remedy."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from training_core.config.base import Section
+from training_core.config.evaluation import Checkpoint, Reporting
+from training_core.config.experiment import ExperimentConfig, Run
+from training_core.config.health import Health
+from training_core.config.marl.algorithms import AnyMarlAlgorithm, Mappo
+from training_core.config.marl.environments import AnyMarlEnvironment, SimpleSpread
+from training_core.config.marl.policies import MarlPolicy, Recurrent
+from training_core.config.team import NAME_PATTERN
+
+
+class MarlRole(Section):
+    """A team of agents within the environment."""
+
+    policy: str = Field(pattern=NAME_PATTERN)
+    """Name of the policy that acts for this role's agents."""
+    trained: bool = True
+    """Whether this role's steps train its policy; false freezes it."""
+
+
+class MarlTeam(Section):
+    """Who plays."""
+
+    roles: dict[str, MarlRole] = Field(min_length=1, max_length=64)
+    """Roles by name: `agents` where all work together, or one for each side."""
+
+
+class MarlRollout(Section):
+    """How much is collected per iteration."""
+
+    environments: int = Field(32, ge=1, le=100_000)
+    """Environments that are stepped at once."""
+    steps: int = Field(100, ge=1)
+    """Steps of each of them per iteration."""
+    fresh: bool = True
+    """Every iteration begins with new episodes, so that a resumed run draws the same curve; false goes on with those under way."""
+
+    @property
+    def samples(self) -> int:
+        """Environment steps of an iteration."""
+        return self.environments * self.steps
+
+
+class MarlResources(Section):
+    """Processes of the run."""
+
+    cpus: float = Field(1.0, ge=0.0)
+    """CPU cores of the process that acts and learns (for scheduling)."""
+    gpus: float = Field(0.0, ge=0.0)
+    """GPUs of that process; 0 runs on the CPU."""
+    threads: int = Field(1, ge=1)
+    """Threads of that process for tensor work."""
+    environment_workers: int = Field(0, ge=0, le=1000)
+    """Further processes that step the environments, a share each; 0 steps them in the process that acts."""
+    environment_cpus: float = Field(0.5, ge=0.0)
+    """CPU cores per environment worker (for scheduling)."""
+
+
+class MarlEvaluation(Section):
+    """Episodes that are played without learning, from the same seeds every time."""
+
+    every: int = Field(10, ge=0)
+    """Iterations between evaluations (and between printed lines); step 0 and the last iteration are always evaluated; 0 disables both."""
+    episodes: int = Field(64, ge=1)
+    """Episodes per evaluation."""
+    greedy: bool = True
+    """Evaluate with the likeliest action, or the mean of continuous ones (metrics `eval/...`)."""
+    sampled: bool = True
+    """Evaluate with sampled actions (metrics `eval_sampled/...`)."""
+    probes: int = Field(2, ge=0)
+    """How many of these episodes are kept for reading and replay at every evaluation."""
+
+
+class MarlCheckpoint(Checkpoint):
+    """What is kept to resume, fork or export from."""
+
+    best_of: str = "eval/return"
+    """Metric whose highest value marks the best checkpoint."""
+    resume_from: str = ""
+    """Checkpoint folder that the run goes on from, iterations counted on; empty begins anew."""
+
+
+class MarlConfig(ExperimentConfig):
+    """One experiment with small-network agents, whole."""
+
+    run: Run = Run()
+    """Name, seed, length."""
+    team: MarlTeam
+    """Roles and the policies behind them."""
+    policies: dict[str, MarlPolicy] = Field(min_length=1, max_length=64)
+    """Policies by name; one that no role uses is left out."""
+    environment: AnyMarlEnvironment = SimpleSpread()
+    """What is played."""
+    algorithm: AnyMarlAlgorithm = Mappo()
+    """How advantages and losses are computed."""
+    rollout: MarlRollout = MarlRollout()
+    """How much is collected per iteration."""
+    resources: MarlResources = MarlResources()
+    """Processes."""
+    evaluation: MarlEvaluation = MarlEvaluation()
+    """Episodes without learning."""
+    checkpoint: MarlCheckpoint = MarlCheckpoint()
+    """What is kept on disk."""
+    reporting: Reporting = Reporting()
+    """What is kept for reading."""
+    health: Health = Health()
+    """Rules that watch the run, and what they do."""
+
+    @model_validator(mode="after")
+    def _minibatches_are_within_the_batch(self) -> Self:
+        for name in self.used_policies:
+            network = self.policies[name].network
+            if isinstance(network, Recurrent) and network.chunk_length > self.rollout.steps:
+                raise ValueError(
+                    f"policies.{name}.network.chunk_length: longer than rollout.steps = {self.rollout.steps}"
+                )
+        return self

@@ -1,0 +1,115 @@
+"""Environments of small-network agents: B of them stepped at once, on arrays.
+
+Letters: B environments, n agents of a role, D numbers of an observation, A actions (choices, or numbers of a continuous
+action), S numbers of what a centralised critic sees.
+
+Agents of one role have observations and actions of one size; an environment pads narrower ones (observations with zeros, actions
+with choices that its masks forbid). What belongs to a role comes in a dict by the role's name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Reals = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+Actions = NDArray[np.int64] | NDArray[np.float32]
+"""(B, n) choices, or (B, n, A) continuous."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """One of `count` actions."""
+
+    count: int
+    names: tuple[str, ...] = ()
+    """For people, in the order of the actions; empty where they have no names."""
+
+
+@dataclass(frozen=True)
+class Continuous:
+    """Numbers within bounds, one tuple entry for each."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class RoleSpec:
+    """A role's agents."""
+
+    agents: tuple[str, ...]
+    """Their names; n of them."""
+    observation_dim: int
+    """D."""
+    actions: Choices | Continuous
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What is played, for whom."""
+
+    roles: Mapping[str, RoleSpec]
+    state_dim: int = 0
+    """S of the environment's own `critic_obs`; 0 where it has none, and the joint observation takes its place."""
+    max_steps: int = 0
+    """Longest episode; 0 where that is not known."""
+
+
+@dataclass
+class View:
+    """What agents, and a centralised critic, see of B environments."""
+
+    observations: dict[str, Reals]
+    """By role (B, n, D)."""
+    masks: dict[str, Flags] = field(default_factory=dict)
+    """By role (B, n, A): choices that are allowed now; a role that may always do everything is left out."""
+    state: Reals | None = None
+    """(B, S), where the environment has its own."""
+
+
+@dataclass
+class Transition:
+    """What came of a step. Environments whose episode ended stand at the start of the next one already."""
+
+    view: View
+    """What the next actions are chosen from."""
+    rewards: dict[str, Reals]
+    """By role (B, n): what each agent earned in this step."""
+    terminated: Flags
+    """(B,): the episode came to its own end; nothing follows."""
+    truncated: Flags
+    """(B,): the episode was cut off; values bootstrap from `final`."""
+    final: View | None = None
+    """The last states of episodes that ended in this step; other environments' rows mean nothing. None where none ended."""
+
+
+class VectorEnvironment(Protocol):
+    """B environments. Arrays that are handed over belong to the caller: a later step does not change them."""
+
+    @property
+    def spec(self) -> Spec: ...
+
+    @property
+    def count(self) -> int:
+        """B."""
+        ...
+
+    def reset(self, seed: int) -> View:
+        """Begin B new episodes, all of which (and those that follow them) depend on `seed` and B alone."""
+        ...
+
+    def step(self, actions: Mapping[str, Actions]) -> Transition:
+        """One step of all environments, by role. Raises EnvironmentFailure, which names the environment."""
+        ...
+
+    def board(self, index: int) -> dict[str, Any] | None:
+        """The present state of one environment as a picture (training_core.boards: plane or grid); None where it has none."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
