@@ -9,10 +9,10 @@ from typing import Any
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.models.progress import Progress
 from training_core.types import Group, Prompt
-from workers.actors.machine import limit_threads, machine_load
+from workers.actors.machine import limit_threads
 from workers.actors.spec import Generated, PolicyUpdate, Ready, WorkerSpec
-from workers.actors.utilisation import UtilisationSampler
-from workers.loops.records import Span, System
+from workers.actors.utilisation import Watched
+from workers.loops.records import Span
 
 
 def told(done: float, text: str) -> None:
@@ -21,7 +21,7 @@ def told(done: float, text: str) -> None:
     sys.stdout.flush()
 
 
-class PolicyWorker:
+class PolicyWorker(Watched):
     """A PolicyPort by itself: what a local run uses directly and a Ray run through an actor."""
 
     def __init__(self, spec: WorkerSpec, progress: Progress = told) -> None:
@@ -33,7 +33,6 @@ class PolicyWorker:
 
         self._spec = spec
         self._sides = sides
-        self._sampler: UtilisationSampler | None = None
         self._progress = progress
         self._rollout: Any = None
         self._update: Any = None
@@ -45,9 +44,7 @@ class PolicyWorker:
     def start(self, resume_from: Path | None) -> Ready:
         """See PolicyPort. A policy that no trained role uses has no optimiser, but may have weights of a checkpoint."""
         loaded = self._sides.load(self._spec, self._born, self._progress)
-        self._sampler = UtilisationSampler(
-            self._spec.name, self._spec.config.resources.threads, on_gpu=loaded.on_gpu
-        )
+        self._watch(self._spec, on_gpu=loaded.on_gpu)
         self._rollout = self._sides.RolloutSide(self._spec, loaded)
         version = 0
         if self._spec.policy in self._spec.config.trained_policies:
@@ -77,7 +74,3 @@ class PolicyWorker:
     def save(self, folder: Path) -> None:
         """See PolicyPort."""
         (self._update or self._rollout).save(folder)
-
-    def system(self) -> System:
-        """See PolicyPort."""
-        return System(machine_load(), [self._sampler.take()] if self._sampler else [])

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Prompt
-from workers.actors.machine import limit_threads, machine_load
+from workers.actors.machine import limit_threads
 from workers.actors.spec import Generated, Ready, WorkerSpec
-from workers.actors.utilisation import UtilisationSampler
-from workers.loops.records import Span, System
+from workers.actors.utilisation import Watched
+from workers.loops.records import Span
 
 if TYPE_CHECKING:
     from workers.transfer.weights import PackedWeights
 
 
-class RolloutWorker:
+class RolloutWorker(Watched):
     """Holds a copy of the policy's weights that the update worker sends."""
 
     def __init__(self, spec: WorkerSpec) -> None:
@@ -29,7 +29,6 @@ class RolloutWorker:
 
         self._spec = spec
         self._sides = sides
-        self._sampler: UtilisationSampler | None = None
         self._side: Any = None
         self._stands = threading.Event()
         """Set when `start` has ended: weights may be sent while it is at work."""
@@ -45,9 +44,7 @@ class RolloutWorker:
         """
         try:
             loaded = self._sides.load(self._spec, self._born)
-            self._sampler = UtilisationSampler(
-                self._spec.name, self._spec.config.resources.threads, on_gpu=loaded.on_gpu
-            )
+            self._watch(self._spec, on_gpu=loaded.on_gpu)
             self._side = self._sides.RolloutSide(self._spec, loaded)
             version = self._side.recall(resume_from) if resume_from else 0
         finally:  # who waits for it to stand must learn that it does not
@@ -76,7 +73,3 @@ class RolloutWorker:
     def continue_generation(self) -> None:
         """Go on with what was interrupted."""
         self._side.continue_generation()
-
-    def system(self) -> System:
-        """Load of this machine, and of this worker's device since the last call."""
-        return System(machine_load(), [self._sampler.take()] if self._sampler else [])

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from training_core.llm.models.progress import Progress, silent
 from training_core.types import Group
-from workers.actors.machine import limit_threads, machine_load
+from workers.actors.machine import limit_threads
 from workers.actors.spec import PolicyUpdate, Ready, WorkerSpec
-from workers.actors.utilisation import UtilisationSampler
-from workers.loops.records import System
+from workers.actors.utilisation import Watched
 
 if TYPE_CHECKING:
     from workers.transfer.weights import PackedWeights
 
 
-class UpdateWorker:
+class UpdateWorker(Watched):
     """Owns the policy's weights and optimiser; what it publishes goes to the rollout workers."""
 
     def __init__(self, spec: WorkerSpec, progress: Progress = silent) -> None:
@@ -30,7 +29,6 @@ class UpdateWorker:
         self._spec = spec
         self._progress = progress
         self._sides = sides
-        self._sampler: UtilisationSampler | None = None
         self._side: Any = None
 
     def ping(self) -> int:
@@ -52,9 +50,7 @@ class UpdateWorker:
         Raises ModelError, CheckpointError.
         """
         loaded = self._sides.load(self._spec, self._born, self._progress)
-        self._sampler = UtilisationSampler(
-            self._spec.name, self._spec.config.resources.threads, on_gpu=loaded.on_gpu
-        )
+        self._watch(self._spec, on_gpu=loaded.on_gpu)
         self._side = self._sides.UpdateSide(self._spec, loaded, meeting)
         version = self._side.resume(resume_from) if resume_from else 0
         return Ready(loaded.model_name, loaded.base, version, [loaded.span])
@@ -72,7 +68,3 @@ class UpdateWorker:
     def save(self, folder: Path) -> None:
         """Write this policy's part of a checkpoint."""
         self._side.save(folder)
-
-    def system(self) -> System:
-        """Load of this machine, and of this worker's device since the last call."""
-        return System(machine_load(), [self._sampler.take()] if self._sampler else [])

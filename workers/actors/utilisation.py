@@ -5,14 +5,17 @@ import os
 import socket
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import psutil
 
-from workers.loops.records import Load
+from workers.actors.machine import machine_load
+from workers.actors.spec import WorkerSpec
+from workers.loops.records import Load, System
 
 INTERVAL = 1.0
 """Seconds between two looks; one costs tens of microseconds on a CPU, less than a millisecond on a GPU."""
@@ -24,25 +27,56 @@ Reading = Callable[[], float]
 
 
 class UtilisationSampler:
-    """Samples one worker's device until the process ends."""
+    """Samples one worker's device every so many seconds until it is closed or collected."""
 
-    def __init__(self, worker: str, threads: int, *, on_gpu: bool) -> None:
+    def __init__(self, worker: str, threads: int, *, on_gpu: bool, every: float = INTERVAL) -> None:
         self._worker = worker
         self._samples: deque[tuple[float, float]] = deque(maxlen=MOST)
         found = _gpu() if on_gpu else _cpu(threads)
         self._device = found[0] if found else "GPU, no NVML to ask"
+        stop = Event()
+        self._end = weakref.finalize(self, stop.set)
         if found:
-            Thread(target=self._work, args=found[1:], name="utilisation", daemon=True).start()
+            # The thread holds no reference to the sampler: it would keep it, and so itself, for ever.
+            Thread(
+                target=_look, args=(found[1], self._samples, stop, every), name="utilisation", daemon=True
+            ).start()
 
     def take(self) -> Load:
         """What was seen since the last call."""
         taken = [self._samples.popleft() for _ in range(len(self._samples))]
         return Load(self._worker, self._device, taken)
 
-    def _work(self, reading: Reading) -> None:
-        while True:
-            time.sleep(INTERVAL)
-            self._samples.append((time.time(), round(reading(), 1)))
+    def close(self) -> None:
+        """Look no more."""
+        self._end()
+
+
+class Watched:
+    """A worker whose machine and device are looked at."""
+
+    _sampler: UtilisationSampler | None = None
+
+    def _watch(self, spec: WorkerSpec, *, on_gpu: bool) -> None:
+        """Sample the device from now on: once a second, and at least as often as it is told."""
+        every = min(INTERVAL, spec.config.reporting.system_every)
+        self._sampler = UtilisationSampler(
+            spec.name, spec.config.resources.threads, on_gpu=on_gpu, every=every
+        )
+
+    def system(self) -> System:
+        """Load of this machine, and of this worker's device since the last call."""
+        return System(machine_load(), [self._sampler.take()] if self._sampler else [])
+
+    def close(self) -> None:
+        """End what goes on in the background."""
+        if self._sampler:
+            self._sampler.close()
+
+
+def _look(reading: Reading, samples: deque[tuple[float, float]], stop: Event, every: float) -> None:
+    while not stop.wait(every):
+        samples.append((time.time(), round(reading(), 1)))
 
 
 def _cpu(threads: int) -> tuple[str, Reading]:

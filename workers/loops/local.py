@@ -11,7 +11,7 @@ from training_core.types import Group, Prompt
 from workers.actors.policy_worker import PolicyWorker
 from workers.actors.rollout_worker import RolloutWorker
 from workers.actors.router import Router
-from workers.actors.spec import Generated, PolicyPort, PolicyUpdate, Ready, WorkerSpec
+from workers.actors.spec import Generated, PolicyUpdate, Ready, WorkerSpec
 from workers.actors.update_worker import UpdateWorker
 from workers.gateway.announcing import announce
 from workers.loops.records import Attempt, Collected, EpisodeKind, Span, Spot, Spots, Started, System, Updated
@@ -69,6 +69,11 @@ class LocalApart:
         whole.add(self._rollout.system())
         return whole
 
+    def close(self) -> None:
+        """See Watched."""
+        self._updater.close()
+        self._rollout.close()
+
 
 class LocalCrew:
     """See Crew."""
@@ -81,14 +86,14 @@ class LocalCrew:
             spots.starting()
             progress(done, text)
 
-        def port(policy: str) -> PolicyPort:
+        def port(policy: str) -> LocalPolicy | LocalApart:
             spec = WorkerSpec(policy, policy, config, attempt.home)
             apart = config.policies[policy].devices.placement == "apart" and policy in config.trained_policies
             return (LocalApart if apart else LocalPolicy)(spec, spots.running, making)
 
-        ports = {policy: port(policy) for policy in config.used_policies}
+        self._ports = {policy: port(policy) for policy in config.used_policies}
         self._router = Router(
-            config, ports, EnvironmentHost(config.environment, config.run.seed), side_by_side=False
+            config, self._ports, EnvironmentHost(config.environment, config.run.seed), side_by_side=False
         )
 
     def start(self, resume_from: Path | None) -> Started:
@@ -128,3 +133,5 @@ class LocalCrew:
     def close(self) -> None:
         """See Crew."""
         self._router.close()
+        for port in self._ports.values():
+            port.close()

@@ -1,13 +1,15 @@
 """The sampler on this machine's CPU, and on a GPU whose NVML is written down here."""
 
+import gc
 import os
 import sys
+import threading
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 
-from workers.actors import utilisation
 from workers.actors.utilisation import UtilisationSampler
 from workers.loops.records import Load
 
@@ -21,10 +23,9 @@ def samples(sampler: UtilisationSampler, count: int) -> Load:
     return sampler.take()
 
 
-def test_a_busy_process_is_seen_on_its_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(utilisation, "INTERVAL", 0.05)
+def test_a_busy_process_is_seen_on_its_cpu() -> None:
     began = time.time()
-    load = samples(UtilisationSampler("planner", 1, on_gpu=False), 4)
+    load = samples(UtilisationSampler("planner", 1, on_gpu=False, every=0.05), 4)
     assert load.worker == "planner" and load.device.endswith(f"CPU, process {os.getpid()}")
     moments = [moment for moment, _ in load.samples]
     assert moments == sorted(moments) and began <= moments[0] <= time.time()
@@ -58,12 +59,11 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = SimpleNamespace(uuid="12ab", name="NVIDIA H100 80GB HBM3")
     found = SimpleNamespace(cuda=SimpleNamespace(get_device_properties=lambda index: facts))
     monkeypatch.setitem(sys.modules, "torch", found)
-    monkeypatch.setattr(utilisation, "INTERVAL", 0.01)
 
 
 def test_a_gpu_is_asked_through_nvml(cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Nvml())
-    load = samples(UtilisationSampler("planner", 1, on_gpu=True), 2)
+    load = samples(UtilisationSampler("planner", 1, on_gpu=True, every=0.01), 2)
     assert load.device.endswith(" GPU 3, NVIDIA H100 80GB HBM3")
     assert {percent for _, percent in load.samples} == {37.0}
 
@@ -71,3 +71,27 @@ def test_a_gpu_is_asked_through_nvml(cuda: None, monkeypatch: pytest.MonkeyPatch
 def test_a_gpu_without_nvml_has_no_samples(cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert UtilisationSampler("planner", 1, on_gpu=True).take() == Load("planner", "GPU, no NVML to ask", [])
+
+
+def thread_of(make: Callable[[], UtilisationSampler]) -> tuple[UtilisationSampler, threading.Thread]:
+    """A new sampler and the thread that it has started."""
+    before = set(threading.enumerate())
+    sampler = make()
+    (thread,) = set(threading.enumerate()) - before
+    return sampler, thread
+
+
+def test_its_thread_ends_when_it_is_closed() -> None:
+    sampler, thread = thread_of(lambda: UtilisationSampler("planner", 1, on_gpu=False, every=3600.0))
+    assert thread.is_alive()
+    sampler.close()
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_its_thread_ends_when_it_is_forgotten() -> None:
+    sampler, thread = thread_of(lambda: UtilisationSampler("planner", 1, on_gpu=False, every=3600.0))
+    del sampler
+    gc.collect()
+    thread.join(30)
+    assert not thread.is_alive()

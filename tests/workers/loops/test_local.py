@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from tests.workers.running import conversation, curve, events, small_config
 from training_core.checkpoints import latest
 from training_core.llm.environments.plan_path import PlanPathEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS
-from workers.actors import utilisation
 from workers.launch.events import AnyEvent
 from workers.loops.attempt import FAILED, SUPERSEDED, run_attempt
 from workers.loops.local import LocalCrew
@@ -23,10 +23,8 @@ from workers.reporting.reporter import Reporter
 def whole(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of four iterations."""
     folder = tmp_path_factory.mktemp("whole")
-    told = attempt(folder, little_model, run__iterations=4, reporting__system_every=0.001)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(utilisation, "INTERVAL", 0.01)
-        assert run_attempt(told, local=True) == 0
+    told = attempt(folder, little_model, run__iterations=4, reporting__system_every=0.01)
+    assert run_attempt(told, local=True) == 0
     return folder
 
 
@@ -60,6 +58,15 @@ def test_how_busy_each_worker_s_device_was_is_told(whole: Path) -> None:
     assert all(event["device"].endswith(f"CPU, process {os.getpid()}") for event in told)
     moments = [moment for event in told if event["worker"] == "planner" for moment, _ in event["samples"]]
     assert moments == sorted(set(moments)), "each sample once, in order of time"
+
+
+def test_a_run_that_has_ended_leaves_no_thread_behind(little_model: Path, tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    assert run_attempt(attempt(tmp_path / "run", little_model, run__iterations=1), local=True) == 0
+    for thread in set(threading.enumerate()) - before:
+        thread.join(5)
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not left
 
 
 def test_metrics_that_scripts_rely_on_are_there(whole: Path) -> None:
