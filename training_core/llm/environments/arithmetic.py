@@ -6,8 +6,7 @@ box. After a wrong answer the team is told so and tries again, until its turns a
 turn_discount^(t - 1): 1 on the first try.
 """
 
-import copy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from training_core.config.tasks import Arithmetic
 from training_core.llm.environments.arithmetic_problems import (
@@ -18,6 +17,7 @@ from training_core.llm.environments.arithmetic_problems import (
     task_problem,
 )
 from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.environments.task_environment import TaskEnvironment
 from training_core.llm.rewards.math import as_fraction, final_answer
 
 TOOL = "tool"
@@ -26,35 +26,24 @@ NOTHING = "nothing"
 """Stands for a result or an answer that is no number."""
 
 
-class ArithmeticEnvironment:
+class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
     """One problem. Where there is a tool agent, it speaks first and its result is seen by the others."""
 
     roles: ClassVar[tuple[str, ...]] = (TOOL, "reasoner")
 
-    def __init__(self, config: Arithmetic, seed: int) -> None:
-        self.config = config
-        self.seed = seed
+    def draw(self, task: int, split: Split) -> Problem:
+        """The instance of a task number."""
+        return task_problem(self.config, self.seed, task, split)
 
-    def reset(self, task: int, split: Split) -> None:
-        """Start a task."""
-        self.start(task_problem(self.config, self.seed, task, split), f"{split}-{task}")
-
-    def start(self, problem: Problem, task_id: str) -> None:
+    def begin(self, problem: Problem) -> None:
         """Start with a given problem."""
         self.problem = problem
-        self.task_id = task_id
         self.expression: str | None = None
         """What the tool agent wrote in this round; None before it did."""
         self.wrong: tuple[str, ...] = ()
         """Answers that were not correct, in order."""
         self.speakers: tuple[str, ...] = ()
         """Who has answered, in order."""
-        self.done = False
-        self.success = False
-
-    def copy(self) -> Self:
-        """An independent copy."""
-        return copy.copy(self)
 
     def observe(self, role: str) -> str:
         """The problem, what was answered wrongly so far, and for those who answer what the tool found."""

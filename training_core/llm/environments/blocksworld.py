@@ -6,15 +6,14 @@ piles only which places are right already, not what stands in the way; the execu
 named a, b, c …; a state says for each block what it stands on.
 """
 
-import copy
 from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from training_core.config.puzzles import Blocksworld
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.shaping import shaped
 from training_core.llm.environments.splits import Tasks, held_out
+from training_core.llm.environments.task_environment import PuzzleEnvironment
 
 TABLE = "table"
 NAMES = "abcdefghijkl"
@@ -95,32 +94,20 @@ def _any_state(blocks: int, random: Random) -> State:
 BLOCKSWORLD_TASKS = Tasks(draw_piles)
 
 
-class BlocksworldEnvironment:
+class BlocksworldEnvironment(PuzzleEnvironment[Blocksworld, Piles]):
     """One goal. The planner names a block and its place (`a b`: a belongs on b), then the executor moves (`c table`)."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
 
-    def __init__(self, config: Blocksworld, seed: int) -> None:
-        self.config = config
-        self.seed = seed
+    def draw(self, task: int, split: Split) -> Piles:
+        """The instance of a task number."""
+        return BLOCKSWORLD_TASKS.instance(self.config, self.seed, task, split)
 
-    def reset(self, task: int, split: Split) -> None:
-        """Start a task."""
-        self.start(BLOCKSWORLD_TASKS.instance(self.config, self.seed, task, split), f"{split}-{task}")
-
-    def start(self, instance: Piles, task_id: str) -> None:
+    def begin(self, instance: Piles) -> None:
         """Start on given piles."""
         self.instance = instance
-        self._task_id = task_id
         self.state = instance.start
         self.plan: tuple[str, ...] = ()
-        self.turns = 0
-        self.done = False
-        self.success = False
-
-    def copy(self) -> Self:
-        """An independent copy: nothing in it is changed in place."""
-        return copy.copy(self)
 
     def observe(self, role: str) -> str:
         """Planner: each block's place in the goal, from below, and whether it stands so. Executor: the piles, and the plan."""
@@ -175,19 +162,11 @@ class BlocksworldEnvironment:
         return len(words) == 2 and all(word in known for word in words) and TABLE != words[0] != words[1]
 
     def _end_of_turn(self, local: float, info: str) -> StepResult:
-        team = 0.0
-        if self.state == self.instance.goal:
-            self.done = self.success = True
-            team = self.config.goal_reward
-        elif self.turns >= self.config.max_turns:
-            self.done, team = True, self.config.fail_reward
-        return StepResult(local, team, self.done, self.success, info)
+        return self.end_of_turn(local, info, solved=self.state == self.instance.goal)
 
     def _shaped(self, left: int) -> float:
         """Shaping of going from the moves left now to so many."""
-        whole = self._left(self.instance.start)
-        before = -self._left(self.state) / whole
-        return shaped(before, -left / whole, self.config.shaping, self.config.shaping_discount)
+        return self.shaped(self._left(self.state), left, self._left(self.instance.start))
 
     def _left(self, state: State) -> int:
         return moves_left(state, self.instance.goal)
@@ -209,16 +188,9 @@ class BlocksworldEnvironment:
         return f"{len(self.state)} blocks, {self._left(self.instance.start)} moves"
 
     @property
-    def task_id(self) -> str:
-        """Split and number."""
-        return self._task_id
-
-    @property
     def outcome(self) -> str:
         """How it ended."""
-        if self.success:
-            return f"built in {self.turns} turn{'s' * (self.turns != 1)}"
-        return f"turns used up, {self._left(self.state)} moves left" if self.done else "under way"
+        return self.in_turns("built", f"{self._left(self.state)} moves left")
 
 
 def blocksworld_vocabulary(config: Blocksworld) -> tuple[str, ...]:

@@ -5,19 +5,19 @@ solution passes what it wrote. A turn of the team ends when both have spoken, in
 ends when the program passes the tester's tests, or when the turns run out.
 """
 
-import copy
 import re
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from training_core.config.coding import Coding
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.coding_problems import CODING_TASKS, Problem, Test, read_problems
+from training_core.llm.environments.task_environment import TaskEnvironment
 from training_core.sandbox.run import Limits, Ran, check_sandbox, run_program
 
 _FENCED = re.compile(r"```(?:python|py)?\s*\n(.*?)```", re.DOTALL)
 
 
-class CodingEnvironment:
+class CodingEnvironment(TaskEnvironment[Coding, Problem]):
     """One problem. Raises SandboxFailure when it is made where no sandbox can be put up, EnvironmentFailure where the file of
     problems is wrong.
     """
@@ -28,31 +28,22 @@ class CodingEnvironment:
         check_sandbox()
         if config.problems:
             read_problems(config.problems)
-        self.config = config
-        self.seed = seed
+        super().__init__(config, seed)
         self._limits = Limits(test_seconds=config.test_seconds, memory_mib=config.memory_mib)
 
-    def reset(self, task: int, split: Split) -> None:
-        """Start a task."""
-        self.start(CODING_TASKS.instance(self.config, self.seed, task, split), f"{split}-{task}")
+    def draw(self, task: int, split: Split) -> Problem:
+        """The instance of a task number."""
+        return CODING_TASKS.instance(self.config, self.seed, task, split)
 
-    def start(self, problem: Problem, task_id: str) -> None:
+    def begin(self, problem: Problem) -> None:
         """Start on a given problem."""
         self.problem = problem
-        self._task_id = task_id
         self.tests: tuple[Test, ...] = ()
         self.program = ""
         self.ran: tuple[Ran, ...] = ()
         """What the program did with the tester's tests, when both were last there."""
         self.passed = 0
-        self.turns = 0
-        self.done = False
-        self.success = False
         self._spoken: frozenset[str] = frozenset()
-
-    def copy(self) -> Self:
-        """An independent copy; all that it holds never changes."""
-        return copy.copy(self)
 
     def observe(self, role: str) -> str:
         """Both: the task, the tester's tests and what the program wrote for them. The coder: its program, too."""
@@ -128,11 +119,6 @@ class CodingEnvironment:
     def title(self) -> str:
         """The statement's beginning."""
         return self.problem.statement[:120]
-
-    @property
-    def task_id(self) -> str:
-        """Split and number."""
-        return self._task_id
 
     @property
     def outcome(self) -> str:

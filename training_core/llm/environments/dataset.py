@@ -1,12 +1,12 @@
 """Any prompts with a reward function: each role sees the prompt and what was said so far, and answers it."""
 
-import copy
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, get_args
 
 from training_core.config.rollout import TRY_AGAIN
 from training_core.config.tasks import Dataset
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.prompts import Instance, split_instances, task_instance
+from training_core.llm.environments.task_environment import TaskEnvironment
 from training_core.llm.rewards.pool import reward_pool
 from training_core.types import Message
 
@@ -14,35 +14,27 @@ _SHOWN = 2000
 """Letters of a text that a board shows."""
 
 
-class DatasetEnvironment:
+class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
     """One instance. An episode ends at the first answer that is right, or when the turns are used up."""
 
     roles: ClassVar[tuple[str, ...]] = ("solver",)
 
     def __init__(self, config: Dataset, seed: int) -> None:
         """Raises ConfigError where the data cannot be read."""
-        self.config = config
-        self.seed = seed
+        super().__init__(config, seed)
         self._rewards = reward_pool(config.reward)
         for split in get_args(Split):
             split_instances(config, split)
 
-    def reset(self, task: int, split: Split) -> None:
-        """Start a task."""
-        self.start(task_instance(self.config, self.seed, task, split), f"{split}-{task}")
+    def draw(self, task: int, split: Split) -> Instance:
+        """The instance of a task number."""
+        return task_instance(self.config, self.seed, task, split)
 
-    def start(self, instance: Instance, task_id: str) -> None:
+    def begin(self, instance: Instance) -> None:
         """Start with a given instance."""
         self.instance = instance
-        self.task_id = task_id
         self.said: tuple[tuple[str, str, float], ...] = ()
         """(role, answer, reward), in order."""
-        self.done = False
-        self.success = False
-
-    def copy(self) -> Self:
-        """An independent copy; the instance is shared, it never changes."""
-        return copy.copy(self)
 
     def observe(self, role: str) -> tuple[Message, ...]:
         """The prompt, and each answer so far with the word that it was not right."""

@@ -7,15 +7,14 @@ empty board. The executor cannot see which queen is best moved, the planner cann
 the top, columns c1, c2 … from the left; a position is the column of each row's queen, from 0.
 """
 
-import copy
 from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from training_core.config.puzzles import EightQueens
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.shaping import shaped
 from training_core.llm.environments.splits import Tasks, held_out
+from training_core.llm.environments.task_environment import PuzzleEnvironment
 
 Columns = tuple[int, ...]
 
@@ -57,34 +56,22 @@ def draw_position(config: EightQueens, random: Random, split: Split) -> Position
 EIGHT_QUEENS_TASKS = Tasks(draw_position)
 
 
-class EightQueensEnvironment:
+class EightQueensEnvironment(PuzzleEnvironment[EightQueens, Position]):
     """One board. The planner picks a row (`r3`), then the executor names a column for its queen (`c2`)."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
 
-    def __init__(self, config: EightQueens, seed: int) -> None:
-        self.config = config
-        self.seed = seed
+    def draw(self, task: int, split: Split) -> Position:
+        """The instance of a task number."""
+        return EIGHT_QUEENS_TASKS.instance(self.config, self.seed, task, split)
 
-    def reset(self, task: int, split: Split) -> None:
-        """Start a task."""
-        self.start(EIGHT_QUEENS_TASKS.instance(self.config, self.seed, task, split), f"{split}-{task}")
-
-    def start(self, position: Position, task_id: str) -> None:
+    def begin(self, position: Position) -> None:
         """Start on a given board."""
         self.position = position
-        self._task_id = task_id
         self.columns = position.columns
         self.row: int | None = None
         self.last: int | None = None
         """The row that was moved last: without it, greedy play moves two queens to and fro for ever."""
-        self.turns = 0
-        self.done = False
-        self.success = False
-
-    def copy(self) -> Self:
-        """An independent copy: nothing in it is changed in place."""
-        return copy.copy(self)
 
     def observe(self, role: str) -> str:
         """Planner: each queen's column and attackers, and the row moved last. Executor: attackers of each square of a row."""
@@ -129,19 +116,11 @@ class EightQueensEnvironment:
         return self._end_of_turn(local, f"moves the queen of r{row + 1} to {word}")
 
     def _end_of_turn(self, local: float, info: str) -> StepResult:
-        team = 0.0
-        if not attacking_pairs(self.columns):
-            self.done = self.success = True
-            team = self.config.goal_reward
-        elif self.turns >= self.config.max_turns:
-            self.done, team = True, self.config.fail_reward
-        return StepResult(local, team, self.done, self.success, info)
+        return self.end_of_turn(local, info, solved=not attacking_pairs(self.columns))
 
     def _shaped(self, left: int) -> float:
         """Shaping of going from the pairs now to so many."""
-        whole = attacking_pairs(self.position.columns)
-        before = -attacking_pairs(self.columns) / whole
-        return shaped(before, -left / whole, self.config.shaping, self.config.shaping_discount)
+        return self.shaped(attacking_pairs(self.columns), left, attacking_pairs(self.position.columns))
 
     def _number(self, word: str, axis: str) -> int | None:
         """The row or column that a word names, from 0."""
@@ -162,18 +141,10 @@ class EightQueensEnvironment:
         return f"{len(self.columns)} queens, {attacking_pairs(self.position.columns)} pairs attack"
 
     @property
-    def task_id(self) -> str:
-        """Split and number."""
-        return self._task_id
-
-    @property
     def outcome(self) -> str:
         """How it ended."""
-        if self.success:
-            return f"solved in {self.turns} turn{'s' * (self.turns != 1)}"
         pairs = attacking_pairs(self.columns)
-        left = f"turns used up, {pairs} pair{'s' * (pairs != 1)} attack"
-        return left if self.done else "under way"
+        return self.in_turns("solved", f"{pairs} pair{'s' * (pairs != 1)} attack")
 
 
 def eight_queens_vocabulary(config: EightQueens) -> tuple[str, ...]:

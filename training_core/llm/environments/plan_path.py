@@ -5,17 +5,17 @@ alone. The planner reads a map and speaks in compass words; the executor walks u
 downwards, columns to the right; a cell is (row, column); distances are shortest walks in cells.
 """
 
-import copy
 from collections import deque
 from collections.abc import Container
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from training_core.config.environments import PlanPathGrid
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.splits import Tasks, held_out
+from training_core.llm.environments.task_environment import PuzzleEnvironment
 
 Cell = tuple[int, int]
 
@@ -75,35 +75,23 @@ def draw_grid(config: PlanPathGrid, random: Random, split: Split) -> Grid:
 PLAN_PATH_TASKS = Tasks(draw_grid)
 
 
-class PlanPathEnvironment:
+class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
     """One walk. The planner speaks (a plan: up to `moves_per_turn` compass words), then the executor walks."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
 
-    def __init__(self, config: PlanPathGrid, seed: int) -> None:
-        self.config = config
-        self.seed = seed
+    def draw(self, task: int, split: Split) -> Grid:
+        """The instance of a task number."""
+        return PLAN_PATH_TASKS.instance(self.config, self.seed, task, split)
 
-    def reset(self, task: int, split: Split) -> None:
-        """Start a task."""
-        self.start(PLAN_PATH_TASKS.instance(self.config, self.seed, task, split), f"{split}-{task}")
-
-    def start(self, grid: Grid, task_id: str) -> None:
+    def begin(self, grid: Grid) -> None:
         """Start on a given grid."""
         self.grid = grid
         self._distances = distances(grid)
-        self._task_id = task_id
         self.cell = self.grid.start
         self.plan: tuple[str, ...] = ()
         self.last: tuple[str, ...] = ()
         self.walked = 0
-        self.turns = 0
-        self.done = False
-        self.success = False
-
-    def copy(self) -> Self:
-        """An independent copy; the grid is shared, it never changes."""
-        return copy.copy(self)
 
     def observe(self, role: str) -> str:
         """Planner: where the goal lies from here. Executor: what blocks it, its last moves, the plan."""
@@ -149,7 +137,7 @@ class PlanPathEnvironment:
             if cell == self.grid.goal:
                 break
             target = _beside(cell, COMPASS[word])
-            local += self._move_reward(-self._steps_in_the_open(cell), -self._steps_in_the_open(target))
+            local += self._move_reward(self._steps_in_the_open(cell), self._steps_in_the_open(target))
             cell = target
         return StepResult(local, 0.0, False, False, f"plans {spoken(self.plan)}")
 
@@ -174,32 +162,26 @@ class PlanPathEnvironment:
         return self._end_of_turn(local, taken)
 
     def _end_of_turn(self, local: float, taken: list[str]) -> StepResult:
-        team = 0.0
-        if self.cell == self.grid.goal:
-            self.done = self.success = True
-            team = self.config.goal_reward
-            if self.walked == self._distances[self.grid.start]:
-                team += self.config.optimal_reward
-        elif self.turns >= self.config.max_turns:
-            self.done = True
-            team = self.config.fail_reward
-        return StepResult(local, team, self.done, self.success, f"walks {spoken(taken)}")
+        solved = self.cell == self.grid.goal
+        optimal = solved and self.walked == self._distances[self.grid.start]
+        bonus = self.config.optimal_reward if optimal else 0.0
+        return self.end_of_turn(local, f"walks {spoken(taken)}", solved=solved, bonus=bonus)
 
     def _move(self, cell: Cell, word: str) -> tuple[Cell, float]:
         """Where a move leads and its local reward."""
         target = _beside(cell, word)
         if not self.grid.free(target):
             return cell, self.config.blocked_reward
-        return target, self._move_reward(-self._distances[cell], -self._distances[target])
+        return target, self._move_reward(self._distances[cell], self._distances[target])
 
-    def _move_reward(self, before: float, after: float) -> float:
+    def _move_reward(self, before: int, after: int) -> float:
         """Cost of a move plus its shaping, gamma * potential after - potential before (Ng, Harada, Russell 1999).
 
-        Potentials come as minus the steps left and are measured in walks from start to goal: -1 at the start, 0 at the
-        goal.
+        Potentials are minus the steps left, measured in walks from start to goal: -1 at the start, 0 at the goal. As in
+        `shaped`, rounded in another order: measured curves rest on these very numbers.
         """
         whole = self._distances[self.grid.start]
-        shaped = self.config.shaping_discount * after / whole - before / whole
+        shaped = self.config.shaping_discount * -after / whole + before / whole
         return self.config.step_reward + self.config.shaping * shaped
 
     def _steps_in_the_open(self, cell: Cell) -> int:
@@ -240,16 +222,9 @@ class PlanPathEnvironment:
         return f"{size}×{size}, {walls} wall{'s' * (walls != 1)}, {self._distances[self.grid.start]} steps"
 
     @property
-    def task_id(self) -> str:
-        """Split and number."""
-        return self._task_id
-
-    @property
     def outcome(self) -> str:
         """How it ended."""
-        if self.success:
-            return f"reached the goal in {self.turns} turn{'s' * (self.turns != 1)}"
-        return "turns used up" if self.done else "under way"
+        return self.in_turns("reached the goal")
 
 
 def _beside(cell: Cell, word: str) -> Cell:

@@ -6,8 +6,8 @@ Tasks, rewards of walking and held-out instances are those of plan_path: what di
 from typing import ClassVar
 
 from training_core.config.environments import PlanPathTrio
-from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.plan_path import MOVES, PlanPathEnvironment, spoken
+from training_core.llm.environments.base import StepResult
+from training_core.llm.environments.plan_path import MOVES, Grid, PlanPathEnvironment, spoken
 
 
 class PlanPathSingleEnvironment(PlanPathEnvironment):
@@ -33,9 +33,9 @@ class PlanPathTrioEnvironment(PlanPathEnvironment):
     roles: ClassVar[tuple[str, ...]] = ("planner", "scout", "executor")
     config: PlanPathTrio
 
-    def reset(self, task: int, split: Split) -> None:
-        """Start a task."""
-        super().reset(task, split)
+    def begin(self, grid: Grid) -> None:
+        """Start on a given grid."""
+        super().begin(grid)
         self.report: tuple[str, ...] = ()
 
     def observe(self, role: str) -> str:

@@ -6,9 +6,8 @@ roles: the planner does not know where the executor stands, the executor does no
 speaks in compass words, the executor walks up, down, left and right. Boxes are numbered in reading order of their start.
 """
 
-import copy
 from collections.abc import Container
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from training_core.config.puzzles import Sokoban
 from training_core.llm.environments.base import Split, StepResult
@@ -22,6 +21,7 @@ from training_core.llm.environments.sokoban_levels import (
     moves_left,
     pushes_left,
 )
+from training_core.llm.environments.task_environment import TaskEnvironment
 
 COMPASS = {"north": "up", "south": "down", "west": "left", "east": "right"}
 """The planner's words and the moves that they mean."""
@@ -29,38 +29,26 @@ STUCK = "stuck"
 """Shown in place of the last move when the turn since has led nowhere: without it, greedy play repeats itself for ever."""
 
 
-class SokobanEnvironment:
+class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
     """One level. The planner names a push (`east`, or `2 east` for box 2), then the executor moves (`up right right`)."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
 
-    def __init__(self, config: Sokoban, seed: int) -> None:
-        self.config = config
-        self.seed = seed
+    def draw(self, task: int, split: Split) -> Level:
+        """The instance of a task number."""
+        return SOKOBAN_TASKS.instance(self.config, self.seed, task, split)
 
-    def reset(self, task: int, split: Split) -> None:
-        """Start a task."""
-        self.start(SOKOBAN_TASKS.instance(self.config, self.seed, task, split), f"{split}-{task}")
-
-    def start(self, level: Level, task_id: str) -> None:
+    def begin(self, level: Level) -> None:
         """Start on a given level."""
         self.level = level
         self._pushes = pushes_left(level)
         self._moves = moves_left(level)
-        self._task_id = task_id
         self.player = level.player
         self.boxes = level.boxes
         self.plan: tuple[str, ...] = ()
         self.last: tuple[str, ...] = ()
-        self.turns = 0
-        self.done = False
-        self.success = False
         self.lost = False
         self.start_moves = self._moves_left()
-
-    def copy(self) -> Self:
-        """An independent copy: nothing in it is changed in place."""
-        return copy.copy(self)
 
     def observe(self, role: str) -> str:
         """Planner: goals and walls, seen from each box. Executor: boxes and walls, seen from where it stands, and the plan."""
@@ -203,18 +191,9 @@ class SokobanEnvironment:
         return f"Sokoban {size}×{size}, {boxes} box{'es' * (boxes != 1)}, {pushes} push{'es' * (pushes != 1)}"
 
     @property
-    def task_id(self) -> str:
-        """Split and number."""
-        return self._task_id
-
-    @property
     def outcome(self) -> str:
         """How it ended."""
-        if self.success:
-            return f"solved in {self.turns} turn{'s' * (self.turns != 1)}"
-        if self.lost:
-            return "a box is lost"
-        return "turns used up" if self.done else "under way"
+        return "a box is lost" if self.lost and not self.success else self.in_turns("solved")
 
 
 def _way(start: Cell, end: Cell, names: tuple[str, ...]) -> str:

@@ -8,46 +8,33 @@ solution's is written, and may be written over. Squares are
 named r1c1 to r9c9, from the top left; an empty one is shown by its name.
 """
 
-import copy
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from training_core.config.puzzles import Sudoku
 from training_core.llm.environments.base import Split, StepResult
-from training_core.llm.environments.shaping import shaped
 from training_core.llm.environments.sudoku_grids import BOXES, SUDOKU_TASKS, Puzzle, legal_digits, lines
+from training_core.llm.environments.task_environment import PuzzleEnvironment
 
 EMPTY = "empty"
 LINES = ("row", "column", "box")
 
 
-class SudokuEnvironment:
+class SudokuEnvironment(PuzzleEnvironment[Sudoku, Puzzle]):
     """One Sudoku. The planner points (`r2c3`), then the executor writes (`4`)."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
 
-    def __init__(self, config: Sudoku, seed: int) -> None:
-        self.config = config
-        self.seed = seed
+    def draw(self, task: int, split: Split) -> Puzzle:
+        """The instance of a task number."""
+        return SUDOKU_TASKS.instance(self.config, self.seed, task, split)
 
-    def reset(self, task: int, split: Split) -> None:
-        """Start a task."""
-        self.start(SUDOKU_TASKS.instance(self.config, self.seed, task, split), f"{split}-{task}")
-
-    def start(self, puzzle: Puzzle, task_id: str) -> None:
+    def begin(self, puzzle: Puzzle) -> None:
         """Start on a given puzzle."""
         self.puzzle = puzzle
-        self._task_id = task_id
         self.digits = puzzle.given
         self.square: int | None = None
         self.refused: tuple[tuple[int, int], ...] = ()
         """(square, digit) that were refused since the last digit was written: greedy play would repeat them for ever."""
-        self.turns = 0
-        self.done = False
-        self.success = False
-
-    def copy(self) -> Self:
-        """An independent copy: nothing in it is changed in place."""
-        return copy.copy(self)
 
     def observe(self, role: str) -> str:
         """Planner: the grid, row by row, and where digits were refused. Executor: what stands beside the square pointed to."""
@@ -104,19 +91,11 @@ class SudokuEnvironment:
         return self._end_of_turn(local, f"writes {digit} in {square_name(square, self.puzzle.size)}")
 
     def _end_of_turn(self, local: float, info: str) -> StepResult:
-        team = 0.0
-        if self.digits == self.puzzle.solution:
-            self.done = self.success = True
-            team = self.config.goal_reward
-        elif self.turns >= self.config.max_turns:
-            self.done, team = True, self.config.fail_reward
-        return StepResult(local, team, self.done, self.success, info)
+        return self.end_of_turn(local, info, solved=self.digits == self.puzzle.solution)
 
     def _shaped(self, left: float) -> float:
         """Shaping of going from the digits now to so many squares that are not right."""
-        holes = self.puzzle.holes
-        before = -self._left(self.digits) / holes
-        return shaped(before, -left / holes, self.config.shaping, self.config.shaping_discount)
+        return self.shaped(self._left(self.digits), left, self.puzzle.holes)
 
     def _left(self, digits: tuple[int, ...]) -> int:
         return sum(one != other for one, other in zip(digits, self.puzzle.solution, strict=True))
@@ -146,16 +125,9 @@ class SudokuEnvironment:
         return f"Sudoku {self.puzzle.size}×{self.puzzle.size}, {self.puzzle.holes} holes"
 
     @property
-    def task_id(self) -> str:
-        """Split and number."""
-        return self._task_id
-
-    @property
     def outcome(self) -> str:
         """How it ended."""
-        if self.success:
-            return f"solved in {self.turns} turn{'s' * (self.turns != 1)}"
-        return f"turns used up, {self._left(self.digits)} squares open" if self.done else "under way"
+        return self.in_turns("solved", f"{self._left(self.digits)} squares open")
 
 
 def square_name(square: int, size: int) -> str:
