@@ -27,6 +27,7 @@ from training_core.llm.learning.log_probs import is_plain, sampled_from, untrunc
 from training_core.llm.learning.micro_batches import MicroBatch, Split, split
 from training_core.llm.learning.objective import charge, charges_kl, kl_costs, token_losses, wants_start
 from training_core.llm.learning.optimisation import Optimiser
+from training_core.llm.learning.packing import conversations
 from training_core.llm.learning.passes import recompute_activations, training_passes
 from training_core.llm.learning.processes import ALONE, Processes
 from training_core.llm.learning.schedules import learning_rate
@@ -211,13 +212,13 @@ class Learner:
         return Split(self.settings, self.algorithm, self.packed, pad, self.model.device)
 
     def _minibatches(self, groups: Sequence[Group], iteration: int) -> Iterator[list[int]]:
-        """Group indices of each minibatch, dealt by key; the same ones in every epoch."""
-        order = list(range(len(groups)))
-        parts = min(self.settings.minibatches, len(order))
+        """Group indices of each minibatch, dealt by key, a conversation's together; the same ones in every epoch."""
+        talks = conversations(groups, range(len(groups)))
+        parts = min(self.settings.minibatches, len(talks))
         if parts > 1:
-            order.sort(key=lambda index: keyed_uniform(iteration, index))
+            talks.sort(key=lambda talk: keyed_uniform(iteration, talk[0]))
         for part in range(parts):
-            yield order[part::parts]
+            yield [index for talk in talks[part::parts] for index in talk]
 
     @torch.no_grad()
     def _look_ahead(

@@ -5,6 +5,10 @@ response only, and positions go on from the prompt's, so that every logprob equa
 begin alike share those places, and groups that have one prompt share a row: nothing is computed twice. The last token
 of a response predicts nothing and has no place.
 
+A conversation, each of whose prompts goes on where the turn before ended, is one sequence for the same reason: a prompt that
+begins with another group's prompt is taken apart into that prompt and a response, of which only the answer is learnt from.
+Its turns stay groups with advantages, lengths and annotations of their own; the loss is that of separate rows.
+
 Places are in preorder, so one number a place says who sees it: place j is seen by j, j + 1, ..., ends[j] - 1.
 """
 
@@ -109,14 +113,35 @@ def tree_rows(groups: Sequence[Group], which: Iterable[int], longest: int) -> li
 
 
 def single_rows(groups: Sequence[Group], which: Iterable[int]) -> list[Row]:
-    """Rows of these groups with one response each; responses that are equal, to equal prompts, share one."""
+    """Rows of these groups with one sequence each: responses that are equal, or that go on after one another, to equal prompts."""
     rows: list[Row] = []
     for prompt, responses in _by_prompt(groups, which):
+        tree, before = _Tree(prompt), responses[0][0][0]
         for response, answers in responses:
-            tree = _Tree(prompt)
+            if response[0][: len(before)] != before:
+                rows.append(tree.close())
+                tree = _Tree(prompt)
             tree.add(response, answers)
-            rows.append(tree.close())
+            before = response[0]
+        rows.append(tree.close())
     return rows
+
+
+def conversations(groups: Sequence[Group], which: Iterable[int]) -> list[list[int]]:
+    """`which` of the groups in their order, those together of one episode whose prompts go on after one another."""
+    found: list[list[int]] = []
+    talks: dict[str, dict[Tokens, list[int]]] = {}
+    """By episode and the newest prompt."""
+    for index in which:
+        prompt = tuple(groups[index].prompt_ids)
+        newest = talks.setdefault(groups[index].episode, {})
+        before = next((each for each in newest if prompt != each and prompt[: len(each)] == each), None)
+        if before is None:
+            found.append([])
+        talk = found[-1] if before is None else newest.pop(before)
+        talk.append(index)
+        newest[prompt] = talk
+    return found
 
 
 def _by_prompt(
@@ -126,16 +151,34 @@ def _by_prompt(
 
     Responses of which nothing is learnt are left out.
     """
+    members = list(which)
+    roots = _roots({tuple(groups[index].prompt_ids) for index in members})
     prompts: dict[Tokens, dict[Response, list[Place]]] = {}
-    for index in which:
-        responses = prompts.setdefault(tuple(groups[index].prompt_ids), {})
+    for index in members:
+        prompt = tuple(groups[index].prompt_ids)
+        before = prompt[len(roots[prompt]) :]
+        responses = prompts.setdefault(roots[prompt], {})
         for place, answer in enumerate(groups[index].answers):
             if answer.learnt(answer.token_ids):
-                response = tuple(answer.token_ids), tuple(answer.loss_mask or ())
+                mask = answer.loss_mask
+                if before:
+                    mask = [False] * len(before) + (mask or [True] * len(answer.token_ids))
+                response = (*before, *answer.token_ids), tuple(mask or ())
                 responses.setdefault(response, []).append((index, place))
     for prompt, responses in prompts.items():
         if responses:
             yield prompt, sorted(responses.items())
+
+
+def _roots(prompts: Iterable[Tokens]) -> dict[Tokens, Tokens]:
+    """For each prompt the shortest one that it begins with, which may be itself."""
+    roots: dict[Tokens, Tokens] = {}
+    root: Tokens | None = None
+    for prompt in sorted(prompts):  # those that begin with a prompt come right after it
+        if root is None or prompt[: len(root)] != root:
+            root = prompt
+        roots[prompt] = root
+    return roots
 
 
 def micro_batches(rows: Sequence[Row], limit: int) -> list[list[Row]]:

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, distributed
 
+from training_core.llm.learning.packing import conversations
 from training_core.types import Group
 
 
@@ -21,18 +22,21 @@ class Processes:
     size: int = 1
 
     def share(self, part: Sequence[int], groups: Sequence[Group]) -> list[int]:
-        """This process's groups of a minibatch (indices of `groups`), in their order.
+        """This process's groups of a minibatch (indices of `groups`), in their order, a conversation's together.
 
-        The largest group first goes to whoever has the fewest tokens so far: every process deals alike, without a word.
+        The largest first goes to whoever has the fewest tokens so far: every process deals alike, without a word.
         """
         if self.size == 1:
             return list(part)
         loads, dealt = [0] * self.size, set()
-        for index in sorted(part, key=lambda index: (-tokens_of(groups[index]), index)):
+        talks = [
+            (max(tokens_of(groups[index]) for index in talk), talk) for talk in conversations(groups, part)
+        ]
+        for tokens, talk in sorted(talks, key=lambda item: (-item[0], item[1][0])):
             lightest = loads.index(min(loads))
-            loads[lightest] += tokens_of(groups[index])
+            loads[lightest] += tokens
             if lightest == self.rank:
-                dealt.add(index)
+                dealt.update(talk)
         return [index for index in part if index in dealt]
 
     def add_up(self, tensor: Tensor, how: Literal["sum", "max"] = "sum") -> Tensor:
