@@ -1,55 +1,120 @@
-"""All checks in order, each told as it starts and ends; the first failure does not hide the others.
+"""All checks, two lanes side by side; a failure does not hide the others.
 
-`python -m tests.run_all [stage ...]`; exit status 0 when every stage passed. A summary of all tests comes last.
+`python -m tests.run_all [stage ...]`; exit status 0 when every stage passed. Each line of output has its stage's name in front.
+A test that fails is run once more at the end, when nothing else runs; a summary of all tests comes last.
 """
 
+import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from xml.etree import ElementTree
 
+PYTEST = ["pytest", "-q", "--durations=15"]
 STAGES: dict[str, list[str]] = {
     "lint": ["ruff", "check", "."],
     "format": ["ruff", "format", "--check", "."],
     "types": ["mypy"],
-    "unit": ["pytest", "-q"],
-    "ray": ["pytest", "-q", "-m", "ray and not stack and not browser"],
-    "browser": ["pytest", "-q", "-m", "browser", "--ignore=tests/benchmarks"],
-    "stack": ["pytest", "-q", "-m", "stack and not browser"],
-    "slow": ["pytest", "-q", "-m", "slow and not ray and not stack and not browser"],
+    "unit": PYTEST,
+    "ray": [*PYTEST, "-m", "ray and not stack and not browser"],
+    "browser": [*PYTEST, "-m", "browser", "--ignore=tests/benchmarks"],
+    "stack": [*PYTEST, "-m", "stack and not browser"],
+    "slow": [*PYTEST, "-m", "slow and not ray and not stack and not browser"],
 }
-NOTHING_SELECTED = 5
-"""pytest's exit status."""
+LANES = (("lint", "format", "types", "unit", "slow", "stack"), ("ray", "browser"))
+"""Two, for two cores; about as long as each other."""
+FAILURES, NOTHING_SELECTED = 1, 5
+"""pytest's exit statuses."""
 
 
-def run_stage(name: str, reports: Path) -> bool:
-    """Run one stage; its output goes straight through."""
-    tool, *words = STAGES[name]
-    print(f"\n=== {name}: {' '.join([tool, *words])}", flush=True)
+@dataclass
+class Outcome:
+    """How a stage ended."""
+
+    good: bool
+    failed: set[str] = field(default_factory=set)
+    """Tests that failed, or whose fixtures did; empty too when pytest itself did not come through."""
+    reports: list[Path] = field(default_factory=list)
+    """JUnit files: of the whole stage, and of the second try where there was one."""
+
+
+def say(stage: str, line: str) -> None:
+    """One write for a whole line: two threads do."""
+    sys.stdout.write(f"{stage:>7} | {line}\n")
+    sys.stdout.flush()
+
+
+def run_stage(name: str, folder: Path, attempt: str = "", *more: str) -> Outcome:
+    """Run one stage. pytest's reports and its list of what failed last lie in `folder`."""
+    tool, *words = [*STAGES[name], *more]
+    report, cache = folder / f"{name}{attempt}.xml", folder / f"{name}-cache"
     if tool == "pytest":
-        words.append(f"--junitxml={reports / name}.xml")
+        words += [f"--junitxml={report}", "-o", f"cache_dir={cache}"]
+    say(name, f"=== {name}{attempt}: {' '.join([tool, *words])}")
     start = time.monotonic()
-    status = subprocess.run([Path(sys.executable).with_name(tool), *words], check=False).returncode
-    good = status == 0 or (tool == "pytest" and status == NOTHING_SELECTED)
+    with subprocess.Popen(
+        [Path(sys.executable).with_name(tool), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    ) as child:
+        assert child.stdout
+        for line in child.stdout:
+            say(name, line.rstrip("\n"))
+    status = child.returncode
+    good = status == 0 or (tool == "pytest" and status == NOTHING_SELECTED and not attempt)
     how = "passed" if good else f"FAILED ({status})"
-    print(f"=== {name}: {how} in {time.monotonic() - start:.0f} s", flush=True)
-    return good
+    say(name, f"=== {name}{attempt}: {how} in {time.monotonic() - start:.0f} s")
+    failures = cache / "v" / "cache" / "lastfailed"
+    known = status == FAILURES and failures.exists()
+    return Outcome(good, set(json.loads(failures.read_text())) if known else set(), [report])
 
 
-def counts(reports: Path) -> Counter[str]:
-    """Tests passed, failed, skipped and in error over all reports."""
+def try_again(name: str, first: Outcome, folder: Path) -> tuple[Outcome, set[str]]:
+    """Run the tests that failed once more; the stage's outcome then, and those that passed this time."""
+    second = run_stage(name, folder, " (second try)", "--last-failed", "--last-failed-no-failures=none")
+    passed = first.failed - second.failed if second.good or second.failed else set()
+    return Outcome(
+        second.good, second.failed or first.failed - passed, first.reports + second.reports
+    ), passed
+
+
+def run_lane(names: list[str], folder: Path, outcomes: dict[str, Outcome]) -> None:
+    """One stage after the other."""
+    for name in names:
+        outcomes[name] = run_stage(name, folder)
+
+
+def run_lanes(names: list[str], folder: Path) -> dict[str, Outcome]:
+    """All stages, in as many threads as there are lanes; the threads end with this process."""
+    outcomes: dict[str, Outcome] = {}
+    lanes = [[name for name in lane if name in names] for lane in LANES]
+    threads = [Thread(target=run_lane, args=(lane, folder, outcomes), daemon=True) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {name: outcomes.get(name, Outcome(good=False)) for name in names}
+
+
+def counts(reports: list[Path]) -> Counter[str]:
+    """Tests passed, failed, skipped and in error in a stage; the second try's word goes for those that had one."""
     total: Counter[str] = Counter()
-    for path in reports.glob("*.xml"):
-        for suite in ElementTree.parse(path).getroot().iter("testsuite"):
-            bad = {
-                "failed": int(suite.get("failures", 0)),
-                "errors": int(suite.get("errors", 0)),
-                "skipped": int(suite.get("skipped", 0)),
-            }
-            total.update(bad, passed=int(suite.get("tests", 0)) - sum(bad.values()))
+    for path in reports:
+        if path.exists():
+            total["failed"] = total["errors"] = 0
+            for suite in ElementTree.parse(path).getroot().iter("testsuite"):
+                kinds = {"failed": "failures", "errors": "errors", "skipped": "skipped"}
+                told = {kind: int(suite.get(name, 0)) for kind, name in kinds.items()}
+                total.update(told, passed=int(suite.get("tests", 0)) - sum(told.values()))
     return total
 
 
@@ -61,17 +126,26 @@ def main() -> int:
         print(f"no such stage: {', '.join(unknown)}; stages are {', '.join(STAGES)}")
         return 2
     start = time.monotonic()
+    at_second: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="troupe-reports-") as folder:
-        results = {name: run_stage(name, Path(folder)) for name in names}
-        found = counts(Path(folder))
+        outcomes = run_lanes(names, Path(folder))
+        for name, outcome in outcomes.items():
+            if outcome.failed:
+                outcomes[name], passed = try_again(name, outcome, Path(folder))
+                at_second |= passed
+        found = sum((counts(outcome.reports) for outcome in outcomes.values()), Counter[str]())
+    for test in sorted(test for outcome in outcomes.values() for test in outcome.failed):
+        print(f"FAILED twice: {test}")
+    for test in sorted(at_second):
+        print(f"passed only at the second try: {test} -- mend it, it will fail again (CONTRIBUTING.md)")
     words = [f"{found[kind]} {kind}" for kind in ("failed", "passed", "skipped", "errors") if found[kind]]
-    stages = ", ".join(f"{name} {'ok' if good else 'FAILED'}" for name, good in results.items())
+    stages = ", ".join(f"{name} {'ok' if outcome.good else 'FAILED'}" for name, outcome in outcomes.items())
     print(f"\nstages: {stages}")
     print(
         f"{'=' * 10} {', '.join(words) or 'no tests'} in {time.monotonic() - start:.2f}s {'=' * 10}",
         flush=True,
     )
-    return 0 if all(results.values()) else 1
+    return 0 if all(outcome.good for outcome in outcomes.values()) else 1
 
 
 if __name__ == "__main__":

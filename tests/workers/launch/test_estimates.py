@@ -127,7 +127,9 @@ def test_prompts_do_not_exceed_the_context(tmp_path: Path) -> None:
     assert of(config, "planner", tmp_path, 248) != of(config, "planner", tmp_path, 100)
 
 
-def test_an_unknown_model_says_so(tmp_path: Path) -> None:
+def test_an_unknown_model_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")  # or there may be such a folder
     found = of(configured(tmp_path), "planner", tmp_path)
     assert (found.parameters, found.workers) == (None, []) and "config.json" in found.unknown
     assert "does not have the model" in of(configured(Path("nobody/nothing")), "planner", tmp_path).unknown

@@ -1,0 +1,112 @@
+"""Two lanes, the second try and the summary, on tiny projects with pytest itself."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import run_all
+
+SOUND = "def test_sound():\n    pass\n"
+UNLUCKY = """
+from pathlib import Path
+import pytest
+
+@pytest.fixture(scope="module")
+def whole():
+    once("setup")
+
+def once(name):
+    mark = Path(__file__).with_name(name)
+    if not mark.exists():
+        mark.touch()
+        raise AssertionError("at first")
+
+def test_unlucky():
+    once("call")
+
+def test_unlucky_fixture(whole):
+    pass
+"""
+BROKEN = "def test_broken():\n    assert False, 'always'\n"
+CRASHING = "import os\ndef test_crash():\n    os._exit(1)\n"
+
+
+def run(
+    patch: pytest.MonkeyPatch, folder: Path, capsys: pytest.CaptureFixture[str], **stages: list[str]
+) -> tuple[int, list[str]]:
+    """Exit status and output lines of a run whose stages' folders hold these test files."""
+    commands = {}
+    for stage, files in stages.items():
+        home = folder / stage
+        home.mkdir()
+        (home / "pytest.ini").write_text("[pytest]\n")
+        for number, text in enumerate(files):
+            (home / f"test_{stage}{number}.py").write_text(text)
+        commands[stage] = ["pytest", "-q", "-p", "no:django", "-c", str(home / "pytest.ini"), str(home)]
+    patch.setattr(run_all, "STAGES", commands)
+    names = list(stages)
+    patch.setattr(run_all, "LANES", (names[::2], names[1::2]))
+    patch.setattr(sys, "argv", ["run_all"])
+    status = run_all.main()
+    return status, capsys.readouterr().out.splitlines()
+
+
+def test_what_passes_at_the_second_try_is_named_and_fails_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, lines = run(monkeypatch, tmp_path, capsys, first=[SOUND, UNLUCKY], second=[SOUND])
+    assert status == 0
+    named = [line for line in lines if line.startswith("passed only at the second try: ")]
+    assert [line.split()[6] for line in named] == [
+        "test_first1.py::test_unlucky",
+        "test_first1.py::test_unlucky_fixture",
+    ]
+    assert "stages: first ok, second ok" in lines
+    assert lines[-1].startswith("========== 4 passed in "), "each test counts once"
+
+
+def test_what_fails_twice_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, lines = run(monkeypatch, tmp_path, capsys, first=[SOUND, UNLUCKY, BROKEN], second=[SOUND])
+    assert status == 1
+    assert "FAILED twice: test_first2.py::test_broken" in lines
+    assert sum(line.startswith("passed only at the second try: ") for line in lines) == 2
+    assert "stages: first FAILED, second ok" in lines
+    assert lines[-1].startswith("========== 1 failed, 4 passed in ")
+
+
+def test_a_pytest_that_does_not_come_through_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, lines = run(monkeypatch, tmp_path, capsys, first=[SOUND, CRASHING], second=["import nowhere"])
+    assert status == 1
+    assert "stages: first FAILED, second FAILED" in lines
+    assert not any("second try" in line for line in lines), "nobody knows what to try"
+
+
+def test_every_line_says_which_stage_it_is_of(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, lines = run(monkeypatch, tmp_path, capsys, first=[SOUND], second=[SOUND], third=[SOUND])
+    assert status == 0
+    for stage in ("first", "second", "third"):
+        assert any(line.startswith(f"{stage:>7} | === {stage}: passed in ") for line in lines)
+        assert any(line.startswith(f"{stage:>7} | 1 passed") for line in lines)
+
+
+def test_a_stage_may_be_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    commands = {"yes": ["ruff", "--version"], "no": ["ruff", "no-such-command"]}
+    monkeypatch.setattr(run_all, "STAGES", commands)
+    monkeypatch.setattr(run_all, "LANES", (("no", "yes"),))
+    for asked, status in (("yes", 0), ("no", 1), ("maybe", 2)):
+        monkeypatch.setattr(sys, "argv", ["run_all", asked])
+        assert run_all.main() == status
+    assert "stages: yes ok\n" in capsys.readouterr().out
+
+
+def test_every_stage_has_a_lane() -> None:
+    assert sorted(name for lane in run_all.LANES for name in lane) == sorted(run_all.STAGES)
