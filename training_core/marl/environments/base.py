@@ -98,8 +98,12 @@ class VectorEnvironment(Protocol):
         """B."""
         ...
 
-    def reset(self, seed: int) -> View:
-        """Begin B new episodes, all of which (and those that follow them) depend on `seed` and B alone."""
+    def reset(self, seed: int, first: int = 0) -> View:
+        """Begin B new episodes, all of which (and those that follow them) depend on `seed`, `first` and B alone.
+
+        `first`: these are the environments from that number on of a larger whole, whose shares are stepped apart. Where every
+        environment's episodes follow from `seed` and its own number (see seeds.py), it does not matter how the whole is shared.
+        """
         ...
 
     def step(self, actions: Mapping[str, Actions]) -> Transition:
