@@ -1,0 +1,13 @@
+"""Gated recurrent unit (Cho et al. 2014, arXiv 1406.1078)."""
+
+from torch import nn
+
+from training_core.config.marl.policies import Recurrent
+from training_core.marl.networks.recurrence import Recurrence
+
+
+class GruBackbone(Recurrence):
+    """Hidden layers, then a GRU."""
+
+    def __init__(self, inputs: int, network: Recurrent) -> None:
+        super().__init__(inputs, network, nn.GRU)

@@ -1,0 +1,13 @@
+"""Long short-term memory (Hochreiter and Schmidhuber 1997)."""
+
+from torch import nn
+
+from training_core.config.marl.policies import Recurrent
+from training_core.marl.networks.recurrence import Recurrence
+
+
+class LstmBackbone(Recurrence):
+    """Hidden layers, then an LSTM."""
+
+    def __init__(self, inputs: int, network: Recurrent) -> None:
+        super().__init__(inputs, network, nn.LSTM)

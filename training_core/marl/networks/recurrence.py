@@ -1,0 +1,62 @@
+"""Gated recurrent networks: hidden layers, then a GRU or an LSTM.
+
+The memory is the state of every layer, (R, layers, H) each: one tensor for a GRU, two (hidden, cell) for an LSTM.
+"""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from training_core.config.marl.policies import Recurrent
+from training_core.marl.networks.base import Backbone, Memory, hidden_layers, reset
+
+
+class Recurrence(Backbone):
+    """One of torch's recurrent networks as a backbone."""
+
+    def __init__(self, inputs: int, network: Recurrent, kind: type[nn.GRU] | type[nn.LSTM]) -> None:
+        super().__init__()
+        self.before, width = hidden_layers(inputs, network)
+        self.cells = kind(width, network.recurrent_hidden_dim, network.recurrent_layers)
+        self.width = network.recurrent_hidden_dim
+        self.states = 2 if kind is nn.LSTM else 1
+        if network.orthogonal:
+            self._orthogonal()
+
+    def start(self, rows: int) -> Memory:
+        weight = next(self.cells.parameters())
+        empty = weight.new_zeros(rows, self.cells.num_layers, self.width)
+        return (empty,) * self.states
+
+    def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        features, memory = self._run(self.before(x)[None], memory)
+        return features[0], memory
+
+    def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
+        """Between two steps at which any row begins, the whole stretch is one call."""
+        x = self.before(x)
+        cuts = [t for t in begins.any(1).nonzero().flatten().tolist() if t > 0]
+        parts = []
+        for first, last in pairwise([0, *cuts, len(x)]):
+            features, memory = self._run(x[first:last], reset(memory, begins[first]))
+            parts.append(features)
+        return torch.cat(parts)
+
+    def _run(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        """L steps (L, R, D) without a begin among them; torch wants layers before rows."""
+        states = tuple(state.transpose(0, 1).contiguous() for state in memory)
+        if self.states == 1:
+            features, hidden = self.cells(x, states[0])
+            return features, (hidden.transpose(0, 1),)
+        features, (hidden, cell) = self.cells(x, states)
+        return features, (hidden.transpose(0, 1), cell.transpose(0, 1))
+
+    def _orthogonal(self) -> None:
+        """Each gate's weights by themselves (torch stacks the gates)."""
+        for name, parameter in self.cells.named_parameters():
+            if "weight" not in name:
+                nn.init.zeros_(parameter)
+                continue
+            for gate in parameter.data.split(self.width):
+                nn.init.orthogonal_(gate)

@@ -1,0 +1,99 @@
+"""A causal transformer over a sliding window of the episode's last steps.
+
+Every layer looks at its own inputs of the last C steps (the present one included) and no further back than the episode's begin.
+The memory is these inputs, as in Transformer-XL (arXiv 1901.02860): what a layer was given in the C - 1 steps before, with no
+gradient through them, while the keys and values made of them learn. Positions are distances: a learnt number per head and
+distance is added to the attention (arXiv 1910.10683), so that it matters nowhere where in the episode the window stands.
+
+Letters: R rows, L steps, C context_length, d recurrent_hidden_dim, W = C - 1 remembered steps.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from training_core.config.marl.policies import Transformer
+from training_core.marl.networks.base import Backbone, Memory, hidden_layers
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward layer, each behind a layer norm and beside a residual."""
+
+    def __init__(self, width: int, heads: int, context: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.attention_norm = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+        self.by_distance = nn.Parameter(torch.zeros(heads, context))
+        self.forward_norm = nn.LayerNorm(width)
+        self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, x: Tensor, seen: Tensor, distance: Tensor, allowed: Tensor) -> Tensor:
+        """x (R, L, d) looks at seen (R, W + L, d); distance (L, W + L) and allowed (R, L, W + L) say how far back and whether."""
+        keys, values = self.key_value(self.attention_norm(seen)).chunk(2, -1)
+        bias = self.by_distance[:, distance.clamp(0, self.by_distance.shape[1] - 1)]
+        mask = bias.masked_fill(~allowed[:, None], float("-inf"))
+        query, keys, values = (
+            self._split(part) for part in (self.query(self.attention_norm(x)), keys, values)
+        )
+        found = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+        x = x + self.out(found.transpose(1, 2).flatten(2))
+        change: Tensor = self.feed_forward(self.forward_norm(x))
+        return x + change
+
+    def _split(self, x: Tensor) -> Tensor:
+        """(R, steps, d) -> (R, heads, steps, d / heads)."""
+        rows, steps, width = x.shape
+        return x.view(rows, steps, self.heads, width // self.heads).transpose(1, 2)
+
+
+class TransformerBackbone(Backbone):
+    """Hidden layers, then the transformer. Memory: layers' inputs (R, layers, W, d), latest last, and how many are real (R,)."""
+
+    def __init__(self, inputs: int, network: Transformer) -> None:
+        super().__init__()
+        before, width = hidden_layers(inputs, network)
+        self.width = network.recurrent_hidden_dim
+        self.remembered = network.context_length - 1
+        self.before = nn.Sequential(*before, nn.Linear(width, self.width))
+        self.blocks = nn.ModuleList(
+            Block(self.width, network.heads, network.context_length) for _ in range(network.recurrent_layers)
+        )
+        self.norm = nn.LayerNorm(self.width)
+
+    def start(self, rows: int) -> Memory:
+        weight = self.norm.weight
+        inputs = weight.new_zeros(rows, len(self.blocks), self.remembered, self.width)
+        return inputs, torch.zeros(rows, dtype=torch.int64, device=weight.device)
+
+    def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        features, seen = self._run(x[None], memory, torch.zeros_like(x[None, :, 0], dtype=torch.bool))
+        lengths = (memory[1] + 1).clamp(max=self.remembered)
+        return features[0], (seen[:, :, 1:], lengths)
+
+    def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
+        return self._run(x, memory, begins)[0]
+
+    def _run(self, x: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Tensor]:
+        """Features (L, R, d), and what every layer was given, memory included (R, layers, W + L, d)."""
+        inputs, lengths = memory
+        distance, allowed = self._window(lengths, begins)
+        x = self.before(x).transpose(0, 1)
+        given = []
+        for layer, block in enumerate(self.blocks):
+            seen = torch.cat([inputs[:, layer].detach().to(x.dtype), x], 1)
+            x = block(x, seen, distance, allowed)
+            given.append(seen)
+        return self.norm(x).transpose(0, 1), torch.stack(given, 1)
+
+    def _window(self, lengths: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
+        """How far back each seen step lies (L, W + L), and whether it is within window and episode (R, L, W + L)."""
+        steps = torch.arange(-self.remembered, len(begins), device=begins.device)
+        distance = steps[self.remembered :, None] - steps
+        episode = begins.cumsum(0).T
+        seen_episode = F.pad(episode, (self.remembered, 0))
+        real = steps >= -lengths[:, None]
+        near = (distance >= 0) & (distance <= self.remembered)
+        return distance, near & real[:, None] & (episode[:, :, None] == seen_episode[:, None])
