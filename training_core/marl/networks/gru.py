@@ -9,5 +9,5 @@ from training_core.marl.networks.recurrence import Recurrence
 class GruBackbone(Recurrence):
     """Hidden layers, then a GRU."""
 
-    def __init__(self, inputs: int, network: Recurrent) -> None:
-        super().__init__(inputs, network, nn.GRU)
+    def __init__(self, config: Recurrent, inputs: int) -> None:
+        super().__init__(config, inputs, nn.GRU)

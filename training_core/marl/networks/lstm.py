@@ -9,5 +9,5 @@ from training_core.marl.networks.recurrence import Recurrence
 class LstmBackbone(Recurrence):
     """Hidden layers, then an LSTM."""
 
-    def __init__(self, inputs: int, network: Recurrent) -> None:
-        super().__init__(inputs, network, nn.LSTM)
+    def __init__(self, config: Recurrent, inputs: int) -> None:
+        super().__init__(config, inputs, nn.LSTM)

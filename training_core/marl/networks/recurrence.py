@@ -9,24 +9,26 @@ import torch
 from torch import Tensor, nn
 
 from training_core.config.marl.policies import Recurrent
-from training_core.marl.networks.base import Backbone, Memory, hidden_layers, reset
+from training_core.marl.networks.base import Backbone, Memory, begin_anew
+from training_core.marl.networks.mlp import layers
 
 
 class Recurrence(Backbone):
     """One of torch's recurrent networks as a backbone."""
 
-    def __init__(self, inputs: int, network: Recurrent, kind: type[nn.GRU] | type[nn.LSTM]) -> None:
+    def __init__(self, config: Recurrent, inputs: int, kind: type[nn.GRU] | type[nn.LSTM]) -> None:
         super().__init__()
-        self.before, width = hidden_layers(inputs, network)
-        self.cells = kind(width, network.recurrent_hidden_dim, network.recurrent_layers)
-        self.width = network.recurrent_hidden_dim
+        self.features = config.recurrent_hidden_dim
+        self.before = layers(config, inputs)
+        width = config.hidden_dim if config.hidden_layers else inputs
+        self.cells = kind(width, self.features, config.recurrent_layers)
         self.states = 2 if kind is nn.LSTM else 1
-        if network.orthogonal:
+        if config.orthogonal:
             self._orthogonal()
 
     def start(self, rows: int) -> Memory:
         weight = next(self.cells.parameters())
-        empty = weight.new_zeros(rows, self.cells.num_layers, self.width)
+        empty = weight.new_zeros(rows, self.cells.num_layers, self.features)
         return (empty,) * self.states
 
     def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
@@ -38,14 +40,15 @@ class Recurrence(Backbone):
         x = self.before(x)
         cuts = [t for t in begins.any(1).nonzero().flatten().tolist() if t > 0]
         parts = []
+        fresh = self.start(x.shape[1])
         for first, last in pairwise([0, *cuts, len(x)]):
-            features, memory = self._run(x[first:last], reset(memory, begins[first]))
+            features, memory = self._run(x[first:last], begin_anew(memory, fresh, begins[first]))
             parts.append(features)
         return torch.cat(parts)
 
     def _run(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         """L steps (L, R, D) without a begin among them; torch wants layers before rows."""
-        states = tuple(state.transpose(0, 1).contiguous() for state in memory)
+        states = [state.transpose(0, 1).contiguous() for state in memory]
         if self.states == 1:
             features, hidden = self.cells(x, states[0])
             return features, (hidden.transpose(0, 1),)
@@ -58,5 +61,5 @@ class Recurrence(Backbone):
             if "weight" not in name:
                 nn.init.zeros_(parameter)
                 continue
-            for gate in parameter.data.split(self.width):
+            for gate in parameter.data.split(self.features):
                 nn.init.orthogonal_(gate)

@@ -1,4 +1,4 @@
-"""Backbones by the `type` of a policy's network section."""
+"""Backbones by the `type` of `policies.*.network`: made from that section and the number of inputs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,11 +6,12 @@ from typing import Any
 from training_core.marl.networks.base import Backbone
 from training_core.marl.networks.gru import GruBackbone
 from training_core.marl.networks.lstm import LstmBackbone
+from training_core.marl.networks.mlp import MlpBackbone
 from training_core.marl.networks.transformer import TransformerBackbone
 
-BACKBONES: dict[str, Callable[[int, Any], Backbone]] = {
+BACKBONES: dict[str, Callable[[Any, int], Backbone]] = {
+    "mlp": MlpBackbone,
     "gru": GruBackbone,
     "lstm": LstmBackbone,
     "transformer": TransformerBackbone,
 }
-"""type -> (number of inputs, network section) -> backbone."""

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training_core.config.marl.policies import Transformer
-from training_core.marl.networks.base import Backbone, Memory, hidden_layers
+from training_core.marl.networks.base import Backbone, Memory
+from training_core.marl.networks.mlp import layers
 
 
 class Block(nn.Module):
@@ -52,20 +53,20 @@ class Block(nn.Module):
 class TransformerBackbone(Backbone):
     """Hidden layers, then the transformer. Memory: layers' inputs (R, layers, W, d), latest last, and how many are real (R,)."""
 
-    def __init__(self, inputs: int, network: Transformer) -> None:
+    def __init__(self, config: Transformer, inputs: int) -> None:
         super().__init__()
-        before, width = hidden_layers(inputs, network)
-        self.width = network.recurrent_hidden_dim
-        self.remembered = network.context_length - 1
-        self.before = nn.Sequential(*before, nn.Linear(width, self.width))
+        self.features = config.recurrent_hidden_dim
+        self.remembered = config.context_length - 1
+        width = config.hidden_dim if config.hidden_layers else inputs
+        self.before = nn.Sequential(*layers(config, inputs), nn.Linear(width, self.features))
         self.blocks = nn.ModuleList(
-            Block(self.width, network.heads, network.context_length) for _ in range(network.recurrent_layers)
+            Block(self.features, config.heads, config.context_length) for _ in range(config.recurrent_layers)
         )
-        self.norm = nn.LayerNorm(self.width)
+        self.norm = nn.LayerNorm(self.features)
 
     def start(self, rows: int) -> Memory:
         weight = self.norm.weight
-        inputs = weight.new_zeros(rows, len(self.blocks), self.remembered, self.width)
+        inputs = weight.new_zeros(rows, len(self.blocks), self.remembered, self.features)
         return inputs, torch.zeros(rows, dtype=torch.int64, device=weight.device)
 
     def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:

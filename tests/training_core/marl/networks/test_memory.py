@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from training_core.config.marl.policies import NETWORK_CONFIGS, Network
-from training_core.marl.networks.base import Backbone, Memory, reset, select
+from training_core.marl.networks.base import Backbone, Memory, begin_anew, map_memory
 from training_core.marl.networks.registry import BACKBONES
 from training_core.marl.networks.transformer import Block, TransformerBackbone
 
@@ -22,7 +22,7 @@ def network(kind: str, **fields: object) -> Network:
 def backbone(kind: str, **fields: object) -> Backbone:
     """One in double precision, every parameter random: zeros hide mistakes."""
     torch.manual_seed(3)
-    made = BACKBONES[kind](INPUTS, network(kind, **fields)).double()
+    made = BACKBONES[kind](network(kind, **fields), INPUTS).double()
     for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     return made
@@ -42,7 +42,7 @@ def stepped(made: Backbone, x: Tensor, memory: Memory, begins: Tensor) -> tuple[
     rows = []
     lasts = []
     for row in range(x.shape[1]):
-        own = select(memory, torch.tensor([row]))
+        own = map_memory(lambda part, row=row: part[row : row + 1], memory)
         features = []
         for t in range(len(x)):
             own = made.start(1) if begins[t, row] else own
@@ -62,14 +62,14 @@ def test_a_sequence_equals_single_steps(kind: str, layers: int, before: int) -> 
     earlier = torch.randn(9, ROWS, INPUTS, dtype=torch.float64)
     _, memory = stepped(made, earlier, made.start(ROWS), torch.zeros(9, ROWS, dtype=torch.bool))
     expected, _ = stepped(made, x, memory, begins)
-    assert expected.shape == (LENGTH, ROWS, made.width)
+    assert expected.shape == (LENGTH, ROWS, made.features)
     torch.testing.assert_close(made.sequence(x, memory, begins), expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_single_precision_they_agree_but_for_rounding(kind: str) -> None:
     torch.manual_seed(0)
-    made = BACKBONES[kind](INPUTS, network(kind, recurrent_layers=2))
+    made = BACKBONES[kind](network(kind, recurrent_layers=2), INPUTS)
     x, begins = episodes()
     expected, _ = stepped(made, x.float(), made.start(ROWS), begins)
     found = made.sequence(x.float(), made.start(ROWS), begins)
@@ -120,7 +120,7 @@ def naive_episode(made: Backbone, x: Tensor) -> Tensor:
         assert isinstance(block, Block)
         normed = block.attention_norm(x)
         query, (key, value) = block.query(normed), block.key_value(normed).chunk(2, -1)
-        size = made.width // block.heads
+        size = made.features // block.heads
         rows = []
         for t in range(len(x)):
             window = range(max(0, t - made.remembered), t + 1)
@@ -201,7 +201,7 @@ def test_a_context_of_one_step_is_no_memory() -> None:
 def test_a_reset_memory_is_a_new_one(kind: str) -> None:
     made = backbone(kind, recurrent_layers=2)
     _, memory = made.step(torch.randn(ROWS, INPUTS, dtype=torch.float64), made.start(ROWS))
-    emptied = reset(memory, torch.tensor([True, False, False, True, False]))
+    emptied = begin_anew(memory, made.start(ROWS), torch.tensor([True, False, False, True, False]))
     for part, old, new in zip(emptied, memory, made.start(ROWS), strict=True):
         torch.testing.assert_close(part[[0, 3]], new[[0, 3]])
         torch.testing.assert_close(part[[1, 2, 4]], old[[1, 2, 4]])
