@@ -19,7 +19,7 @@ from webapp.stack.ports import free_ports
 from webapp.stack.processes import end_processes, tagged
 
 ROOT = Path(__file__).resolve().parents[2]
-STARTUP = 120.0
+STARTUP = 180.0
 GIVEN = (
     "DATABASE_URL",
     "REDIS_URL",
@@ -111,7 +111,7 @@ class RunningStack:
         up = psutil.Process(self.process.pid)
         return [up, *up.children(recursive=True)]
 
-    def until(self, happened: Callable[[], bool], within: float = 60.0) -> None:
+    def until(self, happened: Callable[[], bool], within: float = 120.0) -> None:
         """Poll; fails with what `up` said when it has ended, or the time is up."""
         deadline = time.monotonic() + within
         while not happened():

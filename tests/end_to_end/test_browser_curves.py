@@ -251,7 +251,7 @@ def test_only_charts_in_sight_are_mounted(page: Page, telling: Telling) -> None:
     last = page.locator(".chart").last
     expect(last.locator(".main-svg")).to_have_count(0)
     last.scroll_into_view_if_needed()
-    expect(last.locator(".main-svg")).not_to_have_count(0, timeout=30_000)
+    expect(last.locator(".main-svg")).not_to_have_count(0, timeout=60_000)
     expect(page.locator("#chart-eval-success .main-svg")).to_have_count(0)
 
 

@@ -18,6 +18,8 @@ from webapp.live.routing import websocket_urlpatterns
 from webapp.runs.models import Attempt, Run
 
 Store = Callable[..., Awaitable[int]]
+PATIENCE = 60.0
+"""Seconds until something that should happen is given up: the machine may be busy."""
 
 
 class As:
@@ -46,7 +48,7 @@ class Socket(ApplicationCommunicator):
 
     async def connect(self) -> tuple[bool, int | None]:
         await self.send_input({"type": "websocket.connect"})
-        answer = await self.receive_output(5)
+        answer = await self.receive_output(PATIENCE)
         return answer["type"] == "websocket.accept", answer.get("code")
 
     async def send_text(self, text: str) -> None:
@@ -55,17 +57,17 @@ class Socket(ApplicationCommunicator):
     async def send_json_to(self, data: object) -> None:
         await self.send_text(json.dumps(data))
 
-    async def receive_from(self, timeout: float = 5) -> str:
+    async def receive_from(self, timeout: float = PATIENCE) -> str:
         message = await self.receive_output(timeout)
         assert message["type"] == "websocket.send", message
         return str(message["text"])
 
-    async def receive_json_from(self, timeout: float = 5) -> Any:
+    async def receive_json_from(self, timeout: float = PATIENCE) -> Any:
         return json.loads(await self.receive_from(timeout))
 
     async def disconnect(self) -> None:
         await self.send_input({"type": "websocket.disconnect", "code": 1000})
-        await self.wait(5)
+        await self.wait(PATIENCE)
 
 
 def socket(user: object, path: str, origin: bytes = b"http://testserver") -> Socket:
@@ -87,7 +89,7 @@ async def watching(user: User, run: Run, cursor: int | None = None) -> AsyncIter
         await client.disconnect()
 
 
-async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = PATIENCE) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.005)

@@ -4,7 +4,6 @@ import asyncio
 import json
 import random
 import time
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -23,7 +22,7 @@ from webapp.live.outbox import Outbox
 from webapp.live.services import CHANNEL, INTERVAL, HintPublisher, hint
 from webapp.runs.models import Run
 
-from .conftest import Socket, Store, socket, until, watching
+from .conftest import PATIENCE, Socket, Store, socket, until, watching
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -325,7 +324,7 @@ class TestOutbox:
         outbox.put("second", 0)
         outbox.put("third", 0)
         open_.set()
-        await asyncio.wait_for(closed.wait(), 5)
+        await asyncio.wait_for(closed.wait(), PATIENCE)
         assert sent == ["first"]
         outbox.close()
 
@@ -335,22 +334,22 @@ class TestHints:
         sent: list[tuple[str, int, float]] = []
         publisher = HintPublisher(settings.REDIS_URL)
         publisher._publish = lambda run, cursor: sent.append((run, cursor, time.monotonic()))  # type: ignore[method-assign]
-        end = time.monotonic() + 0.55
+        began = time.monotonic()
         cursor = 0
-        while time.monotonic() < end:
+        while len(sent) < 20:
             cursor += 1
             publisher.give("one", cursor)
             publisher.give("two", cursor)
             time.sleep(0.001)
         while {run: at for run, at, _ in sent} != {"one": cursor, "two": cursor}:
             time.sleep(0.01)
-        ones = [(at, moment) for run, at, moment in sent if run == "one"]
-        assert 2 <= len(ones) <= 0.55 / INTERVAL + 3
-        assert all(later[1] - sooner[1] >= 0.9 * INTERVAL for sooner, later in pairwise(ones))
+        ones = [moment for run, _, moment in sent if run == "one"]
+        assert all(moment - began >= place * INTERVAL for place, moment in enumerate(ones))
 
     def test_redis_away_is_nobodys_error(self, tmp_path: Any) -> None:
         publisher = HintPublisher(f"unix://{tmp_path}/none.sock")
-        began = time.monotonic()
         for cursor in range(100):
             publisher.give("one", cursor)
-        assert time.monotonic() - began < 0.5
+        while publisher._pending or not publisher._complained:
+            time.sleep(0.01)
+        assert publisher._sent, "it goes on without Redis"

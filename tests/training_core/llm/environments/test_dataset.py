@@ -13,6 +13,7 @@ from training_core.errors import ConfigError
 from training_core.llm.environments.dataset import DatasetEnvironment
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.prompts import split_instances, task_instance
+from training_core.llm.rewards import pool
 
 FUNCTIONS = "tests.training_core.llm.rewards.reward_functions"
 
@@ -130,8 +131,11 @@ def test_an_empty_split_says_what_to_do(tmp_path: Path) -> None:
         DatasetEnvironment(section(write(tmp_path)), seed=0)
 
 
-def test_a_host_judges_side_by_side_and_a_hanging_function_costs_its_own_answer_alone(tmp_path: Path) -> None:
-    reward = CustomReward(path=f"{FUNCTIONS}:hangs", processes=3, timeout=0.5, retries=0)
+def test_a_host_judges_side_by_side_and_a_hanging_function_costs_its_own_answer_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_STARTUP", 10.0)
+    reward = CustomReward(path=f"{FUNCTIONS}:hangs", processes=3, timeout=2.0, retries=0)
     host = EnvironmentHost(section(sums(tmp_path), reward=reward), seed=0)
     host.reset({0: (0, "train"), 1: (1, "train")})
     results = host.try_answers({0: ["a", "hang", "b"], 1: ["c", "d", "hang"]}, "solver")
