@@ -12,6 +12,7 @@ from tests.architecture.source import PACKAGES, ROOT, functions, modules
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import parse_config, preset_names, read_preset
+from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
 from training_core.config.models import Policy
 from training_core.config.rollout import WORKFLOW_CONFIGS
 from training_core.config.run import RunConfig
@@ -106,11 +107,27 @@ def test_every_registry_tag_has_a_config_class_and_every_class_its_tag() -> None
         }
 
 
+def test_every_environment_of_small_networks_has_a_config_class() -> None:
+    from training_core.marl.environments.registry import MARL_ENVIRONMENTS
+
+    assert set(MARL_ENVIRONMENTS) <= set(MARL_ENVIRONMENT_CONFIGS)
+    for tag, section in MARL_ENVIRONMENT_CONFIGS.items():
+        assert section.model_validate(smallest(tag)).type == tag
+
+
+def smallest(tag: str) -> dict[str, str]:
+    """The least that a section of this tag has to be told."""
+    return {"type": tag} | ({"path": "package.module:name"} if tag in ("pettingzoo", "custom_marl") else {})
+
+
 def test_every_tag_is_named_by_a_test() -> None:
     tests = "\n".join(
         path.read_text() for path in (ROOT / "tests").rglob("test_*.py") if "architecture" not in path.parts
     )
-    named = [tag for configured, _ in registries().values() for tag in configured] + list(ALGORITHM_CONFIGS)
+    from training_core.marl.environments.registry import MARL_ENVIRONMENTS
+
+    named = [tag for configured, _ in registries().values() for tag in configured]
+    named += [*ALGORITHM_CONFIGS, *MARL_ENVIRONMENTS]
     assert not [tag for tag in named if tag not in tests]
 
 

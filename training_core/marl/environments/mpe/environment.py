@@ -1,0 +1,157 @@
+"""What the native multi-particle environments have in common: actions, episodes, pictures. A scenario adds bodies, eyes and rewards."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training_core.errors import EnvironmentFailure
+from training_core.marl.environments.base import (
+    Actions,
+    Choices,
+    Continuous,
+    Reals,
+    RoleSpec,
+    Spec,
+    Transition,
+    View,
+)
+from training_core.marl.environments.mpe.physics import TIME_STEP, Bodies, Floats, World
+
+MOVES = ("stay", "left", "right", "down", "up")
+ACROSS = np.array([0.0, -1.0, 1.0, 0.0, 0.0])
+UP = np.array([0.0, 0.0, 0.0, -1.0, 1.0])
+SHOWN = 1.2
+"""A picture shows at least this far from the middle."""
+
+
+class MpeEnvironment(ABC):
+    """B worlds that begin and end together, after `max_cycles` steps. Discrete moves, or five numbers from 0 to 1 (the first means
+    nothing, then left, right, down, up)."""
+
+    symbols = 0
+    """What an agent can say, beside moving."""
+
+    def __init__(
+        self,
+        bodies: Bodies,
+        roles: Mapping[str, tuple[str, ...]],
+        count: int,
+        max_cycles: int,
+        continuous: bool,
+    ) -> None:
+        self.world, self.count = World(bodies, count), count
+        self._continuous, self._steps = continuous, 0
+        self._random = np.random.default_rng(0)
+        actions = self._actions()
+        self.spec = Spec(
+            {role: RoleSpec(names, self.observation_dims()[role], actions) for role, names in roles.items()},
+            max_steps=max_cycles,
+        )
+        self._names = tuple(name for names in roles.values() for name in names)
+        self._said: Floats = np.zeros((bodies.agents, self.symbols, count))
+
+    @abstractmethod
+    def observation_dims(self) -> Mapping[str, int]:
+        """D by role."""
+
+    @abstractmethod
+    def place(self, random: np.random.Generator) -> None:
+        """Draw the state that B episodes begin from."""
+
+    @abstractmethod
+    def observe(self) -> dict[str, Reals]:
+        """By role (B, n, D)."""
+
+    @abstractmethod
+    def reward(self) -> dict[str, Reals]:
+        """By role (B, n), in the present state."""
+
+    def reset(self, seed: int) -> View:
+        """New episodes, which depend on `seed` and B alone."""
+        self._random = np.random.default_rng(seed)
+        return self._begin()
+
+    def step(self, actions: Mapping[str, Actions]) -> Transition:
+        """Move all worlds. Raises EnvironmentFailure for actions that there are not."""
+        given = np.concatenate([actions[role] for role in self.spec.roles], axis=1)
+        self.world.step(self._controls(given))
+        self._steps += 1
+        rewards, view = self.reward(), View(self.observe())
+        over = self._steps >= self.spec.max_steps
+        ended = np.full(self.count, over)
+        final = view if over else None
+        return Transition(self._begin() if over else view, rewards, np.zeros_like(ended), ended, final)
+
+    def board(self, index: int) -> dict[str, Any]:
+        """A plane with agents and landmarks; it grows with those that go far."""
+        entities = [self._entity(place, index) for place in range(len(self.world.positions))]
+        edge = max(SHOWN, float(np.ceil(np.abs(self.world.positions[:, :, index]).max() * 2) / 2))
+        return {"kind": "plane", "bounds": [-edge, -edge, edge, edge], "entities": entities}
+
+    def close(self) -> None:  # noqa: B027  (nothing to give back, whatever the scenario)
+        """Nothing is held."""
+
+    def landmark(self, place: int, index: int) -> tuple[str, str]:
+        """Name and kind of a landmark in a picture of one world."""
+        return f"landmark {place}", "landmark"
+
+    def _entity(self, place: int, index: int) -> dict[str, Any]:
+        world, agents = self.world, self.world.bodies.agents
+        name, kind = (self._names[place], "agent") if place < agents else self.landmark(place - agents, index)
+        across, up = (float(value) for value in world.positions[place, :, index])
+        entity = {"name": name, "kind": kind, "x": across, "y": up, "radius": world.bodies.sizes[place]}
+        if kind == "agent":
+            entity["velocity"] = [float(value) * TIME_STEP for value in world.velocities[place, :, index]]
+        return entity
+
+    def _actions(self) -> Choices | Continuous:
+        if self._continuous:
+            width = len(MOVES) + self.symbols
+            return Continuous((0.0,) * width, (1.0,) * width)
+        if not self.symbols:
+            return Choices(len(MOVES), MOVES)
+        said = [chr(ord("A") + symbol) for symbol in range(self.symbols)]
+        return Choices(
+            len(MOVES) * self.symbols, tuple(f"{move}, says {letter}" for letter in said for move in MOVES)
+        )
+
+    def _begin(self) -> View:
+        self._steps = 0
+        self._said[:] = 0.0
+        self.place(self._random)
+        return View(self.observe())
+
+    def _controls(self, given: Actions) -> Floats:
+        """Where agents want to go (n, 2, B); what they say is kept."""
+        controls: Floats = np.empty(self.world.velocities.shape)
+        if self._continuous:
+            wish = np.clip(given, 0.0, 1.0).transpose(1, 2, 0)
+            np.subtract(wish[:, 2], wish[:, 1], out=controls[:, 0])
+            np.subtract(wish[:, 4], wish[:, 3], out=controls[:, 1])
+            self._said[:] = wish[:, len(MOVES) :]
+            return controls
+        chosen = self._checked(given).T
+        if self.symbols:
+            chosen, said = chosen % len(MOVES), chosen // len(MOVES)
+            self._said[:] = said[:, None] == np.arange(self.symbols)[:, None]
+        np.take(ACROSS, chosen, out=controls[:, 0], mode="clip")
+        np.take(UP, chosen, out=controls[:, 1], mode="clip")
+        return controls
+
+    def _checked(self, given: NDArray[Any]) -> NDArray[Any]:
+        most = len(MOVES) * max(1, self.symbols)
+        if given.min() < 0 or given.max() >= most:
+            world, agent = np.argwhere((given < 0) | (given >= most))[0]
+            raise EnvironmentFailure(
+                f"environment {world}: {self._names[agent]} has no action {given[world, agent]}; there are 0 to {most - 1}"
+            )
+        return given
+
+
+def per_environment(values: NDArray[Any]) -> Reals:
+    """(…, B) -> (B, …) in float32."""
+    result: Reals = np.ascontiguousarray(np.moveaxis(values, -1, 0), dtype=np.float32)
+    return result
