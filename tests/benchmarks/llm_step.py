@@ -35,6 +35,7 @@ from training_core.llm.learning.learner import Learner
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.models.word_tokenizer import word_tokenizer
 from training_core.types import Group, NoiseKey, Prompt
+from workers.actors.machine import prepare_process
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,10 @@ class Shape:
 
 
 SHAPES = (Shape(12, 4, 64, 3), Shape(128, 32, 256, 4))
+KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(256 * 1024**2), "MALLOC_MMAP_THRESHOLD_": str(64 * 1024**2)}
+"""What our workers' processes set by themselves (workers/actors/machine.py), for TRL's."""
+TURN = 3
+"""Steps that each side makes before the other comes: alone on its core it would make them all one after another."""
 WORDS = tuple(f"w{number}" for number in range(26))
 
 
@@ -95,28 +100,17 @@ def our_step(folder: Path, shape: Shape, precision: str) -> Callable[[], None]:
             Prompt(tokens, shape.candidates, NoiseKey(0, 0, number, place, 0, 0))
             for place, tokens in enumerate(ids)
         ]
-        groups = []
-        for place, (prompt, answers) in enumerate(
-            zip(prompts, engine.generate(prompts, sampling), strict=True)
-        ):
-            assert all(len(answer.token_ids) == shape.answer_tokens for answer in answers)
-            rewards = np.array([float(len(set(answer.text.split()))) for answer in answers])
-            advantages = normalised_advantages(
-                rewards, np.zeros(len(answers), dtype=np.int64), Normalisation()
+        said = engine.generate(prompts, sampling)
+        assert all(len(answer.token_ids) == shape.answer_tokens for answers in said for answer in answers)
+        rewards = np.array([[float(len(set(answer.text.split()))) for answer in answers] for answers in said])
+        owners = np.arange(shape.prompts).repeat(shape.candidates)
+        advantages = normalised_advantages(rewards.flatten(), owners, Normalisation()).reshape(rewards.shape)
+        groups = [
+            Group(str(place), 0, prompts[place].token_ids, answers, paid, worth, 1.0, 0, 1.0)
+            for place, (answers, paid, worth) in enumerate(
+                zip(said, rewards.tolist(), advantages.tolist(), strict=True)
             )
-            groups.append(
-                Group(
-                    str(place),
-                    0,
-                    prompt.token_ids,
-                    answers,
-                    rewards.tolist(),
-                    advantages.tolist(),
-                    1.0,
-                    0,
-                    1.0,
-                )
-            )
+        ]
         learner.update(groups, 1, engine.version, set())
 
     return step
@@ -129,7 +123,7 @@ class Trl:
         line = [python, "-m", "tests.benchmarks.trl_step", str(folder), json.dumps(asdict(shape)), setting]
         self._process = subprocess.Popen(
             line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+            env=os.environ | KEEPS_MEMORY | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
         )  # fmt: skip
         self._line("ready")
 
@@ -187,9 +181,9 @@ def compare(python: str, shape: Shape, repeats: int, setting: str | None) -> Non
         for step in ours.values():
             step()  # warms up
         for _ in range(repeats):
-            seconds["TRL"].append(trl.step())
+            seconds["TRL"].extend(trl.step() for _ in range(TURN))
             for precision, step in ours.items():
-                seconds[precision].append(timed(step))
+                seconds[precision].extend(timed(step) for _ in range(TURN))
         trl.close()
     base = statistics.median(cpu for cpu, _ in seconds["TRL"])
     for way, seen in seconds.items():
@@ -209,7 +203,7 @@ def main() -> None:
         "--setting", choices=SETTINGS, help="TRL's; default: all are tried, and the best is taken"
     )
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
+    prepare_process(1)
     for place, shape in enumerate(SHAPES):
         if arguments.shape in (None, place):
             compare(arguments.trl, shape, arguments.repeats, arguments.setting)

@@ -9,7 +9,7 @@ from typing import Any
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.models.progress import Progress
 from training_core.types import Group, Prompt
-from workers.actors.machine import limit_threads
+from workers.actors.machine import prepare_process
 from workers.actors.spec import Generated, PolicyUpdate, Ready, WorkerSpec
 from workers.actors.utilisation import Watched
 from workers.loops.records import Span
@@ -26,7 +26,7 @@ class PolicyWorker(Watched):
 
     def __init__(self, spec: WorkerSpec, progress: Progress = told) -> None:
         self._born = time.time()
-        limit_threads(spec.config.resources.threads)
+        prepare_process(spec.config.resources.threads)
         from workers.actors import (
             sides,  # here, not above: the driver imports this module and stays free of torch
         )

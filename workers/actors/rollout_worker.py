@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Prompt
-from workers.actors.machine import limit_threads
+from workers.actors.machine import prepare_process
 from workers.actors.spec import Generated, Ready, WorkerSpec
 from workers.actors.utilisation import Watched
 from workers.loops.records import Span
@@ -22,7 +22,7 @@ class RolloutWorker(Watched):
 
     def __init__(self, spec: WorkerSpec) -> None:
         self._born = time.time()
-        limit_threads(spec.config.resources.threads)
+        prepare_process(spec.config.resources.threads)
         from workers.actors import (
             sides,  # here, not above: the driver imports this module and stays free of torch
         )

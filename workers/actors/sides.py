@@ -34,7 +34,7 @@ from training_core.llm.models.tiny import read_facts
 from training_core.seeding import keyed_seed
 from training_core.types import Answer, Group, Prompt
 from workers.actors.gate import Gate
-from workers.actors.machine import limit_threads
+from workers.actors.machine import prepare_process
 from workers.actors.spec import Generated, PolicyUpdate, TokenFigures, WorkerSpec
 from workers.loops.records import Span
 from workers.transfer.staleness import check_versions, check_weights
@@ -63,7 +63,7 @@ _SHARED: WeakValueDictionary[tuple[str, str, str], PreTrainedModel] = WeakValueD
 
 def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
     """Load (or first make) the base model; the span is from `born`, before imports. Raises ModelError."""
-    limit_threads(spec.config.resources.threads)
+    prepare_process(spec.config.resources.threads)
     source = resolve_model(spec.section.model, spec.config.environment, spec.home, progress)
     device = "cuda" if spec.gpus > 0 and torch.cuda.is_available() else "cpu"
     source = warm_started(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from training_core.llm.models.progress import Progress, silent
 from training_core.types import Group
-from workers.actors.machine import limit_threads
+from workers.actors.machine import prepare_process
 from workers.actors.spec import PolicyUpdate, Ready, WorkerSpec
 from workers.actors.utilisation import Watched
 
@@ -21,7 +21,7 @@ class UpdateWorker(Watched):
 
     def __init__(self, spec: WorkerSpec, progress: Progress = silent) -> None:
         self._born = time.time()
-        limit_threads(spec.config.resources.threads)
+        prepare_process(spec.config.resources.threads)
         from workers.actors import (
             sides,  # here, not above: the driver imports this module and stays free of torch
         )

@@ -94,7 +94,7 @@ class Candidates:
         self.tokens[self.live, spots] = tokens
         self.logprobs[self.live, spots] = logprobs
         self.lengths[self.live] += 1
-        stopped = np.isin(tokens, stops)
+        stopped: NDArray[np.bool_] = (tokens[:, None] == stops).any(axis=1)  # few stops: np.isin costs more
         if words.window:
             stopped |= words.ended(self._tails(words.window))
         on: NDArray[np.bool_] = ~stopped & (self.lengths[self.live] < self._max_tokens)
