@@ -7,12 +7,15 @@ import sys
 from pathlib import Path
 
 from training_core.config.files import load_config
+from training_core.config.run import RunConfig
 
 
 def main(preset: str, home: Path) -> None:
     """Does nothing where the model is there already, or where the preset trains another one."""
     config = load_config(preset)
-    if all(policy.model != "tiny" for policy in config.policies.values()):
+    if not isinstance(config, RunConfig) or all(
+        policy.model != "tiny" for policy in config.policies.values()
+    ):
         return
     from training_core.llm.models.tiny import ensure_tiny
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from training_core.config.files import parse_config, read_toml
+from training_core.config.kinds import with_language_models
 from training_core.errors import ConfigError, TroupeError
 from workers.launch.job_folder import JobFolder
 
@@ -27,7 +28,7 @@ def main(words: Sequence[str] | None = None) -> int:
     folder = JobFolder(arguments.folder)
     try:
         request = folder.read("request")
-        config = parse_config(read_toml(folder.config.read_text()))
+        config = with_language_models(parse_config(read_toml(folder.config.read_text())), "a short job")
         if request is None:
             raise ValueError("request.json is missing")
     except (ConfigError, OSError, ValueError) as error:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from training_core.config.files import apply_overrides, parse_config, parse_overrides, read_preset, read_toml
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
 
 USAGE_ERROR = 2
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _config(arguments: argparse.Namespace) -> RunConfig:
+def _config(arguments: argparse.Namespace) -> AnyConfig:
     """The config that the words name. Raises ConfigError, OSError."""
     files = [word for word in arguments.words if "=" not in word]
     overrides = parse_overrides([word for word in arguments.words if "=" in word])

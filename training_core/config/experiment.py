@@ -40,6 +40,7 @@ class ExperimentConfig(Section):
         policies: Mapping[str, Any]
         environment: Any
         evaluation: Any
+        """Its `every`, `episodes`, `greedy`, `sampled` and `probes`."""
         checkpoint: Checkpoint
         reporting: Reporting
         health: Health
@@ -69,6 +70,20 @@ class ExperimentConfig(Section):
         if not self.trained_policies:
             raise ValueError("team.roles: no role is trained; set trained = true for at least one")
         return self
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether episodes are collected while policies are updated."""
+        return False
+
+    @property
+    def publish_every(self) -> int:
+        """Updates between publications of weights to those that act."""
+        return 1
+
+    def epochs_after(self, iteration: int) -> int:
+        """How often checkpoint.every_epochs passes over the data have been completed by then; 0 where there is no end to them."""
+        return 0
 
     @property
     def used_policies(self) -> tuple[str, ...]:

@@ -13,15 +13,19 @@ from training_core.config.base import Section
 from training_core.config.engines import ENGINE_CONFIGS
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.gallery import GALLERY
+from training_core.config.kinds import AnyConfig, config_class
+from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
+from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
+from training_core.config.marl.policies import NETWORK_CONFIGS
 from training_core.config.models import ADAPTER_CONFIGS, LEARNER_CONFIGS
 from training_core.config.rewards import REWARD_CONFIGS
 from training_core.config.rollout import WORKFLOW_CONFIGS
-from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 
 KINDS: dict[str, Collection[str]] = {
-    "algorithm": ALGORITHM_CONFIGS,
-    "environment": ENVIRONMENT_CONFIGS,
+    "algorithm": {*ALGORITHM_CONFIGS, *MARL_ALGORITHM_CONFIGS},
+    "environment": {*ENVIRONMENT_CONFIGS, *MARL_ENVIRONMENT_CONFIGS},
+    "network": NETWORK_CONFIGS,
     "workflow": WORKFLOW_CONFIGS,
     "reward": REWARD_CONFIGS,
     "engine": ENGINE_CONFIGS,
@@ -59,7 +63,7 @@ def read_toml(text: str) -> dict[str, Any]:
         raise ConfigError({"": f"not valid TOML: {error}"}) from error
 
 
-def to_toml(config: RunConfig, *, only_set: bool = False) -> str:
+def to_toml(config: AnyConfig, *, only_set: bool = False) -> str:
     """The config as TOML; with `only_set`, without the fields that have their default."""
     tree = (
         set_fields(config) if only_set else _typed(config, config.model_dump(mode="json", exclude_none=True))
@@ -67,22 +71,22 @@ def to_toml(config: RunConfig, *, only_set: bool = False) -> str:
     return tomlkit.dumps(tree)
 
 
-def set_fields(config: RunConfig) -> dict[str, Any]:
+def set_fields(config: AnyConfig) -> dict[str, Any]:
     """The config as a plain tree without the fields that have their default; each part says of what kind it is."""
     return _typed(config, config.model_dump(mode="json", exclude_defaults=True, exclude_none=True))
 
 
-def parse_config(tree: Mapping[str, Any]) -> RunConfig:
+def parse_config(tree: Mapping[str, Any]) -> AnyConfig:
     """Validate a plain tree. Raises ConfigError with one message per dotted field path."""
     try:
-        config = RunConfig.model_validate(tree)
+        config = config_class(tree).model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_messages(error)) from error
     _check_fork_edits(config)
     return config
 
 
-def load_config(preset: str, overrides: Mapping[str, Any] | None = None) -> RunConfig:
+def load_config(preset: str, overrides: Mapping[str, Any] | None = None) -> AnyConfig:
     """A preset under dotted overrides. Raises ConfigError."""
     return parse_config(apply_overrides(read_preset(preset), overrides or {}))
 
@@ -117,7 +121,7 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def _check_fork_edits(config: RunConfig) -> None:
+def _check_fork_edits(config: AnyConfig) -> None:
     """What health rules would change in a fork must make a config: better said now than when the run is ill."""
     wrong: dict[str, str] = {}
     for name, rule in config.health.rules().items():

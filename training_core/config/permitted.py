@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 
 from training_core.config.base import Section
-from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 
 
@@ -25,7 +24,7 @@ def named(config: Section, kind: str) -> Iterator[tuple[str, str]]:
             yield name, str(value)
 
 
-def check_permitted(config: RunConfig, packages: Collection[str]) -> None:
+def check_permitted(config: Section, packages: Collection[str]) -> None:
     """Raises ConfigError, one message per field, for code outside these packages and for files outside the data folder."""
     wrong: dict[str, str] = {}
     for field, path in named(config, "import_fields"):

@@ -150,6 +150,21 @@ class RunConfig(ExperimentConfig):
         return self
 
     @property
+    def overlaps(self) -> bool:
+        """See ExperimentConfig: nothing can overlap where no data may be older than the policy."""
+        return self.rollout.staleness > 0
+
+    @property
+    def publish_every(self) -> int:
+        """See ExperimentConfig."""
+        return self.rollout.publish_every
+
+    def epochs_after(self, iteration: int) -> int:
+        """See ExperimentConfig."""
+        tasks = self.rollout.epoch_tasks * self.checkpoint.every_epochs
+        return iteration * self.rollout.tasks // tasks if tasks else 0
+
+    @property
     def training_slots(self) -> int:
         """Environments that training plays at once."""
         if isinstance(self.workflow, RolloutBuffer):

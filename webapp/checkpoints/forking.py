@@ -10,7 +10,9 @@ from typing import Any
 from django.db import transaction
 
 from training_core.config.files import apply_overrides, parse_config
-from training_core.config.run import RunConfig
+from training_core.config.experiment import ExperimentConfig
+from training_core.config.kinds import AnyConfig
+from training_core.config.marl.policies import MarlPolicy
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
@@ -54,7 +56,7 @@ def run_fork(
     return run
 
 
-def check_fits(config: RunConfig, checkpoint: Checkpoint) -> None:
+def check_fits(config: AnyConfig, checkpoint: Checkpoint) -> None:
     """Raises ConfigError where a run under `config` cannot go on from the checkpoint. The driver looks again, at the weights."""
     wrong: dict[str, str] = {}
     before = parse_config(checkpoint.run.config)
@@ -63,22 +65,34 @@ def check_fits(config: RunConfig, checkpoint: Checkpoint) -> None:
             f"the checkpoint is of iteration {checkpoint.iteration} already, and counting goes on from there; "
             "ask for more in all"
         )
+    if type(config) is not type(before):
+        raise ConfigError({"algorithm.type": f"the checkpoint was trained with {before.algorithm.type}; fork within one kind of agents"})
     if str(config.environment.type) != str(before.environment.type):
         wrong["environment.type"] = (
             f"the checkpoint was trained on {before.environment.type}; fork within one environment"
         )
+    wrong |= _policies_that_do_not_fit(config, before)
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def _policies_that_do_not_fit(config: ExperimentConfig, before: ExperimentConfig) -> dict[str, str]:
+    """What cannot be loaded: policies that are not there, other models, other networks."""
+    wrong: dict[str, str] = {}
     for policy in config.used_policies:
-        known = before.policies.get(policy)
+        known, wanted = before.policies.get(policy), config.policies[policy]
         if known is None or policy not in before.used_policies:
             wrong[f"policies.{policy}"] = (
                 f"the checkpoint has no such policy; it has {', '.join(before.used_policies)}"
             )
-        elif config.policies[policy].model != known.model:
+        elif isinstance(known, MarlPolicy):
+            if wanted.network != known.network:
+                wrong[f"policies.{policy}.network"] = "the checkpoint has another network; leave it as it is"
+        elif wanted.model != known.model:
             wrong[f"policies.{policy}.model"] = (
                 f"the checkpoint's weights are of {known.model}; leave the model as it is"
             )
-    if wrong:
-        raise ConfigError(wrong)
+    return wrong
 
 
 def _held(checkpoint: Checkpoint) -> Checkpoint:

@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 
 from training_core.config.files import parse_config
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
 from webapp.cluster.health import services_read
@@ -83,12 +83,12 @@ def _row(run: Run, own: bool) -> tuple[dict[str, Any], Demand | None]:
     return row, wanted
 
 
-def _pools(run: Run, config: RunConfig) -> list[dict[str, Any]]:
+def _pools(run: Run, config: AnyConfig) -> list[dict[str, Any]]:
     tones = policy_tones(run.config)
     return [asdict(pool) | {"tone": tones.get(pool.name, SHARED)} for pool in pools(config)]
 
 
-def _config(run: Run) -> RunConfig | None:
+def _config(run: Run) -> AnyConfig | None:
     """None for a config that another version of Troupe wrote."""
     try:
         return parse_config(run.config)

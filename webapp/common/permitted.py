@@ -6,11 +6,11 @@ from typing import Any
 from django.conf import settings
 
 from training_core.config.files import parse_config
+from training_core.config.kinds import AnyConfig
 from training_core.config.permitted import check_permitted
-from training_core.config.run import RunConfig
 
 
-def parse_permitted(tree: Mapping[str, Any]) -> RunConfig:
+def parse_permitted(tree: Mapping[str, Any]) -> AnyConfig:
     """A config that may be run for anybody who may launch here.
 
     Raises ConfigError with one message per field, also for code whose package is not in TROUPE_IMPORT_PACKAGES and for

@@ -6,7 +6,7 @@ from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 
 from training_core.config.files import apply_overrides, read_preset
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person
@@ -36,7 +36,7 @@ def project_of(user: Person, slug: Any) -> Project:
     return project
 
 
-def config_of(body: dict[str, Any]) -> RunConfig:
+def config_of(body: dict[str, Any]) -> AnyConfig:
     """The config that a body names: a preset under overrides, or a whole tree. Raises ConfigError."""
     preset, overrides, tree = body.get("preset"), body.get("overrides", {}), body.get("config")
     if (preset is None) == (tree is None):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from training_core.config.files import load_config, set_fields
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
 
 
@@ -45,7 +45,7 @@ def changes(preset: str, config: Mapping[str, Any]) -> list[Change]:
     ]
 
 
-def departures(base: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
+def departures(base: Mapping[str, Any], config: AnyConfig) -> dict[str, Any]:
     """The dotted overrides that make `config` of a preset's resolved tree. What has other names than in the preset (a
     role less) is given whole; what is of another type, by its type and what departs from the defaults of that.
     """

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.conf import settings
 
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from webapp.cluster.selectors import capacity_read, limits_read
 from webapp.common.formats import size
 from webapp.runs.admission import demands_ahead
@@ -37,7 +37,7 @@ class Appraisal:
     verdict: Verdict
 
 
-def appraise(config: RunConfig, prompt_tokens: int | None = None) -> Appraisal:
+def appraise(config: AnyConfig, prompt_tokens: int | None = None) -> Appraisal:
     """Estimate a config and compare it with the cluster as it is now."""
     estimated = estimate(config, settings.TROUPE_HOME, prompt_tokens)
     capacity = capacity_read()

@@ -7,7 +7,8 @@ from typing import Any
 
 import tomlkit
 
-from training_core.config.run import RunConfig
+from training_core.config.experiment import ExperimentConfig
+from training_core.config.kinds import config_class
 from webapp.common.formats import NONE
 
 Schema = Mapping[str, Any]
@@ -85,9 +86,9 @@ class Section:
 
 
 @cache
-def run_schema() -> Schema:
-    """The run config's JSON schema, made once: it takes longer than all the rest of the form."""
-    return RunConfig.model_json_schema()
+def run_schema(kind: type[ExperimentConfig]) -> Schema:
+    """The JSON schema of a kind of config, made once: it takes longer than all the rest of the form."""
+    return kind.model_json_schema()
 
 
 def spell(value: Any) -> str:
@@ -105,7 +106,7 @@ def config_sections(
     tree: Mapping[str, Any], preset: Mapping[str, Any], errors: Mapping[str, str]
 ) -> list[Section]:
     """The whole form: one section per part of the config. `tree` and `preset` are resolved, with all defaults."""
-    schema = run_schema()
+    schema = run_schema(config_class(tree))
     reader = _Reader(schema["$defs"], preset, tuple(tree.get("policies") or ()))
     sections = [reader.section(name, part, tree.get(name)) for name, part in schema["properties"].items()]
     filed = file_errors(errors, [each.path for section in sections for each in section.walk()])

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from training_core.config.files import apply_overrides, parse_value, preset_names
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
 from webapp.common.permitted import parse_permitted
 from webapp.experiments.differences import departures, flatten, preset_tree
@@ -33,6 +33,10 @@ ESSENTIALS = tuple(
         r"rollout\.group_size",
         r"policies\.[^.]+\.model",
         r"policies\.[^.]+\.learner\.learning_rate",
+        r"rollout\.environments",
+        r"rollout\.steps",
+        r"policies\.[^.]+\.network\.type",
+        r"policies\.[^.]+\.learner\.(actor|critic)_learning_rate",
     )
 )
 """Fields that stand open at the top; a later pattern comes after an earlier one."""
@@ -50,7 +54,7 @@ class Draft:
     tree: dict[str, Any]
     """The same with what was changed."""
     overrides: dict[str, Any]
-    config: RunConfig | None
+    config: AnyConfig | None
     """None while something is wrong."""
     errors: dict[str, str]
 

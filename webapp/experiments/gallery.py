@@ -6,7 +6,7 @@ from typing import Any
 
 from training_core.config.files import load_config, preset_names
 from training_core.config.gallery import GALLERY
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from webapp.accounts.permissions import Person
 from webapp.metrics.headline import HEADLINE
 from webapp.runs.families import family_of
@@ -34,7 +34,7 @@ def gallery(user: Person) -> list[dict[str, Any]]:
     return found
 
 
-def _seen(user: Person, config: RunConfig) -> dict[str, Any] | None:
+def _seen(user: Person, config: AnyConfig) -> dict[str, Any] | None:
     """Medians over the user's latest finished runs of this very config, the seed apart: seconds, and greedy success."""
     ended = runs_visible(user).filter(
         family=family_of(config.model_dump(mode="json")),

@@ -6,13 +6,14 @@ from urllib.parse import urlencode
 
 from django.utils.safestring import mark_safe
 
-from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import to_toml
+from training_core.config.marl.run import MarlConfig
 from training_core.config.profiles import PROFILES
 from webapp.experiments.commands import curl_command, launch_command, spelled
 from webapp.experiments.fields import Field, Section, file_errors
 from webapp.experiments.forms import Draft, essentials, stands_apart
 from webapp.experiments.team import team_read
+from webapp.experiments.team_editing import environment_section
 from webapp.experiments.team_picture import team_svg
 from workers.launch.estimates import max_turns, volume
 
@@ -56,7 +57,7 @@ def team_context(draft: Draft) -> dict[str, Any]:
 
 def _roles_wanted(draft: Draft) -> tuple[str, ...]:
     """Roles that the environment is played by."""
-    section = ENVIRONMENT_CONFIGS.get(str(draft.tree["environment"].get("type")))
+    section = environment_section(draft.tree)
     return tuple(getattr(section, "roles", ()))
 
 
@@ -101,6 +102,9 @@ def _budget(draft: Draft) -> str:
     if draft.config is None:
         return ""
     config = draft.config
+    if isinstance(config, MarlConfig):
+        said = f"{config.rollout.environments} environments × {config.rollout.steps} steps"
+        return f"{said}: {config.rollout.samples:,} environment steps an iteration"
     factors = {
         "task": config.rollout.tasks,
         "candidate": config.rollout.group_size,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from workers.launch.demand import demand
 from workers.launch.estimates import volume
 
@@ -22,7 +22,7 @@ class Cost:
     gpus: float
 
 
-def cost_of(configs: Sequence[RunConfig]) -> Cost:
+def cost_of(configs: Sequence[AnyConfig]) -> Cost:
     """Of all of them together."""
     wanted = [demand(config) for config in configs]
     return Cost(

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import Any, cast
 
 from training_core.config.files import apply_overrides, read_preset
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from training_core.config.sweeps import SEED, Method, combinations, count, expand_path
 from training_core.errors import ConfigError
 from webapp.common.permitted import parse_permitted
@@ -36,7 +36,7 @@ class SweepPlan:
     method: Method = "grid"
     points: list[dict[str, Any]] = field(default_factory=list)
     """Per run: axis -> value."""
-    configs: list[RunConfig] = field(default_factory=list)
+    configs: list[AnyConfig] = field(default_factory=list)
     cost: Cost | None = None
     errors: dict[str, str] = field(default_factory=dict)
     """By field path; nothing may be launched while there are any."""
@@ -144,9 +144,9 @@ def _meant(path: str, tree: Mapping[str, Any]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _configs(plan: SweepPlan, points: Sequence[Mapping[str, Any]]) -> list[RunConfig]:
+def _configs(plan: SweepPlan, points: Sequence[Mapping[str, Any]]) -> list[AnyConfig]:
     """Every run's config. Raises ConfigError for combinations that cannot work."""
-    configs: list[RunConfig] = []
+    configs: list[AnyConfig] = []
     wrong: dict[str, str] = {}
     base, tree = read_preset(plan.preset), _whole(plan.preset, plan.overrides)
     names = short_names(list(plan.axes))

@@ -4,8 +4,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from training_core.config.base import EnvironmentSection
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import apply_overrides, parse_config
+from training_core.config.kinds import config_class, with_language_models
+from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
+from training_core.config.marl.policies import MarlPolicy
+from training_core.config.marl.run import MarlConfig, MarlRole
 from training_core.config.models import Policy
 from training_core.config.profiles import PROFILES, profile_overrides
 from training_core.config.team import NAME_PATTERN, Role
@@ -20,7 +25,8 @@ def role_add(tree: Tree, name: str) -> Tree:
     """A further role, which speaks last, through the first policy. Raises ConfigError for a name that cannot be one."""
     roles = tree["team"]["roles"]
     _check_name("team.roles", name, roles)
-    role = Role(policy="x").model_dump(mode="json") | {"policy": next(iter(tree["policies"]), "")}
+    kind = MarlRole if config_class(tree) is MarlConfig else Role
+    role = kind(policy="x").model_dump(mode="json") | {"policy": next(iter(tree["policies"]), "")}
     return _with_team(tree, {**roles, name: role}, [*_order(tree), name])
 
 
@@ -46,7 +52,8 @@ def policy_add(tree: Tree, name: str) -> Tree:
     """A further policy, with the settings of the first one. Raises ConfigError for a name that cannot be one."""
     policies = tree["policies"]
     _check_name("policies", name, policies)
-    like = next(iter(policies.values()), None) or Policy().model_dump(mode="json")
+    kind = MarlPolicy if config_class(tree) is MarlConfig else Policy
+    like = next(iter(policies.values()), None) or kind().model_dump(mode="json")
     return tree | {"policies": {**policies, name: like}}
 
 
@@ -65,7 +72,7 @@ def policy_remove(tree: Tree, name: str) -> Tree:
 
 def team_follow(tree: Tree) -> Tree:
     """The team that the environment is played by: its roles as they were where they are known, new ones for the others."""
-    section = ENVIRONMENT_CONFIGS.get(str(tree["environment"].get("type")))
+    section = environment_section(tree)
     wanted: Sequence[str] = getattr(section, "roles", ())
     roles = tree["team"]["roles"]
     if not wanted or set(wanted) == set(roles):
@@ -81,7 +88,7 @@ def profile_take(tree: Tree, name: str) -> Tree:
     """Devices and environment workers of a resource profile. Raises ConfigError for one that is not there, or a wrong tree."""
     if name not in PROFILES:
         raise ConfigError({"resources": f"no profile {name!r}; profiles are {', '.join(PROFILES)}"})
-    return apply_overrides(tree, profile_overrides(name, parse_config(tree)))
+    return apply_overrides(tree, profile_overrides(name, with_language_models(parse_config(tree), "a resource profile")))
 
 
 ACTS: dict[str, Callable[[Tree, str], Tree]] = {
@@ -97,6 +104,14 @@ ACTS: dict[str, Callable[[Tree, str], Tree]] = {
 """act -> (tree, name) -> tree. reshape: a part has become another type, and the team follows."""
 
 
+def environment_section(tree: Tree) -> type[EnvironmentSection] | None:
+    """The config class of the environment that a tree names."""
+    known: Mapping[str, Any] = (
+        MARL_ENVIRONMENT_CONFIGS if config_class(tree) is MarlConfig else ENVIRONMENT_CONFIGS
+    )
+    return known.get(str(tree["environment"].get("type")))
+
+
 def _order(tree: Tree) -> list[str]:
     team: Mapping[str, Any] = tree["team"]
     order = team.get("turn_order") or team["roles"]
@@ -105,7 +120,9 @@ def _order(tree: Tree) -> list[str]:
 
 def _with_team(tree: Tree, roles: Mapping[str, Any], order: Sequence[str]) -> Tree:
     at_once = [name for name in tree["team"].get("parallel") or () if name in roles]
-    changed = {"team.roles": dict(roles), "team.turn_order": list(order), "team.parallel": at_once}
+    changed: dict[str, Any] = {"team.roles": {name: roles[name] for name in order}}
+    if config_class(tree) is not MarlConfig:  # whose roles all act at once
+        changed |= {"team.turn_order": list(order), "team.parallel": at_once}
     return apply_overrides(tree, changed)
 
 

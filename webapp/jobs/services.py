@@ -70,7 +70,9 @@ def job_create(
         raise PermissionDenied(
             f"you may not start jobs in the project {project.slug}; ask an owner for the editor level"
         )
-    config = parse_permitted(apply_overrides(subject.config, subject.overrides or {}))
+    config = with_language_models(
+        parse_permitted(apply_overrides(subject.config, subject.overrides or {})), "a short job"
+    )
     wanted = parameters_read(kind, parameters or {}, config.team.roles)
     if wanted.get("swapped") and len(config.used_policies) < 2:
         raise ConfigError({"swapped": "all roles share one policy; there is none to swap it with"})
@@ -234,7 +236,10 @@ def _submit(job: Job) -> bool:
             "other": _place(job.other),
         }
         folder.open(to_toml(config), request)
-        gpus = max(policy.devices.rollout_gpus for policy in config.policies.values())
+        gpus = max(
+            policy.devices.rollout_gpus
+            for policy in with_language_models(config, "a short job").policies.values()
+        )
         launch = JobLaunch(job.pk, folder.root, settings.TROUPE_HOME, min(gpus, 1.0))
         make_launcher(settings.TROUPE_LAUNCHER).submit(launch)
     except (LauncherFailure, OSError, ConfigError) as error:

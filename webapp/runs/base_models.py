@@ -23,13 +23,13 @@ class BaseModel:
 
 
 def base_models(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[BaseModel]:
-    """One per policy, in the order of the config; before the run has said anything, what the config says."""
+    """One per policy, in the order of the config; before the run has said anything, what the config says. Small networks begin at random."""
     told = facts.get("base_models") or {}
     tones = policy_tones(config)
     return [
         _base_model(policy, tones.get(policy, 0), settings, told.get(policy) or {})
         for policy, settings in config["policies"].items()
-        if policy in tones
+        if policy in tones and "model" in settings
     ]
 
 

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from training_core.config.files import apply_overrides, parse_config, preset_names
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
@@ -267,6 +267,6 @@ def phases_store(run: Run, cursor: int, events: list[PhaseEvent]) -> None:
     )
 
 
-def config_of(run: Run) -> RunConfig:
+def config_of(run: Run) -> AnyConfig:
     """The run's config as objects. Raises ConfigError where another version of Troupe wrote it."""
     return parse_config(run.config)

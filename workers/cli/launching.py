@@ -15,7 +15,7 @@ from training_core.config.files import (
     read_preset,
     read_toml,
 )
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from training_core.errors import ConfigError
 
 
@@ -33,7 +33,7 @@ def launch_body(source: str, words: list[str]) -> dict[str, Any]:
     return {"config": tree}
 
 
-def config_of(source: str, words: list[str]) -> RunConfig:
+def config_of(source: str, words: list[str]) -> AnyConfig:
     """A preset or file under overrides. Raises ConfigError."""
     tree = _read(source) if _is_file(source) else read_preset(source)
     return parse_config(apply_overrides(tree, parse_overrides(words)))

@@ -1,4 +1,4 @@
-"""A crew spread by Ray, from the driver's side: every call goes to the router; the driver waits and listens."""
+"""A crew spread by Ray, from the driver's side: every call goes to the process that leads; the driver waits and listens."""
 
 import logging
 from collections.abc import Callable
@@ -88,14 +88,14 @@ class RayCrew:
             self._session = None
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        """Call the router; while it works, notice whether this attempt must leave. Raises WorkerLost."""
+        """Call who leads; while it works, notice whether this attempt must leave. Raises WorkerLost."""
         assert self._session is not None, "start comes first"
-        reference = getattr(self._session.router, method).remote(*arguments)
+        reference = getattr(self._session.lead, method).remote(*arguments)
         while not ray.wait([reference], timeout=POLL)[0]:
             self._spot()
         try:
             return ray.get(reference)
         except RayActorError as error:
             raise WorkerLost(
-                f"the router died: {error}; start a new attempt from the last checkpoint"
+                f"the process that leads the run died: {error}; start a new attempt from the last checkpoint"
             ) from error

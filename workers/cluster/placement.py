@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from training_core.config.kinds import AnyConfig
+from training_core.config.marl.run import MarlConfig
 from training_core.config.models import Devices
-from training_core.config.run import RunConfig
 
 ROUTER_CPUS = 0.1
 """CPU cores that the router is scheduled with; it waits for others most of the time."""
 
-SeatKind = Literal["policy", "rollout", "update", "router", "environment"]
+SeatKind = Literal["policy", "rollout", "update", "router", "trainer", "environment"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Placement:
         return [seat for seat in self.seats if seat.kind == kind and seat.policy == policy]
 
 
-def place(config: RunConfig) -> Placement:
+def place(config: AnyConfig) -> Placement:
     """Seats of all workers: slow starters (those that hold models) first."""
     seats: list[Seat] = []
     bundles = 0
@@ -64,12 +65,20 @@ def place(config: RunConfig) -> Placement:
     return Placement(tuple(seats))
 
 
-def _wanted(config: RunConfig) -> Iterator[tuple[str, SeatKind, str, float, float]]:
+def _wanted(config: AnyConfig) -> Iterator[tuple[str, SeatKind, str, float, float]]:
+    if isinstance(config, MarlConfig):
+        yield "trainer", "trainer", "", config.resources.cpus, config.resources.gpus
+        yield from _environments(config.resources.environment_workers, config.resources.environment_cpus)
+        return
     for policy in config.used_policies:
         yield from _pool(policy, config.policies[policy].devices, trained=policy in config.trained_policies)
     yield "router", "router", "", ROUTER_CPUS, 0.0
-    for index in range(config.resources.environment_workers):
-        yield f"environment-{index}", "environment", "", config.resources.environment_cpus, 0.0
+    yield from _environments(config.resources.environment_workers, config.resources.environment_cpus)
+
+
+def _environments(count: int, cpus: float) -> Iterator[tuple[str, SeatKind, str, float, float]]:
+    for index in range(count):
+        yield f"environment-{index}", "environment", "", cpus, 0.0
 
 
 def _pool(

@@ -9,13 +9,16 @@ from pathlib import Path
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
+from training_core.config.kinds import AnyConfig
+from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
+from workers.actors.marl_worker import MarlWorker
 from workers.actors.router import Router
 from workers.actors.spec import PolicyPort
 from workers.cluster.placement import Placement, Seat, place
 from workers.cluster.pool import RemotePool
 from workers.cluster.ports import ApartPort, ColocatedPort
-from workers.cluster.spawner import Handle, Spawner
+from workers.cluster.spawner import Handle, Spawner, start_actor
 from workers.cluster.updaters import Updaters
 from workers.launch.demand import Demand, demand
 from workers.loops.records import Spot
@@ -29,14 +32,15 @@ SAY_EVERY = 10.0
 class Session:
     """The actors of one attempt."""
 
-    router: Handle
+    lead: Handle
+    """Whom the driver asks: the router, or the trainer of small networks."""
     workers: dict[str, Handle]
     """By seat name, as first started (replacements are the router's)."""
     group: PlacementGroup | None
 
     def close(self) -> None:
         """End every worker and give the devices back."""
-        for handle in (self.router, *self.workers.values()):
+        for handle in (self.lead, *self.workers.values()):
             ray.kill(handle)
         if self.group is not None:  # also ends replacements, which live in its bundles
             remove_placement_group(self.group)
@@ -49,12 +53,19 @@ def connect() -> None:
 
 
 def open_session(
-    config: RunConfig, home: Path, label: str, spot: Spot, say: Callable[[str], None]
+    config: AnyConfig, home: Path, label: str, spot: Spot, say: Callable[[str], None]
 ) -> Session:
-    """Start all workers at once; slow ones first. Returns before they are ready: the router waits for them."""
+    """Start all workers at once; slow ones first. Returns before they are ready: who leads waits for them."""
     placement = place(config)
     group = _take(placement, demand(config), label, spot, say)
-    spawner = Spawner(config, home, label, group)
+    if isinstance(config, MarlConfig):
+        return Session(start_actor(MarlWorker, placement.of("trainer")[0], label, group, config), {}, group)
+    return _with_router(config, placement, Spawner(config, home, label, group), group)
+
+
+def _with_router(
+    config: RunConfig, placement: Placement, spawner: Spawner, group: PlacementGroup | None
+) -> Session:
     workers: dict[str, Handle] = {}
     for seat in placement.seats:
         if seat.policy:

@@ -47,13 +47,20 @@ class Spawner:
 
     def actor(self, cls: type, seat: Seat, *arguments: Any, life: int = 0) -> Handle:
         """An actor of `cls` in the seat's bundle. Returns at once; the process starts meanwhile."""
-        name = f"{self.label}-{seat.name}" + (f"-life-{life}" if life else "")
-        options: dict[str, Any] = {"name": name, "num_cpus": seat.cpus, "num_gpus": seat.gpus}
-        if self.group is not None and seat.bundle is not None:
-            options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
-                placement_group=self.group, placement_group_bundle_index=seat.bundle
-            )
-        remote: Any = ray.remote(cls)
-        if cls is RolloutWorker:
-            remote = ray.remote(concurrency_groups={CONTROL: 2})(cls)  # type: ignore[call-overload]
-        return remote.options(**options).remote(*arguments)
+        return start_actor(cls, seat, self.label, self.group, *arguments, life=life)
+
+
+def start_actor(
+    cls: type, seat: Seat, label: str, group: PlacementGroup | None, *arguments: Any, life: int = 0
+) -> Handle:
+    """An actor of `cls` in the seat's bundle, by a name that begins with `label`. Returns at once; the process starts meanwhile."""
+    name = f"{label}-{seat.name}" + (f"-life-{life}" if life else "")
+    options: dict[str, Any] = {"name": name, "num_cpus": seat.cpus, "num_gpus": seat.gpus}
+    if group is not None and seat.bundle is not None:
+        options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
+            placement_group=group, placement_group_bundle_index=seat.bundle
+        )
+    remote: Any = ray.remote(cls)
+    if cls is RolloutWorker:
+        remote = ray.remote(concurrency_groups={CONTROL: 2})(cls)  # type: ignore[call-overload]
+    return remote.options(**options).remote(*arguments)

@@ -122,7 +122,7 @@ def figures(facts: Iterable[EpisodeFacts]) -> dict[str, Any]:
     items = list(facts)
     sound = [item for item in items if not item.failed]
     roles = list(dict.fromkeys(role for item in sound for role in item.rewards))
-    count, won = len(sound) or 1, sum(item.success for item in items)
+    count, won = len(sound) or 1, sum(item.success is True for item in items)
     return {
         "episodes": len(items),
         "success": won / (len(items) or 1),

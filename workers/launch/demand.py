@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from workers.cluster.placement import Seat, place
 
 
@@ -21,7 +21,7 @@ class Demand:
         return " and ".join(words) or "nothing"
 
 
-def demand(config: RunConfig) -> Demand:
+def demand(config: AnyConfig) -> Demand:
     """The sum over all workers of the run, and the bundles of its placement group."""
     bundles = place(config).bundles
     cpus = sum(bundle.get("CPU", 0.0) for bundle in bundles)
@@ -34,15 +34,15 @@ class Pool:
     """Processes of one policy (or of all: environments, router) and the devices that they take together."""
 
     name: str
-    """A policy's name; "environments" and "router" for those that serve all."""
+    """A policy's name; "environments", "router" and "trainer" for those that serve all."""
     kind: str
-    """policy, environments or router."""
+    """policy, environments, router or trainer (of small networks: acts and learns for all policies)."""
     workers: int
     cpus: float
     gpus: float
 
 
-def pools(config: RunConfig) -> list[Pool]:
+def pools(config: AnyConfig) -> list[Pool]:
     """Who takes what within a run, policies first."""
     found: dict[tuple[str, str], list[Seat]] = {}
     for seat in place(config).seats:

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+from training_core.config.kinds import AnyConfig
+from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.errors import ModelError
 from training_core.llm import memory
@@ -80,23 +82,27 @@ class Estimate:
     """That memory was computed with, where a model's context is not shorter."""
 
 
-def estimate(config: RunConfig, home: Path, prompt_tokens: int | None = None) -> Estimate:
+def estimate(config: AnyConfig, home: Path, prompt_tokens: int | None = None) -> Estimate:
     """All of it. Models made here are looked for under `home`; prompts are taken to have `prompt_tokens` tokens."""
     prompt = PROMPT_TOKENS if prompt_tokens is None else prompt_tokens
-    policies = [_policy(name, config, home, prompt) for name in config.used_policies]
+    policies = (
+        []  # small networks: a few megabytes
+        if isinstance(config, MarlConfig)
+        else [_policy(name, config, home, prompt) for name in config.used_policies]
+    )
     return Estimate(demand(config), pools(config), policies, volume(config), prompt)
 
 
-def volume(config: RunConfig) -> Volume:
-    """By multiplication: tasks x candidates x turns x roles."""
+def volume(config: AnyConfig) -> Volume:
+    """By multiplication: tasks x candidates x turns x roles; of small networks, environments x steps."""
+    if isinstance(config, MarlConfig):
+        return _volume_of_steps(config)
     tasks, group = config.rollout.tasks, config.rollout.group_size
     turns, roles = max_turns(config), config.team.order
     tokens = tasks * group * turns * sum(config.team.roles[name].sampling.max_tokens for name in roles)
     episodes = tasks if config.workflow.type == "turn_tree" else tasks * group
-    every, iterations = config.evaluation.every, config.run.iterations
-    evaluations = 1 + math.ceil(iterations / every) if every else 0
-    kinds = config.evaluation.greedy + config.evaluation.sampled
-    per_evaluation = config.evaluation.episodes * kinds
+    iterations = config.run.iterations
+    evaluations, per_evaluation = _evaluations(config)
     return Volume(
         episodes=episodes,
         answers=tasks * group * turns * len(roles),
@@ -106,6 +112,29 @@ def volume(config: RunConfig) -> Volume:
         episodes_total=iterations * episodes + evaluations * per_evaluation,
         tokens_total=iterations * tokens,
     )
+
+
+def _volume_of_steps(config: MarlConfig) -> Volume:
+    """Actions stand for answers; episodes as if each lasted as long as it may."""
+    steps = config.rollout.samples
+    episodes = math.ceil(steps / int(getattr(config.environment, "max_cycles", steps)))
+    evaluations, per_evaluation = _evaluations(config)
+    return Volume(
+        episodes=episodes,
+        answers=steps,
+        tokens=0,
+        evaluations=evaluations,
+        evaluation_episodes=per_evaluation,
+        episodes_total=config.run.iterations * episodes + evaluations * per_evaluation,
+        tokens_total=0,
+    )
+
+
+def _evaluations(config: AnyConfig) -> tuple[int, int]:
+    """How many in the whole run, and the episodes of each."""
+    every = config.evaluation.every
+    evaluations = 1 + math.ceil(config.run.iterations / every) if every else 0
+    return evaluations, config.evaluation.episodes * (config.evaluation.greedy + config.evaluation.sampled)
 
 
 def max_turns(config: RunConfig) -> int:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 from training_core.config.files import to_toml
+from training_core.config.marl.run import MarlConfig
+from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
 from workers.launch.run_folder import RunFolder
 from workers.loops.checkpointing import CheckpointKeeper
@@ -122,10 +124,14 @@ def _run(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> 
 
 def _crew(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> Crew:
     """All workers, in this process or spread by Ray. Each import is heavy in its own way: one is made, not both."""
-    if local:
+    if local and isinstance(attempt.config, MarlConfig):
+        from workers.loops.marl_crew import LocalMarlCrew
+
+        return LocalMarlCrew(attempt.config, attempt.number, wishes.spots)
+    if local and isinstance(attempt.config, RunConfig):
         from workers.loops.local import LocalCrew
 
-        return LocalCrew(attempt, wishes.spots, journal.loading)
+        return LocalCrew(attempt, attempt.config, wishes.spots, journal.loading)
     from workers.cluster.crew import RayCrew
 
     return RayCrew(attempt, wishes.spots, journal.note)

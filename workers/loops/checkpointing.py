@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.checkpoints import iteration_of, name_of, read_state, retain, size_of, sweep, writing
-from training_core.config.run import RunConfig
+from training_core.config.experiment import ExperimentConfig
 from workers.launch.run_folder import RunFolder
 from workers.loops.journal import Journal
 from workers.loops.records import Crew
@@ -26,7 +26,7 @@ class Best:
 class CheckpointKeeper:
     """Checkpoints of one run, shared by all of its attempts."""
 
-    def __init__(self, config: RunConfig, folder: RunFolder) -> None:
+    def __init__(self, config: ExperimentConfig, folder: RunFolder) -> None:
         self._config = config
         self._folder = folder
         self._best: list[Best] = []
@@ -91,20 +91,12 @@ class CheckpointKeeper:
         return place.relative_to(self._folder.root).as_posix()
 
 
-def scheduled(config: RunConfig, iteration: int) -> bool:
+def scheduled(config: ExperimentConfig, iteration: int) -> bool:
     """Whether an iteration has a checkpoint whatever the clock says: by count or by epochs, and the last one."""
     wanted = config.checkpoint
     counted = wanted.every > 0 and iteration % wanted.every == 0
-    return counted or iteration == config.run.iterations or _ends_epochs(config, iteration)
-
-
-def _ends_epochs(config: RunConfig, iteration: int) -> bool:
-    """Whether checkpoint.every_epochs passes over the data ended within this iteration."""
-    tasks = config.rollout.epoch_tasks * config.checkpoint.every_epochs
-    return (
-        tasks > 0
-        and iteration * config.rollout.tasks // tasks > (iteration - 1) * config.rollout.tasks // tasks
-    )
+    ends_epochs = config.epochs_after(iteration) > config.epochs_after(iteration - 1)
+    return counted or iteration == config.run.iterations or ends_epochs
 
 
 def _read_best(kept: Any) -> list[Best]:

@@ -9,8 +9,10 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Any, Protocol
 
-from training_core.config.run import RunConfig
+from training_core.config.experiment import ExperimentConfig
+from training_core.config.marl.run import MarlConfig
 from workers.loops import metrics
+from workers.loops.marl_lines import summary_lines
 from workers.loops.records import Collected, Phase, Span, Started, System, Updated
 from workers.reporting.reporter import Reporter
 
@@ -41,7 +43,7 @@ class Display(Protocol):
 class Journal:
     """Turns what the crew hands over into events; counts progress; remembers the latest figures."""
 
-    def __init__(self, config: RunConfig, reporter: Reporter, display: Display) -> None:
+    def __init__(self, config: ExperimentConfig, reporter: Reporter, display: Display) -> None:
         self._config = config
         self._reporter = reporter
         self._display = display
@@ -86,7 +88,7 @@ class Journal:
 
     def collected(self, iteration: int, collected: Collected) -> None:
         """Episodes were played: what they earned is told before anything is learnt from them."""
-        self.progress.add(collected.facts)
+        self.progress.add(collected.facts, collected.env_steps)
         values = metrics.train_metrics(collected) | self.progress.metrics()
         values |= metrics.compute_metrics(collected.spans) | collected.figures
         self._metrics(iteration, values | {"time/rollout": collected.seconds})
@@ -116,12 +118,19 @@ class Journal:
         self, iteration: int, prefix: str, collected: Collected, cached: Mapping[str, float]
     ) -> None:
         """Held-out tasks were played. `cached` figures take the place of what a few probes would say."""
-        values = dict(cached) or metrics.eval_metrics(prefix, collected.facts)
+        values = dict(cached) or metrics.eval_metrics(prefix, collected.facts) | collected.figures
         self._metrics(iteration, values | {f"time/{prefix}": collected.seconds})
         for document in collected.transcripts:
             self._reporter.episode(document)
         self._spans(collected.spans)
-        self._display.evaluation(iteration, values)
+        if not isinstance(self._config, MarlConfig):
+            self._display.evaluation(iteration, values)
+
+    def all_evaluated(self, iteration: int) -> None:
+        """Every kind of evaluation was played."""
+        if isinstance(self._config, MarlConfig):
+            for line in summary_lines(self._config, iteration, self.latest):
+                self.note(line)
 
     def checkpointed(self, iteration: int, path: str, size: int, *, best: bool) -> None:
         """A checkpoint was written; path relative to the run folder."""

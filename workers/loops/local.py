@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from training_core.config.run import RunConfig
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.models.progress import Progress
@@ -78,8 +79,7 @@ class LocalApart:
 class LocalCrew:
     """See Crew."""
 
-    def __init__(self, attempt: Attempt, spots: Spots, progress: Progress) -> None:
-        config = attempt.config
+    def __init__(self, attempt: Attempt, config: RunConfig, spots: Spots, progress: Progress) -> None:
         self._attempt = attempt
 
         def making(done: float, text: str) -> None:

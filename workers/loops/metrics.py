@@ -50,11 +50,13 @@ def train_metrics(collected: Collected) -> dict[str, float]:
     played = [facts for facts in collected.facts if not facts.failed]
     values = {
         "train/return": _mean(facts.episode_return for facts in played),
-        "train/success": _mean(float(facts.success) for facts in played),
         "train/length": _mean(float(facts.turns) for facts in played),
-    }
+    } | _success("train", played)
     for role in _roles(played):
         values[f"train/{role}/reward"] = _mean(facts.rewards.get(role, 0.0) for facts in played)
+    if collected.env_steps is not None:
+        return values
+    for role in _roles(played):
         values[f"train/{role}/candidate_reward"] = _share(
             sum(facts.candidate_rewards.get(role, 0.0) for facts in played),
             sum(facts.candidates.get(role, 0) for facts in played),
@@ -66,11 +68,10 @@ def eval_metrics(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]
     """`eval/...` or `eval_sampled/...`. A failed episode is no success; it is left out of return and length."""
     played = [item for item in facts if not item.failed]
     values = {
-        f"{prefix}/success": _mean(float(item.success) for item in facts),
         f"{prefix}/return": _mean(item.episode_return for item in played),
         f"{prefix}/length": _mean(float(item.turns) for item in played),
         f"{prefix}/failed": float(len(facts) - len(played)),
-    }
+    } | _success(prefix, facts)
     for role in _roles(played):
         values[f"{prefix}/{role}/reward"] = _mean(item.rewards.get(role, 0.0) for item in played)
     return values
@@ -137,8 +138,9 @@ class Progress:
     tokens: int = 0
     env_steps: int = 0
 
-    def add(self, facts: Iterable[EpisodeFacts]) -> None:
-        """Count training episodes."""
+    def add(self, facts: Iterable[EpisodeFacts], env_steps: int | None = None) -> None:
+        """Count training episodes; steps by their answers, unless they are given."""
+        self.env_steps += env_steps or 0
         for item in facts:
             self.episodes += 1
             self.tokens += item.tokens
@@ -153,6 +155,12 @@ def _joined(one: Span, other: Span) -> Span:
     """A span that goes on; its FLOPs are counted where both are."""
     flops = one.flops + other.flops if one.flops is not None and other.flops is not None else None
     return replace(one, end=max(one.end, other.end), flops=flops)
+
+
+def _success(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]:
+    """`.../success`, where the environment knows what that is."""
+    known = [item.success for item in facts if item.success is not None]
+    return {} if facts and not known else {f"{prefix}/success": _mean(map(float, known))}
 
 
 def _group_metrics(groups: Mapping[str, Mapping[str, int]]) -> dict[str, float]:

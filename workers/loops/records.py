@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from training_core.config.run import RunConfig
+from training_core.config.kinds import AnyConfig
 from training_core.errors import TroupeError
 
 EpisodeKind = Literal["train", "eval", "eval_sampled"]
@@ -44,7 +44,7 @@ class Spots:
 class Attempt:
     """All that one attempt is told."""
 
-    config: RunConfig
+    config: AnyConfig
     run: str
     number: int
     folder: Path
@@ -111,7 +111,8 @@ class System:
 class EpisodeFacts:
     """What the metrics need of one episode."""
 
-    success: bool
+    success: bool | None
+    """None where the environment knows no success."""
     failed: bool
     episode_return: float
     rewards: dict[str, float]
@@ -143,6 +144,8 @@ class Collected:
     """Where play goes on while policies are updated."""
     figures: dict[str, float] = field(default_factory=dict)
     """Metrics that the workflow itself has, by full name."""
+    env_steps: int | None = None
+    """Steps of environments that small networks made, those of episodes under way included; None for language models."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from training_core.config.run import RunConfig
+from training_core.config.experiment import ExperimentConfig
 from workers.loops import asynchronous, synchronous
 
 LOOPS: dict[str, Callable[..., tuple[str, int]]] = {
@@ -12,6 +12,6 @@ LOOPS: dict[str, Callable[..., tuple[str, int]]] = {
 """(run, checkpoint to go on from, forks=whether it is another run's) -> last state, iterations completed."""
 
 
-def loop_of(config: RunConfig) -> str:
-    """Which loop trains: nothing can overlap where no data may be older than the policy."""
-    return "asynchronous" if config.rollout.staleness > 0 else "synchronous"
+def loop_of(config: ExperimentConfig) -> str:
+    """Which loop trains."""
+    return "asynchronous" if config.overlaps else "synchronous"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training_core.config.run import RunConfig
+from training_core.config.experiment import ExperimentConfig
 from workers.loops.checkpointing import CheckpointKeeper, scheduled
 from workers.loops.journal import Journal
 from workers.loops.records import Crew, Started
@@ -19,7 +19,7 @@ ENDS = {"stop": "stopped", "pause": "paused"}
 class Run:
     """One attempt: what the loop works with. The same for a local run and one spread by Ray."""
 
-    config: RunConfig
+    config: ExperimentConfig
     crew: Crew
     journal: Journal
     keeper: CheckpointKeeper
@@ -87,6 +87,7 @@ def evaluate(run: Run, iteration: int) -> None:
     for kind, prefix in evaluations(run.config):
         collected = run.crew.evaluate(iteration, kind, run.config.evaluation.episodes)
         run.journal.evaluated(iteration, prefix, collected, {})
+    run.journal.all_evaluated(iteration)
 
 
 def evaluate_base(run: Run, started: Started) -> None:
@@ -99,6 +100,7 @@ def evaluate_base(run: Run, started: Started) -> None:
         episodes = run.config.evaluation.probes if cached else run.config.evaluation.episodes
         collected = run.crew.evaluate(0, kind, episodes)
         run.journal.evaluated(0, prefix, collected, cached)
+    run.journal.all_evaluated(0)
 
 
 def checkpoint(run: Run, iteration: int) -> None:
@@ -108,23 +110,23 @@ def checkpoint(run: Run, iteration: int) -> None:
     run.journal.phase("checkpoint", iteration, start)
 
 
-def publishes(config: RunConfig, iteration: int) -> bool:
+def publishes(config: ExperimentConfig, iteration: int) -> bool:
     """Whether those that generate get the weights after this update: at every interval, and before these are shown or kept."""
     last = config.run.iterations
     shown = evaluates(config) and due(iteration, config.evaluation.every, last)
-    return shown or scheduled(config, iteration) or due(iteration, config.rollout.publish_every, last)
+    return shown or scheduled(config, iteration) or due(iteration, config.publish_every, last)
 
 
-def evaluations(config: RunConfig) -> list[tuple[Any, str]]:
+def evaluations(config: ExperimentConfig) -> list[tuple[Any, str]]:
     """(kind, metric prefix) of the evaluations that the config asks for."""
     greedy = [("eval", "eval")] if config.evaluation.greedy else []
     sampled = [("eval_sampled", "eval_sampled")] if config.evaluation.sampled else []
     return [*greedy, *sampled]
 
 
-def evaluates(config: RunConfig) -> bool:
+def evaluates(config: ExperimentConfig) -> bool:
     """Whether the run is evaluated at all."""
-    return config.evaluation.every > 0
+    return bool(config.evaluation.every)
 
 
 def due(iteration: int, every: int, last: int) -> bool:

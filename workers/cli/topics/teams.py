@@ -59,7 +59,9 @@ def profile(
         return console.print(_table(("profile", "GPUs", "CPU cores", "memory, GB"), sizes))
     if name not in PROFILES:
         raise ConfigError({"profile": f"no profile {name!r}; profiles are {', '.join(PROFILES)}"})
-    changes = profile_overrides(name, config_of(source, overrides or []))
+    changes = profile_overrides(
+        name, with_language_models(config_of(source, overrides or []), "a resource profile")
+    )
     typer.echo(" ".join(f"{path}={value}" for path, value in changes.items()))
 
 

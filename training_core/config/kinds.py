@@ -1,0 +1,29 @@
+"""Which kind of config a plain tree is: of language-model agents, or of small-network agents. The algorithm says so."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
+from training_core.config.marl.run import MarlConfig
+from training_core.config.run import RunConfig
+from training_core.errors import ConfigError
+
+AnyConfig = RunConfig | MarlConfig
+
+
+def config_class(tree: Mapping[str, Any]) -> type[RunConfig] | type[MarlConfig]:
+    """The class that a tree is to be read as; one without a known algorithm is of language-model agents."""
+    algorithm = tree.get("algorithm")
+    kind = algorithm.get("type") if isinstance(algorithm, Mapping) else None
+    return MarlConfig if isinstance(kind, str) and kind in MARL_ALGORITHM_CONFIGS else RunConfig
+
+
+def with_language_models(config: AnyConfig, what: str) -> RunConfig:
+    """The config, where its agents are language models. Raises ConfigError: `what` is for those alone."""
+    if isinstance(config, MarlConfig):
+        raise ConfigError(
+            {
+                "algorithm.type": f"{what} is for language-model agents; {config.algorithm.type} trains small networks"
+            }
+        )
+    return config

@@ -1,0 +1,208 @@
+"""MarlWorker: all policies of a run of small networks and their environments, in one process."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import stdev
+from typing import TYPE_CHECKING, Any
+
+from training_core.config.marl.run import MarlConfig
+from training_core.marl.records import Collection, Played, Story
+from workers.actors.machine import limit_threads, machine_load
+from workers.actors.utilisation import UtilisationSampler
+from workers.loops.records import Collected, EpisodeFacts, EpisodeKind, Phase, Span, Started, System, Updated
+
+if TYPE_CHECKING:
+    from training_core.marl.trainer import MarlTrainer
+
+NAME = "trainer"
+"""What the worker is called in events."""
+
+
+class MarlWorker:
+    """Does all that a crew is asked for (see Crew). What acts and what learns are the same weights."""
+
+    def __init__(self, config: MarlConfig) -> None:
+        self._born = time.time()
+        limit_threads(config.resources.threads)
+        self._config = config
+        self._attempt = 1
+        self._version = 0
+        self._sampler: UtilisationSampler | None = None
+        self._trainer: MarlTrainer | None = None
+
+    def ping(self) -> int:
+        """Answers when the process stands, with its id."""
+        return os.getpid()
+
+    def start(self, attempt: int, resume_from: Path | None) -> Started:
+        """See Crew. Raises CheckpointError, EnvironmentFailure, ConfigError."""
+        from training_core.marl.trainer import MarlTrainer  # here: the driver stays free of torch
+
+        self._attempt = attempt
+        self._sampler = UtilisationSampler(NAME, self._config.resources.threads, on_gpu=False)
+        self._trainer = MarlTrainer(self._config)
+        if resume_from is not None:
+            self._version = self._trainer.load(resume_from)
+        return Started(
+            {},
+            spans=[
+                Span(NAME, "load", policy, 0, self._born, time.time())
+                for policy in self._config.used_policies
+            ],
+        )
+
+    def collect(self, iteration: int) -> Collected:
+        """See Crew. Nothing is kept for reading: evaluations are."""
+        start = time.time()
+        collection = self._at_work.collect(iteration)
+        seconds = time.time() - start
+        facts = [self._facts(played) for played in collection.episodes]
+        figures = {
+            "rollout/env_steps_per_second": collection.steps / seconds,
+            "rollout/episodes_per_second": len(facts) / seconds,
+        }
+        return Collected(
+            facts,
+            [],
+            [self._span("rollout", iteration, start)],
+            seconds,
+            figures=figures,
+            env_steps=collection.steps,
+        )
+
+    def update(self, iteration: int) -> Updated:
+        """See Crew."""
+        start = time.time()
+        metrics = self._at_work.update(iteration)
+        self._version = iteration
+        return Updated(metrics, [], {}, 0, 0.0, [self._span("update", iteration, start)])
+
+    def publish(self, iteration: int) -> list[Span]:
+        """See Crew. The same weights act and learn."""
+        return []
+
+    def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
+        """See Crew."""
+        start = time.time()
+        collection = self._at_work.evaluate(
+            greedy=kind == "eval", episodes=episodes, kept=min(self._config.evaluation.probes, episodes)
+        )
+        facts = [self._facts(played) for played in collection.episodes]
+        returns = [each.episode_return for each in facts]
+        figures = {f"{kind}/return_std": stdev(returns)} if len(returns) > 1 else {}
+        told = self._documents(collection, iteration, kind, start)
+        spans = [self._span("evaluate", iteration, start)]
+        return Collected(facts, told, spans, time.time() - start, figures=figures, env_steps=collection.steps)
+
+    def save(self, folder: Path) -> None:
+        """See Crew."""
+        self._at_work.save(folder)
+
+    def system(self) -> System:
+        """See Crew."""
+        return System(machine_load(), [self._sampler.take()] if self._sampler else [])
+
+    def close(self) -> None:
+        """See Crew."""
+        if self._trainer is not None:
+            self._trainer.close()
+            self._trainer = None
+        if self._sampler is not None:
+            self._sampler.close()
+
+    @property
+    def _at_work(self) -> "MarlTrainer":
+        assert self._trainer is not None, "start comes first"
+        return self._trainer
+
+    def _span(self, phase: Phase, iteration: int, start: float) -> Span:
+        return Span(NAME, phase, "", iteration, start, time.time())
+
+    def _facts(self, played: Played) -> EpisodeFacts:
+        return EpisodeFacts(
+            success=played.success,
+            failed=False,
+            episode_return=self._return(played),
+            rewards=played.rewards,
+            candidate_rewards={},
+            candidates={},
+            cut=0,
+            tokens=0,
+            turns=played.length,
+        )
+
+    def _return(self, played: Played) -> float:
+        """The first trained role's: what adversaries earn is never summed with what they take from others."""
+        first = next(name for name, role in self._config.team.roles.items() if role.trained)
+        return played.rewards[first]
+
+    def _documents(
+        self, collection: Collection, iteration: int, kind: EpisodeKind, start: float
+    ) -> list[dict[str, Any]]:
+        """Episode events' own fields (see workers.launch.events.EpisodeEvent) of the stories."""
+        end = time.time()
+        return [
+            {
+                "episode": f"{self._attempt}-{iteration}-{kind}-{story.index}",
+                "iteration": iteration,
+                "kind": kind,
+                "probe": True,
+                "task": f"{self._config.environment.type}-{story.index}",
+                "title": f"{self._config.environment.type}, start {story.index}",
+                "outcome": _outcome(story.played),
+                "success": bool(story.played.success),
+                "failed": False,
+                "error": "",
+                "truncated": False,
+                "episode_return": self._return(story.played),
+                "rewards": story.played.rewards,
+                "versions": dict.fromkeys(self._config.used_policies, self._version),
+                "tokens": 0,
+                "started": start,
+                "ended": end,
+                "turns": self._turns(story),
+                "final_board": story.final_board,
+            }
+            for story in collection.stories
+        ]
+
+    def _turns(self, story: Story) -> list[dict[str, Any]]:
+        """One turn per step and role: what its agents did, and what they earned together."""
+        return [
+            {
+                "index": step,
+                "role": role,
+                "policy": self._config.team.roles[role].policy,
+                "messages": [],
+                "prompt_ids": [],
+                "candidates": [_candidate(moment.actions, moment.rewards, agents)],
+                "executed": 0,
+                "board": moment.board,
+            }
+            for step, moment in enumerate(story.moments)
+            for role, agents in story.roles.items()
+        ]
+
+
+def _candidate(actions: dict[str, str], rewards: dict[str, float], agents: Sequence[str]) -> dict[str, Any]:
+    """A step of a role's agents as the answer that they gave."""
+    earned = sum(rewards[agent] for agent in agents)
+    return {
+        "text": "\n".join(f"{agent}: {actions[agent]} ({rewards[agent]:+.3f})" for agent in agents),
+        "token_ids": [],
+        "tokens": [],
+        "logprobs": [],
+        "versions": [],
+        "stop_reason": "stop",
+        "local_reward": earned,
+        "team_reward": 0.0,
+        "reward": earned,
+    }
+
+
+def _outcome(played: Played) -> str:
+    ended = "cut off" if played.truncated else "ended"
+    success = "" if played.success is None else ", with success" if played.success else ", without success"
+    return f"{ended} after {played.length} steps{success}"
