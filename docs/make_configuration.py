@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from docs.environment_variables import GROUPS
 from training_core.config.base import Section
+from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
 
 PAGE = Path(__file__).with_name("configuration.md")
@@ -28,11 +29,20 @@ Sections with a `type` choose one of several kinds by it.
 
 """
 
+SMALL = """# Small networks
+
+With `algorithm.type = "mappo"` or `"ippo"` the agents are [small networks](marl.md), and a run has these sections.
+
+"""
+
 
 def page() -> str:
     """The whole page."""
-    sections = "\n".join(_section(title, model) for title, model in _sections("", RunConfig))
-    return f"{HEAD}{sections}\n{_environment()}"
+    return f"{HEAD}{_whole(RunConfig)}\n{SMALL}{_whole(MarlConfig)}\n{_environment()}"
+
+
+def _whole(config: type[BaseModel]) -> str:
+    return "\n".join(_section(title, model) for title, model in _sections("", config))
 
 
 def _sections(path: str, model: type[BaseModel]) -> list[tuple[str, type[BaseModel]]]:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from training_core.config.files import apply_overrides, parse_config, parse_overrides, read_preset, read_toml
 from training_core.config.kinds import AnyConfig
+from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
 
 USAGE_ERROR = 2
@@ -43,11 +44,18 @@ def main(words: Sequence[str] | None = None) -> int:
         folder=(arguments.folder or home / "runs" / run).expanduser().resolve(),
         home=home,
         resume_from=arguments.resume_from.expanduser().resolve() if arguments.resume_from else None,
-        fork_from=arguments.fork_from.expanduser().resolve() if arguments.fork_from else None,
+        fork_from=_fork_from(arguments.fork_from, config),
         ingest_url=arguments.ingest_url,
         ingest_token=os.environ.pop("TROUPE_INGEST_TOKEN", ""),
     )
     return run_attempt(attempt, local=arguments.local)
+
+
+def _fork_from(said: Path | None, config: AnyConfig) -> Path | None:
+    """The checkpoint that the command line names, or else the config."""
+    named = config.checkpoint.resume_from if isinstance(config, MarlConfig) else ""
+    place = said or (Path(named) if named else None)
+    return place.expanduser().resolve() if place else None
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,6 +15,7 @@ from training_core.config.files import parse_config, preset_names, read_preset
 from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
 from training_core.config.models import Policy
 from training_core.config.rollout import WORKFLOW_CONFIGS
+from training_core.config.kinds import CONFIGS
 from training_core.config.run import RunConfig
 
 LINES = 400
@@ -137,9 +138,10 @@ def test_every_preset_parses_and_says_what_it_is_for(name: str) -> None:
     assert config.run.description
 
 
-def test_every_field_is_described() -> None:
+@pytest.mark.parametrize("agents", sorted(CONFIGS))
+def test_every_field_is_described(agents: str) -> None:
     bare = []
-    schema = RunConfig.model_json_schema()
+    schema = CONFIGS[agents].model_json_schema()
     for part in (schema, *schema["$defs"].values()):
         for field, facts in part.get("properties", {}).items():
             if not facts.get("description"):

@@ -35,6 +35,16 @@ GALLERY: dict[str, Expected] = {
         time="a few minutes on two CPU cores",
         result="success from 0.17 to 0.82 (greedy, 128 held-out tasks, one seed)",
     ),
+    "spread_toy": Expected(
+        purpose="Five small networks name five slots: the smallest task of all, solved while one looks.",
+        time="a few seconds on one CPU core",
+        result="eval/return at 125, the most there is, within 50 iterations",
+    ),
+    "spread_mappo": Expected(
+        purpose="MAPPO on MPE simple_spread: three agents cover three landmarks, the critic sees all of them.",
+        time="a few minutes on one CPU core",
+        result="eval/return from -80 towards -30 (sum over agents, 25 steps)",
+    ),
     "arithmetic": Expected(
         purpose="A pair does sums: one agent writes them for a calculator, the other reads the result and answers in a box.",
         time="1 minute on two CPU cores",

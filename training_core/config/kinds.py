@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+from training_core.config.experiment import ExperimentConfig
 from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
 from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 
 AnyConfig = RunConfig | MarlConfig
+CONFIGS: dict[str, type[ExperimentConfig]] = {"language_models": RunConfig, "networks": MarlConfig}
+"""What the agents are, and their config."""
 
 
 def config_class(tree: Mapping[str, Any]) -> type[RunConfig] | type[MarlConfig]:

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from training_core.config.files import parse_config, preset_names, read_preset, to_toml
-from training_core.config.run import RunConfig
+from training_core.config.kinds import CONFIGS
 from webapp.accounts.models import Project
 from webapp.accounts.selectors import project_default, project_get
 from webapp.api.pagination import OrderedPages
@@ -30,6 +30,7 @@ from webapp.api.serializers import (
     RunSerializer,
 )
 from webapp.cluster.selectors import cluster_read
+from webapp.experiments.fields import run_schema
 from webapp.experiments.gallery import gallery
 from webapp.metrics.selectors import keys as series_keys
 from webapp.metrics.selectors import series_read
@@ -291,10 +292,14 @@ class Presets(APIView):
 class RunSchema(APIView):
     """The run config's JSON schema."""
 
-    @extend_schema(responses=JSON)
+    @extend_schema(
+        responses=JSON,
+        parameters=[parameter("agents", str, f"one of {', '.join(CONFIGS)}: whose config; the first by default")],
+    )
     def get(self, request: Request) -> Response:
         """Every field with its description, bounds and default."""
-        return Response(RunConfig.model_json_schema())
+        agents = choice(request, "agents", CONFIGS) or next(iter(CONFIGS))
+        return Response(run_schema(CONFIGS[agents]))
 
 
 class Cluster(APIView):

@@ -9,8 +9,8 @@ from typing import Any
 
 from django.db import transaction
 
-from training_core.config.files import apply_overrides, parse_config
 from training_core.config.experiment import ExperimentConfig
+from training_core.config.files import apply_overrides, parse_config
 from training_core.config.kinds import AnyConfig
 from training_core.config.marl.policies import MarlPolicy
 from training_core.errors import ConfigError
@@ -66,7 +66,11 @@ def check_fits(config: AnyConfig, checkpoint: Checkpoint) -> None:
             "ask for more in all"
         )
     if type(config) is not type(before):
-        raise ConfigError({"algorithm.type": f"the checkpoint was trained with {before.algorithm.type}; fork within one kind of agents"})
+        raise ConfigError(
+            {
+                "algorithm.type": f"the checkpoint was trained with {before.algorithm.type}; fork within one kind of agents"
+            }
+        )
     if str(config.environment.type) != str(before.environment.type):
         wrong["environment.type"] = (
             f"the checkpoint was trained on {before.environment.type}; fork within one environment"

@@ -9,9 +9,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from training_core.config.kinds import with_language_models
 from training_core.config.profiles import profiles_document
 from training_core.errors import ConfigError
-from training_core.config.kinds import with_language_models
 from webapp.api.schema import JSON
 from webapp.experiments.bodies import CONFIG_KEYS, body_of, config_of
 from webapp.experiments.team import Team, team_document, team_read
@@ -45,9 +45,11 @@ class Profiles(APIView):
     @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
         """Devices of each profile, and the overrides that spread {"preset", "overrides"} or {"config"} over them."""
-        return Response(profiles_document(
+        return Response(
+            profiles_document(
                 with_language_models(config_of(body_of(request, CONFIG_KEYS)), "a resource profile")
-            ))
+            )
+        )
 
 
 def _team(request: Request) -> Team:

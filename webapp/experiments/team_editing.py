@@ -88,7 +88,9 @@ def profile_take(tree: Tree, name: str) -> Tree:
     """Devices and environment workers of a resource profile. Raises ConfigError for one that is not there, or a wrong tree."""
     if name not in PROFILES:
         raise ConfigError({"resources": f"no profile {name!r}; profiles are {', '.join(PROFILES)}"})
-    return apply_overrides(tree, profile_overrides(name, with_language_models(parse_config(tree), "a resource profile")))
+    return apply_overrides(
+        tree, profile_overrides(name, with_language_models(parse_config(tree), "a resource profile"))
+    )
 
 
 ACTS: dict[str, Callable[[Tree, str], Tree]] = {

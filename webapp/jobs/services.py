@@ -18,6 +18,7 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from training_core.config.files import apply_overrides, to_toml
+from training_core.config.kinds import with_language_models
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User

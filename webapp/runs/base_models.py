@@ -23,7 +23,10 @@ class BaseModel:
 
 
 def base_models(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[BaseModel]:
-    """One per policy, in the order of the config; before the run has said anything, what the config says. Small networks begin at random."""
+    """One per policy, in the order of the config; before the run has said anything, what the config says.
+
+    Small networks have none.
+    """
     told = facts.get("base_models") or {}
     tones = policy_tones(config)
     return [

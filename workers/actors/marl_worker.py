@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
+from training_core.checkpoints import read_state
 from training_core.config.marl.run import MarlConfig
 from training_core.marl.records import Collection, Played, Story
 from workers.actors.machine import limit_threads, machine_load
@@ -44,7 +45,8 @@ class MarlWorker:
         self._sampler = UtilisationSampler(NAME, self._config.resources.threads, on_gpu=False)
         self._trainer = MarlTrainer(self._config)
         if resume_from is not None:
-            self._version = self._trainer.load(resume_from)
+            self._trainer.load(resume_from)
+            self._version = int(read_state(resume_from)["iteration"])
         return Started(
             {},
             spans=[
@@ -135,7 +137,7 @@ class MarlWorker:
 
     def _return(self, played: Played) -> float:
         """The first trained role's: what adversaries earn is never summed with what they take from others."""
-        first = next(name for name, role in self._config.team.roles.items() if role.trained)
+        first = next(name for name in self._config.role_order if self._config.team.roles[name].trained)
         return played.rewards[first]
 
     def _documents(

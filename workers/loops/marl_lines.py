@@ -21,7 +21,7 @@ def summary_lines(config: MarlConfig, iteration: int, values: Mapping[str, float
         f"EV={value(f'policy/{policies[0]}/explained_variance'):.3f}",
     ]
     if len(config.team.roles) > 1:
-        returns += [f"{role}={value(f'eval/{role}/reward'):.2f}" for role in config.team.roles]
+        returns += [f"{role}={value(f'eval/{role}/reward'):.2f}" for role in config.role_order]
     yield f"[{head}] {' | '.join(returns)}"
     for policy in policies if iteration else ():
         name = f"{policy}: " if len(policies) > 1 else ""

@@ -1,8 +1,8 @@
 """The run config of small-network agents: one tree, strict, with cross-field checks whose messages name the remedy."""
 
-from typing import Self
+from typing import ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from training_core.config.base import Section
 from training_core.config.evaluation import Checkpoint, Reporting
@@ -79,10 +79,22 @@ class MarlEvaluation(Section):
 class MarlCheckpoint(Checkpoint):
     """What is kept to resume, fork or export from."""
 
+    file_fields: ClassVar[tuple[str, ...]] = ("resume_from",)
+
     best_of: str = "eval/return"
     """Metric whose highest value marks the best checkpoint."""
-    resume_from: str = ""
+    resume_from: str = Field("", max_length=1000)
     """Checkpoint folder that the run goes on from, iterations counted on; empty begins anew."""
+
+    @field_validator("resume_from")
+    @classmethod
+    def _is_no_pickle(cls, path: str) -> str:
+        if path.endswith((".pt", ".pth", ".pkl", ".ckpt")):
+            raise ValueError(
+                "a pickle can run code when it is loaded, so none is read here; name a checkpoint folder of Troupe's, "
+                "such as var/runs/RUN/checkpoints/iteration-000100"
+            )
+        return path
 
 
 class MarlConfig(ExperimentConfig):
@@ -111,8 +123,14 @@ class MarlConfig(ExperimentConfig):
     health: Health = Health()
     """Rules that watch the run, and what they do."""
 
+    @property
+    def role_order(self) -> tuple[str, ...]:
+        """Roles in the environment's order, or by name where it leaves them open: a database may keep tables in another one."""
+        known = [name for name in self.environment.roles if name in self.team.roles]
+        return (*known, *sorted(name for name in self.team.roles if name not in known))
+
     @model_validator(mode="after")
-    def _minibatches_are_within_the_batch(self) -> Self:
+    def _chunks_fit(self) -> Self:
         for name in self.used_policies:
             network = self.policies[name].network
             if isinstance(network, Recurrent) and network.chunk_length > self.rollout.steps:

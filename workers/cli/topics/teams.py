@@ -51,6 +51,7 @@ def profile(
     overrides: Annotated[list[str] | None, typer.Argument(help="Fields to change first: key=value.")] = None,
 ) -> None:
     """Print the fields that spread a run over a cluster of a given size, to launch it with."""
+    from training_core.config.kinds import with_language_models
     from training_core.config.profiles import PROFILES, profile_overrides
     from workers.cli.launching import config_of
 
