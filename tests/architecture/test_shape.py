@@ -12,10 +12,10 @@ from tests.architecture.source import PACKAGES, ROOT, functions, modules
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import parse_config, preset_names, read_preset
+from training_core.config.kinds import CONFIGS
 from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
 from training_core.config.models import Policy
 from training_core.config.rollout import WORKFLOW_CONFIGS
-from training_core.config.kinds import CONFIGS
 from training_core.config.run import RunConfig
 
 LINES = 400

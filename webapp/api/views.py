@@ -294,7 +294,9 @@ class RunSchema(APIView):
 
     @extend_schema(
         responses=JSON,
-        parameters=[parameter("agents", str, f"one of {', '.join(CONFIGS)}: whose config; the first by default")],
+        parameters=[
+            parameter("agents", str, f"one of {', '.join(CONFIGS)}: whose config; the first by default")
+        ],
     )
     def get(self, request: Request) -> Response:
         """Every field with its description, bounds and default."""
