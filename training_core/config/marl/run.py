@@ -111,7 +111,7 @@ class MarlConfig(ExperimentConfig):
     algorithm: AnyMarlAlgorithm = Mappo()
     """How advantages and losses are computed."""
     rollout: MarlRollout = MarlRollout()
-    """How much is collected per iteration."""
+    """How many environments are stepped, and how far."""
     resources: MarlResources = MarlResources()
     """Processes."""
     evaluation: MarlEvaluation = MarlEvaluation()
