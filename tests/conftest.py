@@ -4,15 +4,20 @@ Their addresses are fixed here, before Django reads its settings; the servers en
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import psycopg
 import pytest
 
@@ -77,6 +82,16 @@ def servers() -> Iterator[PostgresServer]:
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(servers: PostgresServer) -> None:
     """pytest-django makes its test database on our server."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests have left running: hundreds of threads once starved the tests that came last."""
+    threads = Counter(re.sub(r"\d+", "N", thread.name) for thread in threading.enumerate())
+    processes: Counter[str] = Counter()
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has just ended
+            processes[child.name()] += 1
+    terminalreporter.write_line(f"left: threads {dict(threads)}, processes {dict(processes)}")
 
 
 def pytest_unconfigure() -> None:

@@ -11,24 +11,28 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 from xml.etree import ElementTree
 
-PYTEST = ["pytest", "-q", "--durations=15"]
+QUIET = ["pytest", "-q", "--durations=15"]
+TOLD = ["pytest", "-v", "--durations=15"]
+"""A line for each test, where one may take minutes."""
 STAGES: dict[str, list[str]] = {
     "lint": ["ruff", "check", "."],
     "format": ["ruff", "format", "--check", "."],
     "types": ["mypy"],
-    "unit": PYTEST,
-    "ray": [*PYTEST, "-m", "ray and not stack and not browser"],
-    "browser": [*PYTEST, "-m", "browser", "--ignore=tests/benchmarks"],
-    "stack": [*PYTEST, "-m", "stack and not browser"],
-    "slow": [*PYTEST, "-m", "slow and not ray and not stack and not browser"],
+    "browser": [*TOLD, "-m", "browser", "--ignore=tests/benchmarks"],
+    "unit": QUIET,
+    "stack": [*TOLD, "-m", "stack and not browser"],
+    "slow": [*TOLD, "-m", "slow and not ray and not stack and not browser"],
+    "ray": [*TOLD, "-m", "ray and not stack and not browser"],
 }
-LANES = (("lint", "format", "types", "unit", "slow", "stack"), ("ray", "browser"))
-"""Two, for two cores; about as long as each other."""
+"""In the order in which they are begun: the short ones that fail most often, then the longest."""
+LANES = 2
+"""For two cores."""
 FAILURES, NOTHING_SELECTED = 1, 5
 """pytest's exit statuses."""
 
@@ -87,17 +91,17 @@ def try_again(name: str, first: Outcome, folder: Path) -> tuple[Outcome, set[str
     ), passed
 
 
-def run_lane(names: list[str], folder: Path, outcomes: dict[str, Outcome]) -> None:
-    """One stage after the other."""
-    for name in names:
+def run_lane(waiting: Iterator[str], folder: Path, outcomes: dict[str, Outcome]) -> None:
+    """One stage after the other, as long as any waits."""
+    for name in waiting:
         outcomes[name] = run_stage(name, folder)
 
 
 def run_lanes(names: list[str], folder: Path) -> dict[str, Outcome]:
-    """All stages, in as many threads as there are lanes; the threads end with this process."""
+    """All stages, each taken by the lane that is free first; the lanes' threads end with this process."""
     outcomes: dict[str, Outcome] = {}
-    lanes = [[name for name in lane if name in names] for lane in LANES]
-    threads = [Thread(target=run_lane, args=(lane, folder, outcomes), daemon=True) for lane in lanes]
+    waiting = iter(names)
+    threads = [Thread(target=run_lane, args=(waiting, folder, outcomes), daemon=True) for _ in range(LANES)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -45,8 +45,6 @@ def run(
             (home / f"test_{stage}{number}.py").write_text(text)
         commands[stage] = ["pytest", "-q", "-p", "no:django", "-c", str(home / "pytest.ini"), str(home)]
     patch.setattr(run_all, "STAGES", commands)
-    names = list(stages)
-    patch.setattr(run_all, "LANES", (names[::2], names[1::2]))
     patch.setattr(sys, "argv", ["run_all"])
     status = run_all.main()
     return status, capsys.readouterr().out.splitlines()
@@ -101,12 +99,24 @@ def test_a_stage_may_be_named(
 ) -> None:
     commands = {"yes": ["ruff", "--version"], "no": ["ruff", "no-such-command"]}
     monkeypatch.setattr(run_all, "STAGES", commands)
-    monkeypatch.setattr(run_all, "LANES", (("no", "yes"),))
     for asked, status in (("yes", 0), ("no", 1), ("maybe", 2)):
         monkeypatch.setattr(sys, "argv", ["run_all", asked])
         assert run_all.main() == status
     assert "stages: yes ok\n" in capsys.readouterr().out
 
 
-def test_every_stage_has_a_lane() -> None:
-    assert sorted(name for lane in run_all.LANES for name in lane) == sorted(run_all.STAGES)
+def test_two_stages_run_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    meeting = """
+import time
+from pathlib import Path
+
+def test_meets_the_other():
+    here = Path(__file__).parent
+    (here / "there").touch()
+    while not all((stage / "there").exists() for stage in here.parent.iterdir()):
+        time.sleep(0.05)
+"""
+    status, lines = run(monkeypatch, tmp_path, capsys, first=[meeting], second=[meeting])
+    assert status == 0, lines
