@@ -38,6 +38,8 @@ class Player:
         tokenizers: Mapping[str, Any],
         attempt: int,
         gateway: AgentGateway | None = None,
+        *,
+        side_by_side: bool = False,
     ) -> None:
         self._config = config
         self._ports = ports
@@ -46,6 +48,8 @@ class Player:
         self._tokenizers = tokenizers
         self._attempt = attempt
         self._gateway = gateway
+        self._side_by_side = side_by_side
+        """Whether policies have processes of their own, so that several may speak at the same time."""
         workflow = config.workflow
         self.outside = RolloutSource(workflow, config) if isinstance(workflow, RolloutBuffer) else None
         """Where rollouts from outside come from, if the workflow is for those."""
@@ -115,6 +119,7 @@ class Player:
             self._tokenizers,
             self.outside,
             self.served,
+            self._side_by_side,
         )
 
     def _voice(self, policy: str, version: Callable[[str], int], spans: list[Span]) -> Generate:

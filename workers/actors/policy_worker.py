@@ -1,17 +1,14 @@
 """PolicyWorker: one policy's rollout and update side in one process, on one instance of the model."""
 
-import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.models.progress import Progress
 from training_core.types import Group, Prompt
-from workers.actors.machine import prepare_process
 from workers.actors.spec import Generated, PolicyUpdate, Ready, WorkerSpec
-from workers.actors.utilisation import Watched
+from workers.actors.worker import Worker
 from workers.loops.records import Span
 
 
@@ -21,30 +18,17 @@ def told(done: float, text: str) -> None:
     sys.stdout.flush()
 
 
-class PolicyWorker(Watched):
+class PolicyWorker(Worker):
     """A PolicyPort by itself: what a local run uses directly and a Ray run through an actor."""
 
     def __init__(self, spec: WorkerSpec, progress: Progress = told) -> None:
-        self._born = time.time()
-        prepare_process(spec.config.resources.threads)
-        from workers.actors import (
-            sides,  # here, not above: the driver imports this module and stays free of torch
-        )
-
-        self._spec = spec
-        self._sides = sides
-        self._progress = progress
+        super().__init__(spec, progress)
         self._rollout: Any = None
         self._update: Any = None
 
-    def ping(self) -> int:
-        """Answers when the process stands, with its id."""
-        return os.getpid()
-
     def start(self, resume_from: Path | None) -> Ready:
         """See PolicyPort. A policy that no trained role uses has no optimiser, but may have weights of a checkpoint."""
-        loaded = self._sides.load(self._spec, self._born, self._progress)
-        self._watch(self._spec, on_gpu=loaded.on_gpu)
+        loaded = self._load()
         self._rollout = self._sides.RolloutSide(self._spec, loaded)
         version = 0
         if self._spec.policy in self._spec.config.trained_policies:

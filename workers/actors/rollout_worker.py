@@ -1,41 +1,27 @@
 """RolloutWorker: generates for one policy, always with the version of the weights that was asked for."""
 
-import os
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Prompt
-from workers.actors.machine import prepare_process
 from workers.actors.spec import Generated, Ready, WorkerSpec
-from workers.actors.utilisation import Watched
+from workers.actors.worker import Worker
 from workers.loops.records import Span
 
 if TYPE_CHECKING:
     from workers.transfer.weights import PackedWeights
 
 
-class RolloutWorker(Watched):
+class RolloutWorker(Worker):
     """Holds a copy of the policy's weights that the update worker sends."""
 
     def __init__(self, spec: WorkerSpec) -> None:
-        self._born = time.time()
-        prepare_process(spec.config.resources.threads)
-        from workers.actors import (
-            sides,  # here, not above: the driver imports this module and stays free of torch
-        )
-
-        self._spec = spec
-        self._sides = sides
+        super().__init__(spec)
         self._side: Any = None
         self._stands = threading.Event()
         """Set when `start` has ended: weights may be sent while it is at work."""
-
-    def ping(self) -> int:
-        """Answers when the process stands, with its id."""
-        return os.getpid()
 
     def start(self, resume_from: Path | None) -> Ready:
         """Load the base model. Trained weights come by `load_weights`; a frozen policy's may be in a checkpoint.
@@ -43,8 +29,7 @@ class RolloutWorker(Watched):
         Raises ModelError, CheckpointError.
         """
         try:
-            loaded = self._sides.load(self._spec, self._born)
-            self._watch(self._spec, on_gpu=loaded.on_gpu)
+            loaded = self._load()
             self._side = self._sides.RolloutSide(self._spec, loaded)
             version = self._side.recall(resume_from) if resume_from else 0
         finally:  # who waits for it to stand must learn that it does not

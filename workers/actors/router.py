@@ -81,7 +81,15 @@ class Router:
         self._versions = {policy: item.version for policy, item in ready.items()}
         self._tokenizers = {policy: self._load_tokenizer(item.model) for policy, item in ready.items()}
         gateway = self._open_gateway()
-        self._player = Player(self._config, self._ports, self._pool, self._tokenizers, attempt, self._gateway)
+        self._player = Player(
+            self._config,
+            self._ports,
+            self._pool,
+            self._tokenizers,
+            attempt,
+            self._gateway,
+            side_by_side=self._side_by_side,
+        )
         if resume_from is not None:
             self._baselines = read_baselines(resume_from)
         if self._player.outside is not None and resume_from is not None:

@@ -1,39 +1,24 @@
 """UpdateWorker: learns for one policy, from data of its own version only."""
 
-import os
 import socket
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from training_core.llm.models.progress import Progress, silent
 from training_core.types import Group
-from workers.actors.machine import prepare_process
 from workers.actors.spec import PolicyUpdate, Ready, WorkerSpec
-from workers.actors.utilisation import Watched
+from workers.actors.worker import Worker
 
 if TYPE_CHECKING:
     from workers.transfer.weights import PackedWeights
 
 
-class UpdateWorker(Watched):
+class UpdateWorker(Worker):
     """Owns the policy's weights and optimiser; what it publishes goes to the rollout workers."""
 
     def __init__(self, spec: WorkerSpec, progress: Progress = silent) -> None:
-        self._born = time.time()
-        prepare_process(spec.config.resources.threads)
-        from workers.actors import (
-            sides,  # here, not above: the driver imports this module and stays free of torch
-        )
-
-        self._spec = spec
-        self._progress = progress
-        self._sides = sides
+        super().__init__(spec, progress)
         self._side: Any = None
-
-    def ping(self) -> int:
-        """Answers when the process stands, with its id."""
-        return os.getpid()
 
     def meeting_place(self) -> tuple[str, int]:
         """An address of this machine, and a port that is free on it, where the policy's update workers can meet."""
@@ -49,8 +34,7 @@ class UpdateWorker(Watched):
 
         Raises ModelError, CheckpointError.
         """
-        loaded = self._sides.load(self._spec, self._born, self._progress)
-        self._watch(self._spec, on_gpu=loaded.on_gpu)
+        loaded = self._load()
         self._side = self._sides.UpdateSide(self._spec, loaded, meeting)
         version = self._side.resume(resume_from) if resume_from else 0
         return Ready(loaded.model_name, loaded.base, version, [loaded.span])

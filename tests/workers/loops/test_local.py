@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from pydantic import TypeAdapter
 
 from tests.workers.running import conversation, curve, events, small_config
 from training_core.checkpoints import latest
+from training_core.config.files import to_toml
 from training_core.llm.environments.plan_path import PlanPathEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS
 from workers.launch.events import AnyEvent
@@ -269,3 +272,26 @@ def test_a_stop_while_the_base_model_is_made_ends_the_attempt(
     last = events(folder, "status")[-1]
     assert (last["state"], last["iteration"]) == ("stopped", 0)
     assert not (tmp_path / "models").exists() or not list((tmp_path / "models").glob("tiny-*/troupe.json"))
+
+
+@pytest.mark.slow
+def test_weights_that_are_spread_by_deepspeed_are_whole_where_they_generate(
+    whole: Path, little_model: Path, tmp_path: Path
+) -> None:
+    """ZeRO 3 in a local run learns as torch does; what is published plays alike. In a process of its own: DeepSpeed changes it."""
+    config = tmp_path / "run.toml"
+    planner = "policies__planner__"
+    learning = {f"{planner}learner__type": "deepspeed", f"{planner}learner__zero_stage": 3}
+    learning[f"{planner}devices__placement"] = "apart"
+    config.write_text(to_toml(small_config(little_model, run__iterations=4, **learning)))
+    words = [sys.executable, "-m", "workers.cli.app", "run", str(config)]
+    done = subprocess.run(
+        words, env=os.environ | {"TROUPE_HOME": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    folder = next((tmp_path / "runs").iterdir())
+    plain, spread = curve(whole), curve(folder)
+    for name in ("loss", "entropy", "grad_norm", "tokens", "ratio_mean", "mismatch_mean"):
+        place = (f"policy/planner/{name}", 1)
+        assert spread[place] == pytest.approx(plain[place], rel=5e-3, abs=1e-5), place
+    assert spread["eval/return", 1] == pytest.approx(plain["eval/return", 1], abs=0.05)

@@ -15,10 +15,12 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.conversation import Conversations
 from training_core.llm.workflows.table import (
     Asked,
+    Question,
     Table,
     ask,
     close_episode,
     fail_episode,
+    question,
     record_environment,
     record_turn,
     record_voice,
@@ -85,20 +87,21 @@ def _step(
     manner: Manner,
 ) -> list[int]:
     """Those who act at once, (place in the turn order, role) each, in every live slot; returns the slots that go on."""
-    heard: list[tuple[str, list[Asked]]] = []
+    questions: list[Question] = []
     for seat, role in step:
         if not table.config.team.roles[role].speaks.in_turn(turn + 1):
             continue
         keys = {slot: manner.key(slot, turn, seat) for slot in live}
-        began = time.time()
-        asked, errors = ask(table, role, keys, manner.count, manner.settings(role), manner.talks)
-        for item in asked:
-            record_voice(episodes[item.slot], table, role, began, item)
+        asking, errors = question(table, role, keys, manner.count, manner.settings(role), manner.talks)
         live = _without_failed(live, errors, episodes)
-        heard.append((role, asked))
-    for role, asked in heard:
+        questions.append(asking)
+    heard = ask(table, questions)
+    for asking, asked in zip(questions, heard, strict=True):
+        for item in asked:
+            record_voice(episodes[item.slot], table, asking.role, asking.began, item)
+    for asking, asked in zip(questions, heard, strict=True):
         still = [item for item in asked if item.slot in set(live)]
-        live = _act(role, still, turn, live, episodes, table, manner)
+        live = _act(asking.role, still, turn, live, episodes, table, manner)
     return live
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,22 @@ class Table:
     """Where rollouts from outside come from; only for workflows of such."""
     served: "ServedPolicies | None" = None
     """What generators outside ask for answers, where that is the run itself."""
+    side_by_side: bool = False
+    """Whether policies have processes of their own, so that several may speak at the same time."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A role's turn in some slots, about to be put to its policy."""
+
+    role: str
+    began: float
+    """When the slots' episodes came to this turn, seconds since the epoch."""
+    slots: list[int]
+    views: list[SlotView]
+    messages: list[list[Message]]
+    prompts: list[Prompt]
+    settings: SamplingSettings
 
 
 @dataclass(frozen=True)
@@ -71,18 +88,19 @@ class Asked:
     answered: float
 
 
-def ask(
+def question(
     table: Table,
     role: str,
     keys: Mapping[int, NoiseKey],
     count: int,
     settings: SamplingSettings,
     talks: Conversations | None = None,
-) -> tuple[list[Asked], dict[int, str]]:
-    """Let a role speak in the slots of `keys`, `count` answers each; and the errors of slots whose environment raised.
+) -> tuple[Question, dict[int, str]]:
+    """What a role is asked in the slots of `keys`, for `count` answers each; and the errors of slots whose environment raised.
 
     Slots whose environment says that it is not this role's turn are in neither.
     """
+    began = time.time()
     policy = table.config.team.roles[role].policy
     views = table.pool.observe(list(keys), role)
     errors = {slot: view.error for slot, view in views.items() if view.error}
@@ -94,14 +112,36 @@ def ask(
         for slot, first in zip(heard, openings, strict=True)
     ]
     prompts = [Prompt(ids, count, keys[slot]) for slot, (_, ids) in zip(heard, seen, strict=True)]
+    shown = [views[slot] for slot in heard]
+    return Question(role, began, heard, shown, [told for told, _ in seen], prompts, settings), errors
+
+
+def ask(table: Table, questions: Sequence[Question]) -> list[list[Asked]]:
+    """Let roles speak: answers per question. Noise is keyed, so policies that speak at the same time say the same."""
+    by_policy: dict[str, list[int]] = {}
+    for place, each in enumerate(questions):
+        by_policy.setdefault(table.config.team.roles[each.role].policy, []).append(place)
+    asked: dict[int, list[Asked]] = {}
+
+    def say(policy: str) -> None:
+        for place in by_policy[policy]:
+            asked[place] = _answered(table.generate[policy], questions[place])
+
+    if table.side_by_side and len(by_policy) > 1:
+        with ThreadPoolExecutor(max_workers=len(by_policy)) as threads:
+            list(threads.map(say, by_policy))
+    else:
+        for policy in by_policy:
+            say(policy)
+    return [asked[place] for place in range(len(questions))]
+
+
+def _answered(generate: Generate, question: Question) -> list[Asked]:
     sent = time.time()
-    answers = table.generate[policy](prompts, settings) if prompts else []
+    answers = generate(question.prompts, question.settings) if question.prompts else []
     answered = time.time()
-    asked = [
-        Asked(slot, views[slot], messages, prompt, given, sent, answered)
-        for slot, (messages, _), prompt, given in zip(heard, seen, prompts, answers, strict=True)
-    ]
-    return asked, errors
+    columns = question.slots, question.views, question.messages, question.prompts, answers
+    return [Asked(*row, sent, answered) for row in zip(*columns, strict=True)]
 
 
 def opening(role: Role, view: SlotView) -> list[Message]:
@@ -138,12 +178,16 @@ def record_turn(
 
 
 def record_voice(episode: Episode, table: Table, role: str, began: float, asked: Asked) -> None:
-    """Note whom the episode waited for until a role had answered, from `began` on."""
+    """Note whom the episode waited for until a role had answered, from `began` on.
+
+    Of roles that speak at the same time the later ones are waited for only as long as they take longer.
+    """
     known = [version for answer in asked.answers for version in answer.versions if version != NOT_SAMPLED]
     policy = table.config.team.roles[role].policy
     versions = (min(known), max(known)) if known else None
     record_environment(episode, began, asked.sent)
-    episode.stages.append(Stage("generate", asked.sent, asked.answered, role, policy, versions))
+    start = max(asked.sent, episode.stages[-1].end if episode.stages else 0.0)
+    episode.stages.append(Stage("generate", start, max(start, asked.answered), role, policy, versions))
 
 
 def record_environment(episode: Episode, start: float, end: float) -> None:
@@ -151,6 +195,8 @@ def record_environment(episode: Episode, start: float, end: float) -> None:
     if episode.stages:
         last = episode.stages[-1]
         start = episode.stages.pop().start if last.kind == "environment" else max(start, last.end)
+    if end < start:  # it waited for a role that was asked at the same time
+        return
     episode.stages.append(Stage("environment", start, end))
 
 

@@ -1,5 +1,8 @@
 """Who speaks when: roles that act in parallel, that skip turns, that pass, and a team of three."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -8,17 +11,18 @@ from tests.training_core.llm.workflows.counting import Counting, CountingEnviron
 from training_core.config.environments import PlanPathTrio
 from training_core.config.files import load_config
 from training_core.config.team import Speaks
-from training_core.errors import ConfigError
+from training_core.errors import ConfigError, EngineFailure
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.plan_path_teams import PlanPathTrioEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS
+from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.scripted import ScriptedEngine
 from training_core.llm.learning.batch import make_groups
 from training_core.llm.models.word_tokenizer import word_tokenizer
 from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.table import Table
 from training_core.llm.workflows.turn_tree import play_turn_tree
-from training_core.types import Episode
+from training_core.types import Answer, Episode, Prompt
 
 BOTH = ("planner", "executor")
 
@@ -247,3 +251,35 @@ def test_three_agents_play_a_real_environment_by_hand() -> None:
     assert groups.counts["scout"].total == sum(
         turn.role == "scout" for each in episodes for turn in each.turns
     )
+
+
+def test_policies_with_processes_of_their_own_speak_at_once_and_say_the_same() -> None:
+    here = play_turn_tree([1, 2], at_table(team__parallel=BOTH)[0])
+    playing, planner, executor = at_table(team__parallel=BOTH)
+    both = Barrier(2, timeout=60.0)
+
+    def waits(voice: Recorder) -> Callable[[list[Prompt], SamplingSettings], list[list[Answer]]]:
+        def say(prompts: list[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
+            both.wait()  # breaks unless the other is asked meanwhile
+            return voice(prompts, settings)
+
+        return say
+
+    voices = {"planner": waits(planner), "executor": waits(executor)}
+    there = play_turn_tree([1, 2], replace(playing, generate=voices, side_by_side=True))
+    assert [episode.turns for episode in there] == [episode.turns for episode in here]
+    assert [episode.final_board for episode in there] == [{"total": 110}, {"total": 210}]
+    for episode in there:
+        pairs = zip(episode.stages, episode.stages[1:], strict=False)
+        assert all(one.start <= one.end <= other.start for one, other in pairs), "no stretch is counted twice"
+
+
+def test_an_error_of_one_of_several_that_speak_at_once_is_raised() -> None:
+    playing, planner, _ = at_table(team__parallel=BOTH)
+
+    def fails(prompts: list[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
+        raise EngineFailure("out of words")
+
+    voices = {"planner": planner, "executor": fails}
+    with pytest.raises(EngineFailure, match="out of words"):
+        play_turn_tree([1], replace(playing, generate=voices, side_by_side=True))
