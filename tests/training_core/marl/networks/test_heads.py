@@ -1,0 +1,86 @@
+"""Distributions of actions, against torch.distributions."""
+
+import numpy as np
+import pytest
+import torch
+from torch import distributions
+
+from training_core.marl.environments.base import Choices, Continuous
+from training_core.marl.networks.heads import ChoiceHead, GaussianHead, masked
+
+
+def test_choices_have_the_numbers_of_a_categorical():
+    out = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    raw = torch.tensor([0, 1, 2, 3, 0, 1])
+    known = distributions.Categorical(logits=out)
+    log_prob, entropy = ChoiceHead(Choices(4)).log_prob(out, raw)
+    assert torch.allclose(log_prob, known.log_prob(raw))
+    assert torch.allclose(entropy, known.entropy())
+
+
+def test_draws_follow_the_probabilities():
+    head = ChoiceHead(Choices(3))
+    probabilities = torch.tensor([0.2, 0.5, 0.3])
+    noise = head.noise((40_000,), torch.Generator().manual_seed(1))
+    drawn = head.act(probabilities.log().expand(40_000, 3), noise)
+    shares = torch.bincount(drawn, minlength=3) / 40_000
+    assert shares.tolist() == pytest.approx(probabilities.tolist(), abs=0.01)
+    assert head.act(probabilities.log(), None) == 1
+
+
+def test_what_a_mask_forbids_is_never_drawn_and_counts_for_nothing():
+    head = ChoiceHead(Choices(3))
+    mask = torch.tensor([True, False, True])
+    out = masked(torch.tensor([0.0, 50.0, 1.0]), mask)
+    drawn = head.act(out.expand(1000, 3), head.noise((1000,), torch.Generator().manual_seed(1)))
+    assert set(drawn.tolist()) == {0, 2}
+    assert head.act(out, None) == 2
+    log_prob, entropy = head.log_prob(out, torch.tensor(2))
+    known = distributions.Categorical(logits=torch.tensor([0.0, 1.0]))
+    assert float(log_prob) == pytest.approx(float(known.log_prob(torch.tensor(1))))
+    assert float(entropy) == pytest.approx(float(known.entropy()))
+
+
+def test_nobody_who_may_do_nothing_spoils_the_loss():
+    out = masked(torch.randn(3, requires_grad=True), torch.zeros(3, dtype=torch.bool))
+    log_prob, entropy = ChoiceHead(Choices(3)).log_prob(out, torch.tensor(1))
+    (log_prob + entropy).backward()
+    assert torch.isfinite(log_prob)
+
+
+def test_continuous_actions_have_the_density_of_the_squashed_gaussian():
+    head = GaussianHead(Continuous((-1.0, 0.0), (1.0, 4.0)))
+    generator = torch.Generator().manual_seed(0)
+    out = torch.randn(7, 4, generator=generator) * 0.5
+    raw = head.act(out, head.noise((7,), generator))
+    mean, log_std = out.chunk(2, -1)
+    squash = [
+        distributions.TanhTransform(),
+        distributions.AffineTransform(torch.tensor([0.0, 2.0]), torch.tensor([1.0, 2.0])),
+    ]
+    known = distributions.Independent(
+        distributions.TransformedDistribution(distributions.Normal(mean, log_std.exp()), squash), 1
+    )
+    actions = torch.from_numpy(np.asarray(head.sent(raw)))
+    log_prob, _ = head.log_prob(out, raw)
+    assert torch.allclose(log_prob, known.log_prob(actions), atol=1e-3)
+    assert (actions >= torch.tensor([-1.0, 0.0])).all() and (actions <= torch.tensor([1.0, 4.0])).all()
+    assert torch.equal(head.act(out, None), mean)
+
+
+def test_the_entropy_estimate_is_unbiased():
+    head = GaussianHead(Continuous((0.0,), (1.0,)))
+    out = torch.tensor([0.3, -0.2]).expand(100_000, 2)
+    raw = head.act(out, head.noise((100_000,), torch.Generator().manual_seed(5)))
+    log_prob, entropy = head.log_prob(out, raw)
+    assert float(entropy.mean()) == pytest.approx(-float(log_prob.mean()), abs=0.01)
+
+
+def test_numbers_without_bounds_are_left_alone():
+    head = GaussianHead(Continuous((float("-inf"),), (float("inf"),)))
+    out, raw = torch.tensor([[0.5, 0.1]]), torch.tensor([[3.0]])
+    assert head.sent(raw).tolist() == [[3.0]]
+    known = distributions.Normal(out[:, 0], out[:, 1].exp())
+    log_prob, entropy = head.log_prob(out, raw)
+    assert torch.allclose(log_prob, known.log_prob(raw[:, 0]))
+    assert torch.allclose(entropy, known.entropy())

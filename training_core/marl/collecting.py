@@ -1,0 +1,133 @@
+"""Rollouts: T steps of B environments, kept in the arrays that learning reads.
+
+Letters: T steps, B environments, N agents of a policy, D numbers of an observation, A choices, O outputs of an actor, S numbers of
+the environment's own state.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from training_core.marl.environments.base import View
+from training_core.marl.networks.base import Memory
+from training_core.marl.records import Played
+from training_core.marl.stage import Stage, Step
+
+
+@dataclass
+class Track:
+    """What one policy saw, did and earned."""
+
+    observations: Tensor
+    """(T + 1, B, N, D): the last is what the rollout ended on."""
+    masks: Tensor | None
+    """(T, B, N, A)."""
+    outs: Tensor
+    """(T, B, N, O): the actor's outputs after the mask, from which actions were drawn."""
+    raw: Tensor
+    """(T, B, N) or (T, B, N, A)."""
+    rewards: Tensor
+    """(T, B, N): as the environment gave them."""
+    memories: dict[int, Memory] = field(default_factory=dict)
+    """Of the actor, by the step before which they were kept."""
+
+
+@dataclass
+class Ending:
+    """The last states of episodes that ended at one step, before others began."""
+
+    step: int
+    rows: Tensor
+    """Which environments."""
+    observations: dict[str, Tensor]
+    """By policy (rows, N, D)."""
+    state: Tensor | None
+    """(rows, S)."""
+
+
+@dataclass
+class Rollout:
+    """One iteration's steps."""
+
+    tracks: dict[str, Track]
+    """By policy."""
+    terminated: Tensor
+    """(T, B)."""
+    truncated: Tensor
+    """(T, B): and not terminated."""
+    begins: Tensor
+    """(T + 1, B): an episode's first step; the last row says who stands at one when the rollout ends."""
+    state: Tensor | None
+    """(T + 1, B, S)."""
+    endings: list[Ending] = field(default_factory=list)
+    """Of episodes that were cut off."""
+
+
+def collect(
+    stage: Stage, steps: int, noise: Mapping[str, Tensor], kept: Mapping[str, tuple[int, ...]]
+) -> tuple[Rollout, list[Played]]:
+    """Play `steps` steps; noise (T, B, N, A) by policy; memories of actors are kept before the steps named in `kept`."""
+    played: list[Played] = []
+    rollout: Rollout | None = None
+    for t in range(steps):
+        memories = {name: stage.memories[name] for name, places in kept.items() if t in places}
+        begins = stage.begins
+        step = stage.step({name: draws[t] for name, draws in noise.items()})
+        rollout = rollout or _room(step, steps)
+        _write(rollout, t, step, begins, stage)
+        for name, memory in memories.items():
+            rollout.tracks[name].memories[t] = memory
+        played += [episode for _, episode in step.played]
+    assert rollout is not None and stage.view is not None
+    rollout.begins[steps] = stage.begins
+    for name, player in stage.players.items():
+        rollout.tracks[name].observations[steps] = torch.from_numpy(player.seats.observations(stage.view))
+    if rollout.state is not None and stage.view.state is not None:
+        rollout.state[steps] = torch.from_numpy(stage.view.state)
+    return rollout, played
+
+
+def _room(step: Step, steps: int) -> Rollout:
+    """Arrays for a rollout whose steps are like this one."""
+
+    def room(like: Tensor, more: int = 0) -> Tensor:
+        return torch.empty(steps + more, *like.shape, dtype=like.dtype, device=like.device)
+
+    tracks = {}
+    for name, acted in step.acted.items():
+        rewards = torch.empty(steps, *acted.observations.shape[:2], device=acted.raw.device)
+        masks = None if acted.mask is None else room(acted.mask)
+        tracks[name] = Track(room(acted.observations, 1), masks, room(acted.out), room(acted.raw), rewards)
+    ends = torch.from_numpy(step.transition.terminated)
+    state = None if step.view.state is None else room(torch.from_numpy(step.view.state), 1)
+    return Rollout(tracks, room(ends), room(ends), room(ends, 1), state)
+
+
+def _write(rollout: Rollout, t: int, step: Step, begins: Tensor, stage: Stage) -> None:
+    for name, acted in step.acted.items():
+        track = rollout.tracks[name]
+        track.observations[t] = acted.observations
+        track.outs[t] = acted.out
+        track.raw[t] = acted.raw
+        track.rewards[t] = torch.from_numpy(stage.players[name].seats.rewards(step.transition.rewards))
+        if track.masks is not None and acted.mask is not None:
+            track.masks[t] = acted.mask
+    terminated = torch.from_numpy(step.transition.terminated)
+    rollout.terminated[t] = terminated
+    rollout.truncated[t] = torch.from_numpy(step.transition.truncated) & ~terminated
+    rollout.begins[t] = begins
+    if rollout.state is not None and step.view.state is not None:
+        rollout.state[t] = torch.from_numpy(step.view.state)
+    if step.transition.final is not None and rollout.truncated[t].any():
+        rollout.endings.append(_ending(t, rollout.truncated[t], step.transition.final, stage))
+
+
+def _ending(t: int, cut: Tensor, final: View, stage: Stage) -> Ending:
+    rows = cut.nonzero().squeeze(-1)
+    seen = {
+        name: torch.from_numpy(player.seats.observations(final))[rows]
+        for name, player in stage.players.items()
+    }
+    return Ending(t, rows, seen, None if final.state is None else torch.from_numpy(final.state)[rows])

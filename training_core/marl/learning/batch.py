@@ -1,0 +1,107 @@
+"""What a policy learns from in one iteration: its rollout with advantages and returns, cut into chunks.
+
+Letters: T steps, B environments, N agents, L steps of a chunk, G chunks (all environments' together), K columns of values.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from training_core.marl.networks.base import Memory, map_memory
+
+
+@dataclass
+class Chunks:
+    """Samples by chunk: (G, L, ...). The fields of a minibatch are (L, G, ...), as networks read them."""
+
+    observations: Tensor
+    """(G, L, N, D)."""
+    masks: Tensor | None
+    """(G, L, N, A)."""
+    raw: Tensor
+    """(G, L, N) or (G, L, N, A)."""
+    log_probs: Tensor
+    """(G, L, N): when they were drawn."""
+    advantages: Tensor
+    """(G, L, N)."""
+    weights: Tensor | None
+    """(G, L, N): 0 for what is not learnt from: frozen roles, and steps that another chunk has too; None where all is."""
+    critic_inputs: Tensor
+    """(G, L, M, C)."""
+    returns: Tensor
+    """(G, L, K): normalised."""
+    old_values: Tensor
+    """(G, L, K): normalised."""
+    value_weights: Tensor | None
+    """(G, L, K)."""
+    begins: Tensor
+    """(G, L)."""
+    actor_memory: Memory
+    """(G, N, ...): at the chunk's start."""
+    critic_memory: Memory
+    """(G, M, ...)."""
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def minibatches(self, order: Tensor, size: int) -> Iterator["Chunks"]:
+        """The chunks in the order of `order` (G,), in parts of about equal size, at most `size` chunks each."""
+        for piece in order.tensor_split(-(-len(order) // size)):
+            yield self._picked(piece)
+
+    def _picked(self, rows: Tensor) -> "Chunks":
+        def tensor(part: Tensor) -> Tensor:
+            return part.index_select(0, rows).transpose(0, 1)
+
+        def memory(part: Memory) -> Memory:
+            return map_memory(lambda kept: kept.index_select(0, rows).flatten(0, 1), part)
+
+        def optional(part: Tensor | None) -> Tensor | None:
+            return None if part is None else tensor(part)
+
+        return Chunks(
+            tensor(self.observations),
+            optional(self.masks),
+            tensor(self.raw),
+            tensor(self.log_probs),
+            tensor(self.advantages),
+            optional(self.weights),
+            tensor(self.critic_inputs),
+            tensor(self.returns),
+            tensor(self.old_values),
+            optional(self.value_weights),
+            tensor(self.begins),
+            memory(self.actor_memory),
+            memory(self.critic_memory),
+        )
+
+
+def chunk_starts(steps: int, length: int) -> tuple[int, ...]:
+    """Where chunks of `length` begin; the last one reaches back so that it is whole."""
+    return tuple(min(start, steps - length) for start in range(0, steps, length))
+
+
+def fresh_steps(steps: int, length: int) -> Tensor:
+    """(chunks, L): False for steps that the chunk before has as well."""
+    starts = chunk_starts(steps, length)
+    return torch.tensor(
+        [[begin + t >= place * length for t in range(length)] for place, begin in enumerate(starts)]
+    )
+
+
+def cut(track: Tensor, length: int) -> Tensor:
+    """(T, B, ...) -> (G, L, ...); chunks of one stretch of steps lie together, environment by environment."""
+    if length == 1:
+        return track.flatten(0, 1).unsqueeze(1)
+    times = torch.tensor([[begin + t for t in range(length)] for begin in chunk_starts(len(track), length)])
+    return track[times].transpose(1, 2).flatten(0, 1)
+
+
+def memories_at(kept: Mapping[int, Memory], starts: tuple[int, ...], agents: int) -> Memory:
+    """Memories (B x agents, ...) kept at every start -> (G, agents, ...)."""
+    if not kept:
+        return ()
+    together = map_memory(lambda *parts: torch.cat(parts), *[kept[start] for start in starts])
+    return map_memory(lambda part: part.unflatten(0, (-1, agents)), together)

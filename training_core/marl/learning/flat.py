@@ -1,0 +1,61 @@
+"""Adam over all weights of a network at once.
+
+Weights and gradients lie in one vector each, of which the network's own tensors are views: an optimiser step, the norm and the
+zeroing of gradients are then one operation each, whatever the number of layers.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class FlatAdam:
+    """AdamW (Loshchilov and Hutter 2019; Adam where weight_decay is 0), with gradients scaled down to a norm."""
+
+    def __init__(self, module: nn.Module, weight_decay: float, max_norm: float) -> None:
+        parameters = list(module.parameters())
+        device = parameters[0].device
+        self.weights = nn.Parameter(torch.cat([p.detach().reshape(-1) for p in parameters]))
+        self.gradients = torch.zeros_like(self.weights, device=device)
+        self.weights.grad = self.gradients
+        self.max_norm = max_norm
+        begin = 0
+        for parameter in parameters:
+            end = begin + parameter.numel()
+            parameter.data = self.weights.data[begin:end].view_as(parameter)
+            parameter.grad = self.gradients[begin:end].view_as(parameter)
+            begin = end
+        self.adam = torch.optim.AdamW([self.weights], lr=0.0, eps=1e-5, weight_decay=weight_decay, fused=True)
+
+    def set_rate(self, rate: float) -> None:
+        """The learning rate of the steps that follow."""
+        self.adam.param_groups[0]["lr"] = rate
+
+    def clear(self) -> None:
+        """Before backward."""
+        self.gradients.zero_()
+
+    def step(self) -> Tensor:
+        """Apply the gradients; returns their norm () before it was limited. One that is not finite changes nothing."""
+        norm: Tensor = torch.linalg.vector_norm(self.gradients)
+        if self.max_norm:
+            self.gradients.mul_((self.max_norm / (norm + 1e-6)).clamp(max=1.0))
+        if not torch.isfinite(norm):
+            self.gradients.zero_()
+        self.adam.step()
+        return norm
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Moments and the count of steps; empty before the first."""
+        state = self.adam.state.get(self.weights, {})
+        return {name: tensor.detach().clone() for name, tensor in state.items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on from `state_dict`. Raises ValueError where it is another network's."""
+        for name in ("exp_avg", "exp_avg_sq"):
+            if state and state[name].shape != self.weights.shape:
+                raise ValueError(
+                    f"the optimiser has {self.weights.numel()} weights, the checkpoint {state[name].numel()}"
+                )
+        self.adam.state[self.weights] = (
+            {name: tensor.clone() for name, tensor in state.items()} if state else {}
+        )

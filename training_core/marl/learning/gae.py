@@ -1,0 +1,37 @@
+"""Generalised advantage estimation (Schulman et al. 2016, arXiv 1506.02438), with episodes that end in two ways."""
+
+import torch
+from torch import Tensor
+
+
+def advantages(
+    rewards: Tensor,
+    values: Tensor,
+    next_values: Tensor,
+    terminated: Tensor,
+    truncated: Tensor,
+    discount: float,
+    gae_lambda: float,
+) -> Tensor:
+    """All arguments and the result are (T, ...).
+
+    next_values[t] is V of the state that step t led to: the episode's own last state where it was cut off there, not the first
+    state of the episode after it. What terminated has no value after it; the trace is cut at both ends.
+
+        delta_t = r_t + discount * V(s_{t+1}) * (1 - terminated_t) - V(s_t)
+        A_t     = delta_t + discount * gae_lambda * (1 - terminated_t) * (1 - truncated_t) * A_{t+1}
+    """
+    delta = rewards + discount * next_values * ~terminated - values
+    carry = discount * gae_lambda * ~(terminated | truncated)
+    result = torch.empty_like(delta)
+    running = torch.zeros_like(delta[0])
+    for t in range(len(delta) - 1, -1, -1):
+        running = torch.addcmul(delta[t], carry[t], running)
+        result[t] = running
+    return result
+
+
+def explained_variance(values: Tensor, returns: Tensor) -> float:
+    """1 - Var(returns - values) / Var(returns): 1 where values are perfect, 0 where a constant does as well; 0 without variance."""
+    spread = returns.var(correction=0)
+    return float(1 - (returns - values).var(correction=0) / spread) if spread > 0 else 0.0

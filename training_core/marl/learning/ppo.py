@@ -1,0 +1,45 @@
+"""Losses of PPO (Schulman et al. 2017, arXiv 1707.06347) as pure functions. All tensors of one call have one shape."""
+
+import torch
+from torch import Tensor
+
+
+def mean(x: Tensor, weights: Tensor | None) -> Tensor:
+    """Weighted mean; None weighs all alike."""
+    return x.mean() if weights is None else (x * weights).sum() / weights.sum().clamp_min(1e-8)
+
+
+def policy_loss(log_ratio: Tensor, advantages: Tensor, clip: float) -> Tensor:
+    """-min(r A, clip(r, 1 - clip, 1 + clip) A), sample by sample (eq. 7)."""
+    ratio = log_ratio.exp()
+    return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
+
+
+def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None) -> Tensor:
+    """(V - R)^2, sample by sample; with `clip`, the larger of that and the loss of V held within `clip` of the old value."""
+    plain = (values - returns).square()
+    if clip is None:
+        return plain
+    held = old + (values - old).clamp(-clip, clip)
+    return torch.maximum(plain, (held - returns).square())
+
+
+def approximate_kl(log_ratio: Tensor) -> Tensor:
+    """(r - 1) - log r, sample by sample: unbiased and never below 0 (Schulman, "Approximating KL divergence", 2020)."""
+    return log_ratio.exp() - 1 - log_ratio
+
+
+def ratio_figures(log_ratio: Tensor, clip: float, weights: Tensor | None) -> Tensor:
+    """KL, clipped share, mean of ratios, mean of their squares, largest ratio: (5,), without gradient."""
+    log_ratio = log_ratio.detach()
+    ratio = log_ratio.exp()
+    counted = ratio if weights is None else torch.where(weights > 0, ratio, 0.0)
+    return torch.stack(
+        [
+            mean(approximate_kl(log_ratio), weights),
+            mean(((ratio - 1).abs() > clip).float(), weights),
+            mean(ratio, weights),
+            mean(ratio.square(), weights),
+            counted.max(),
+        ]
+    )

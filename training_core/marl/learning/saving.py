@@ -1,0 +1,78 @@
+"""One small-network policy's part of a checkpoint.
+
+<checkpoint>/<policy>/actor.safetensors, critic.safetensors   weights by name
+<checkpoint>/<policy>/optimizer.safetensors                    moments and step counts of both, each as one vector
+<checkpoint>/<policy>/policy.json                              updates, value scale, sizes
+Nothing is pickled: what is read back cannot run code.
+"""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from training_core.errors import CheckpointError
+from training_core.marl.learning.learner import PolicyLearner
+from training_core.marl.learning.value_scale import ValueScale
+
+FACTS = "policy.json"
+
+
+def save_policy(folder: Path, learner: PolicyLearner) -> None:
+    """Write everything of one policy into `folder`. Raises CheckpointError."""
+    facts = {
+        "kind": "marl",
+        "updates": learner.updates,
+        "value_scale": {
+            "mean": learner.scale.mean,
+            "square": learner.scale.square,
+            "updates": learner.scale.updates,
+        },
+        "agents": learner.seats.agents,
+        "observation_dim": learner.seats.observation_dim,
+    }
+    optimisers = {"actor": learner.actor_adam, "critic": learner.critic_adam}
+    moments = {
+        f"{name}.{key}": tensor
+        for name, adam in optimisers.items()
+        for key, tensor in adam.state_dict().items()
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, network in (("actor", learner.actor), ("critic", learner.critic)):
+            weights = {key: tensor.contiguous().clone() for key, tensor in network.state_dict().items()}
+            save_file(weights, folder / f"{name}.safetensors")
+        save_file(moments, folder / "optimizer.safetensors")
+        (folder / FACTS).write_text(json.dumps(facts, indent=1))
+    except OSError as error:
+        raise CheckpointError(f"cannot write the checkpoint {folder}: {error}; is the disk full?") from error
+
+
+def load_policy(folder: Path, learner: PolicyLearner) -> None:
+    """Put weights, optimisers and value scale back as they were. Raises CheckpointError."""
+    try:
+        facts = json.loads((folder / FACTS).read_text())
+        moments = load_file(folder / "optimizer.safetensors")
+        networks = {"actor": learner.actor, "critic": learner.critic}
+        optimisers = {"actor": learner.actor_adam, "critic": learner.critic_adam}
+        with torch.no_grad():
+            for name, network in networks.items():
+                network.load_state_dict(load_file(folder / f"{name}.safetensors"))
+        for name, adam in optimisers.items():
+            start = f"{name}."
+            adam.load_state_dict(
+                {k.removeprefix(start): v for k, v in moments.items() if k.startswith(start)}
+            )
+        learner.scale = ValueScale(**facts["value_scale"])
+        learner.updates = int(facts["updates"])
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"the checkpoint {folder} is not complete ({error.filename} is missing); resume from another one"
+        ) from error
+    except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+        raise CheckpointError(
+            f"the checkpoint {folder} does not fit this policy's networks, or is torn: {error}; "
+            "resume with the config that it was written under, or from another checkpoint"
+        ) from error

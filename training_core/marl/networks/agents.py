@@ -1,0 +1,112 @@
+"""A network that answers for N agents at once: identity, backbone, head.
+
+Letters: B environments, N agents, D inputs, O outputs, L steps of a chunk.
+"""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from training_core.config.marl.policies import Network, Recurrent
+from training_core.marl.networks.base import Memory, map_memory
+from training_core.marl.networks.mlp import linear
+from training_core.marl.networks.registry import BACKBONES
+
+
+class AgentNetwork(Protocol):
+    """What actors and critics are to those who play and learn with them."""
+
+    chunk_length: int
+    """L, into which rollouts are cut for learning: 1 where nothing is remembered."""
+    remembers: bool
+
+    def start(self, environments: int) -> Memory:
+        """The memory with which episodes begin, rows B x N."""
+        ...
+
+    def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        """(B, N, D) -> (B, N, O)."""
+        ...
+
+    def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
+        """(L, B, N, D), begins (L, B) -> (L, B, N, O)."""
+        ...
+
+
+class SharedNetwork(nn.Module):
+    """One network for all agents, told apart by a learnt embedding of who they are (parameter sharing)."""
+
+    def __init__(self, config: Network, inputs: int, outputs: int, agents: int, gain: float) -> None:
+        super().__init__()
+        identity = config.identity_dim if agents > 1 else 0
+        self.identity = nn.Embedding(agents, identity) if identity else None
+        self.backbone = BACKBONES[config.type](config, inputs + identity)
+        self.head = linear(self.backbone.features, outputs, config.orthogonal, gain)
+        self.agents = agents
+        self.remembers = isinstance(config, Recurrent)
+        self.chunk_length = config.chunk_length if isinstance(config, Recurrent) else 1
+
+    def start(self, environments: int) -> Memory:
+        return self.backbone.start(environments * self.agents)
+
+    def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        features, memory = self.backbone.step(self._named(x).flatten(0, 1), memory)
+        return self.head(features).unflatten(0, x.shape[:2]), memory
+
+    def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
+        rows = begins.repeat_interleave(self.agents, dim=1) if self.remembers else begins
+        features = self.backbone.sequence(self._named(x).flatten(1, 2), memory, rows)
+        out: Tensor = self.head(features).unflatten(1, x.shape[1:3])
+        return out
+
+    def _named(self, x: Tensor) -> Tensor:
+        """Inputs with each agent's identity after them."""
+        if self.identity is None:
+            return x
+        return torch.cat([x, self.identity.weight.expand(*x.shape[:-1], -1)], dim=-1)
+
+
+class SeparateNetworks(nn.Module):
+    """Weights of its own for every agent."""
+
+    def __init__(self, config: Network, inputs: int, outputs: int, agents: int, gain: float) -> None:
+        super().__init__()
+        made = [SharedNetwork(config, inputs, outputs, 1, gain) for _ in range(agents)]
+        self.networks = nn.ModuleList(made)
+        self.members = made
+        self.agents = agents
+        self.remembers = made[0].remembers
+        self.chunk_length = made[0].chunk_length
+
+    def start(self, environments: int) -> Memory:
+        return self.members[0].backbone.start(environments * self.agents)
+
+    def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        outs, memories = [], []
+        for place, network in enumerate(self.members):
+            out, after = network.step(x[:, place : place + 1], self._of(place, memory))
+            outs.append(out)
+            memories.append(after)
+        together = map_memory(lambda *parts: torch.stack(parts, dim=1).flatten(0, 1), *memories)
+        return torch.cat(outs, dim=1), together
+
+    def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
+        outs = [
+            network.sequence(x[:, :, place : place + 1], self._of(place, memory), begins)
+            for place, network in enumerate(self.members)
+        ]
+        return torch.cat(outs, dim=2)
+
+    def _of(self, place: int, memory: Memory) -> Memory:
+        """The rows of one agent."""
+        return map_memory(lambda part: part[place :: self.agents], memory)
+
+
+Networks = SharedNetwork | SeparateNetworks
+
+
+def make_network(config: Network, inputs: int, outputs: int, agents: int, gain: float) -> Networks:
+    """A network for `agents` agents; `gain` scales the head's orthogonal initial weights."""
+    kind = SharedNetwork if config.share_parameters or agents == 1 else SeparateNetworks
+    return kind(config, inputs, outputs, agents, gain)

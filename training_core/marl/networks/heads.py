@@ -1,0 +1,123 @@
+"""What an actor's outputs mean: a distribution over choices, or over continuous actions within bounds.
+
+Letters: O outputs, A choices, or numbers of a continuous action. "Raw" actions are what is learnt from: the choice (...), or
+the Gaussian's number before it is squashed (..., A).
+"""
+
+import math
+from typing import Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from training_core.marl.environments.base import Actions, Choices, Continuous
+
+FORBIDDEN = -1e9
+"""Logit of a choice that a mask forbids: finite, so that an agent who may do nothing at all does no harm."""
+LOG_STD = (-5.0, 2.0)
+"""Bounds of a Gaussian's log standard deviation."""
+
+
+class Head(Protocol):
+    """A family of distributions."""
+
+    outputs: int
+    """O."""
+
+    def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """What `act` needs to draw actions for `shape` agents: (*shape, A)."""
+        ...
+
+    def act(self, out: Tensor, noise: Tensor | None) -> Tensor:
+        """Raw actions for outputs (..., O): drawn by `noise` (..., A), or the likeliest where it is None."""
+        ...
+
+    def log_prob(self, out: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probability (density) of actions, and the entropy of their distribution: both (...)."""
+        ...
+
+    def sent(self, raw: Tensor) -> Actions:
+        """What the environment is given for raw actions."""
+        ...
+
+
+def masked(out: Tensor, mask: Tensor | None) -> Tensor:
+    """Logits with forbidden choices (mask False) out of reach."""
+    return out if mask is None else out.masked_fill(~mask, FORBIDDEN)
+
+
+class ChoiceHead:
+    """Categorical over logits."""
+
+    def __init__(self, actions: Choices) -> None:
+        self.outputs = actions.count
+
+    def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """Gumbel noise: the largest of logits + noise is a draw from their softmax."""
+        return torch.empty(*shape, self.outputs).exponential_(generator=generator).log_().neg_()
+
+    def act(self, out: Tensor, noise: Tensor | None) -> Tensor:
+        return (out if noise is None else out + noise).argmax(-1)
+
+    def log_prob(self, out: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
+        logs = F.log_softmax(out.float(), dim=-1)
+        entropy = -(logs.exp() * logs).sum(-1)
+        return logs.gather(-1, raw.unsqueeze(-1)).squeeze(-1), entropy
+
+    def sent(self, raw: Tensor) -> Actions:
+        actions: Actions = raw.cpu().numpy()
+        return actions
+
+
+class GaussianHead:
+    """Diagonal Gaussian, squashed into the bounds by tanh: action = middle + half * tanh(raw).
+
+    The density of the action is the Gaussian's divided by the slope half * (1 - tanh(raw)^2) of the squashing (Haarnoja et al.
+    2018, appendix C). Its entropy has no closed form: the Gaussian's, plus the log slope at the action that was taken,
+    which estimates it without bias. A number without two finite bounds is not squashed.
+    """
+
+    def __init__(self, actions: Continuous) -> None:
+        low, high = torch.tensor(actions.low), torch.tensor(actions.high)
+        self.outputs = 2 * len(actions.low)
+        self.bounded = torch.isfinite(low) & torch.isfinite(high)
+        self.middle = torch.where(self.bounded, (low + high) / 2, 0.0)
+        self.half = torch.where(self.bounded, (high - low) / 2, 1.0)
+
+    def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        return torch.empty(*shape, self.outputs // 2).normal_(generator=generator)
+
+    def act(self, out: Tensor, noise: Tensor | None) -> Tensor:
+        mean, log_std = self._parts(out)
+        return mean if noise is None else mean + log_std.exp() * noise
+
+    def log_prob(self, out: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = self._parts(out.float())
+        z = (raw - mean) * (-log_std).exp()
+        density = -0.5 * z.square() - log_std - 0.5 * math.log(2 * math.pi)
+        slope = self._log_slope(raw)
+        entropy = log_std + 0.5 * (1 + math.log(2 * math.pi)) + slope
+        return (density - slope).sum(-1), entropy.sum(-1)
+
+    def sent(self, raw: Tensor) -> Actions:
+        bounded = self.bounded.to(raw.device)
+        within = torch.where(bounded, torch.tanh(raw), raw)
+        actions = self.middle.to(raw.device) + self.half.to(raw.device) * within
+        return actions.cpu().numpy().astype(np.float32)
+
+    def _parts(self, out: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_std = out.chunk(2, dim=-1)
+        return mean, log_std.clamp(*LOG_STD)
+
+    def _log_slope(self, raw: Tensor) -> Tensor:
+        """log d action / d raw; log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2x)) without loss of digits."""
+        squashed = 2 * (math.log(2) - raw - F.softplus(-2 * raw))
+        slope = torch.where(self.bounded.to(raw.device), squashed, 0.0)
+        return slope + self.half.to(raw.device).log()
+
+
+def make_head(actions: Choices | Continuous) -> ChoiceHead | GaussianHead:
+    """The family for a kind of actions."""
+    return ChoiceHead(actions) if isinstance(actions, Choices) else GaussianHead(actions)

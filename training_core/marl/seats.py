@@ -1,0 +1,92 @@
+"""Which agents a policy plays: the agents of its roles, one after another.
+
+Letters: B environments, N agents of the policy, D numbers of an observation, A choices.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from training_core.config.marl.run import MarlConfig
+from training_core.errors import ConfigError
+from training_core.marl.environments.base import Actions, Choices, Continuous, Flags, Reals, Spec, View
+
+
+@dataclass(frozen=True)
+class Seats:
+    """The agents of one policy."""
+
+    policy: str
+    roles: tuple[str, ...]
+    slices: tuple[slice, ...]
+    """Where each role's agents are among the N."""
+    agents: tuple[str, ...]
+    """Names of the N."""
+    trained: tuple[bool, ...]
+    """By role: whether its steps are learnt from."""
+    observation_dim: int
+    actions: Choices | Continuous
+
+    @property
+    def count(self) -> int:
+        """N."""
+        return len(self.agents)
+
+    def observations(self, view: View) -> Reals:
+        """(B, N, D)."""
+        return _joined([view.observations[role] for role in self.roles])
+
+    def masks(self, view: View) -> Flags | None:
+        """(B, N, A), True for what is allowed; None where everything always is."""
+        if not isinstance(self.actions, Choices) or not any(role in view.masks for role in self.roles):
+            return None
+        free = {role: (*view.observations[role].shape[:2], self.actions.count) for role in self.roles}
+        return np.concatenate(
+            [view.masks[role] if role in view.masks else np.ones(free[role], bool) for role in self.roles], 1
+        )
+
+    def rewards(self, rewards: Mapping[str, Reals]) -> Reals:
+        """(B, N)."""
+        return _joined([rewards[role] for role in self.roles])
+
+    def sent(self, actions: Actions) -> dict[str, Actions]:
+        """(B, N) or (B, N, A) by role."""
+        return {role: actions[:, place] for role, place in zip(self.roles, self.slices, strict=True)}
+
+
+def seats_of(config: MarlConfig, spec: Spec) -> dict[str, Seats]:
+    """By policy. Raises ConfigError where the environment's roles differ from the config's, or a policy's roles from each other."""
+    if set(config.team.roles) != set(spec.roles):
+        raise ConfigError(
+            {"team.roles": f"the environment is played by {', '.join(spec.roles)}; name exactly these roles"}
+        )
+    return {policy: _seats(policy, config, spec) for policy in config.used_policies}
+
+
+def _seats(policy: str, config: MarlConfig, spec: Spec) -> Seats:
+    roles = tuple(name for name, role in config.team.roles.items() if role.policy == policy)
+    first = spec.roles[roles[0]]
+    for name in roles[1:]:
+        other = spec.roles[name]
+        if other.observation_dim != first.observation_dim or other.actions != first.actions:
+            raise ConfigError(
+                {
+                    f"team.roles.{name}.policy": f"{name} and {roles[0]} see or do different things; "
+                    "give each a policy of its own"
+                }
+            )
+    ends = np.cumsum([len(spec.roles[name].agents) for name in roles]).tolist()
+    return Seats(
+        policy,
+        roles,
+        tuple(slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)),
+        tuple(agent for name in roles for agent in spec.roles[name].agents),
+        tuple(config.team.roles[name].trained for name in roles),
+        first.observation_dim,
+        first.actions,
+    )
+
+
+def _joined(parts: list[Reals]) -> Reals:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)

@@ -1,0 +1,123 @@
+"""Multi-agent PPO on one machine's cores: collect, update, evaluate. No Ray, no database: usable from a script.
+
+Whatever is random follows from (run.seed, stream, iteration): a run that is resumed draws what it would have drawn.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from training_core.config.marl.run import MarlConfig
+from training_core.errors import CheckpointError
+from training_core.marl.collecting import Rollout, collect
+from training_core.marl.environments.base import VectorEnvironment
+from training_core.marl.environments.registry import make_environments
+from training_core.marl.evaluating import evaluate
+from training_core.marl.learning.learner import PolicyLearner
+from training_core.marl.learning.saving import load_policy, save_policy
+from training_core.marl.records import Collection
+from training_core.marl.seats import seats_of
+from training_core.marl.stage import Player, Stage
+from training_core.seeding import keyed_seed
+
+COLLECTION, WEIGHTS = 0, 1
+"""Streams of the seeds of rollouts and of initial weights; evaluation and minibatches have others."""
+
+
+class MarlTrainer:
+    """Policies, their learners, and the environments that they play."""
+
+    def __init__(
+        self, config: MarlConfig, make: Callable[[Any, int], VectorEnvironment] = make_environments
+    ) -> None:
+        self.config = config
+        self._make = make
+        self.device = torch.device("cuda" if config.resources.gpus and torch.cuda.is_available() else "cpu")
+        environment = make(config.environment, config.rollout.environments)
+        self.spec = environment.spec
+        seats = seats_of(config, self.spec)
+        seed = config.run.seed
+        self.learners = {
+            name: PolicyLearner(
+                config.policies[name],
+                config.algorithm,
+                seats,
+                name,
+                self.spec,
+                keyed_seed(seed, WEIGHTS, place),
+                self.device,
+            )
+            for place, name in enumerate(seats)
+        }
+        self.players = {
+            name: Player(learner.seats, learner.actor, learner.head, self.device)
+            for name, learner in self.learners.items()
+        }
+        self._stage = Stage(environment, self.players)
+        self._evaluation: Stage | None = None
+        self._rollout: Rollout | None = None
+
+    def collect(self, iteration: int) -> Collection:
+        """Play rollout.steps steps of all environments; `update` learns from them. Iterations count from 1."""
+        settings = self.config.rollout
+        if settings.fresh or self._stage.view is None:
+            self._stage.reset(keyed_seed(self.config.run.seed, COLLECTION, iteration, 0) % 2**31)
+            for learner in self.learners.values():
+                learner.forget()
+        generator = torch.Generator().manual_seed(keyed_seed(self.config.run.seed, COLLECTION, iteration, 1))
+        noise = {
+            name: player.head.noise((settings.steps, settings.environments, player.seats.count), generator)
+            for name, player in self.players.items()
+        }
+        kept = {name: learner.kept(settings.steps) for name, learner in self.learners.items()}
+        self._rollout, played = collect(self._stage, settings.steps, noise, kept)
+        return Collection(played, settings.samples)
+
+    def update(self, iteration: int) -> dict[str, dict[str, float]]:
+        """Learn from what `collect` brought: metrics by trained policy. Raises LearnerFailure."""
+        assert self._rollout is not None, "collect comes first"
+        rollout, self._rollout = self._rollout, None
+        return {
+            name: self.learners[name].update(
+                rollout, self.config.environment.reward, iteration, self.config.run.iterations
+            )
+            for name in self.config.trained_policies
+        }
+
+    def evaluate(self, greedy: bool, episodes: int, kept: int = 0) -> Collection:
+        """The same `episodes` episodes every time, with the likeliest or with sampled actions; `kept` of them step by step."""
+        count = min(episodes, self.config.rollout.environments)
+        if self._evaluation is None or self._evaluation.environment.count != count:
+            if self._evaluation is not None:
+                self._evaluation.environment.close()
+            self._evaluation = Stage(self._make(self.config.environment, count), self.players)
+        return evaluate(self._evaluation, self.config.run.seed, greedy, episodes, kept)
+
+    def save(self, folder: Path) -> None:
+        """One folder per policy. Raises CheckpointError."""
+        for name, learner in self.learners.items():
+            save_policy(folder / name, learner)
+
+    def load(self, folder: Path) -> None:
+        """Go on as `save` left it. Raises CheckpointError."""
+        if folder.suffix == ".pt":
+            raise CheckpointError(
+                f"{folder} is a pickle, which could run code when it is read; give a checkpoint folder of Troupe, or train anew"
+            )
+        for name, learner in self.learners.items():
+            load_policy(folder / name, learner)
+
+    def weights(self) -> Mapping[str, int]:
+        """Number of weights of each policy's actor and critic together."""
+        return {
+            name: learner.actor_adam.weights.numel() + learner.critic_adam.weights.numel()
+            for name, learner in self.learners.items()
+        }
+
+    def close(self) -> None:
+        """Give the environments back."""
+        self._stage.environment.close()
+        if self._evaluation is not None:
+            self._evaluation.environment.close()
