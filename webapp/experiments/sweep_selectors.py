@@ -22,6 +22,7 @@ LABELS = {
     "eval/success": "success, greedy",
     "eval_sampled/success": "success, sampled",
     "train/return": "return, training",
+    "eval/return": "return, greedy",
 }
 
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from webapp.metrics.arrays import spell
 from webapp.runs.models import Run
 
-HEADLINE = ("eval/success", "eval_sampled/success", "train/return")
+HEADLINE = ("eval/success", "eval_sampled/success", "train/return", "eval/return")
 SPARK = "train/return"
 BUCKETS = 40
 

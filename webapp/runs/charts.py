@@ -53,6 +53,15 @@ UNITS = {
     "update_mfu": "share of the device's peak",
     "rollout_mfu": "share of the device's peak",
 }
+NETWORK_UNITS = {
+    "length": "steps",
+    "entropy": "nats per action",
+    "kl": "nats per action, over the update",
+    "clip_fraction": "share of actions",
+    "actor_loss": "per action",
+    "env_steps_per_second": "environment steps / s",
+}
+"""Those that differ, or come on top, where agents are small networks."""
 SECTIONS = {
     "eval": "Evaluation",
     "eval_sampled": "Evaluation, sampled",
@@ -112,6 +121,12 @@ class Section:
     panels: list[Panel]
 
 
+def unit_of(metric: str, config: Mapping[str, Any]) -> str:
+    """The unit of a metric by the last part of its name; empty where it has none."""
+    networks = any("network" in policy for policy in config.get("policies", {}).values())
+    return (NETWORK_UNITS.get(metric) if networks else None) or UNITS.get(metric, "")
+
+
 def axes_of(keys: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Those of AXES that a run with these metrics has."""
     there = {"", *keys}
@@ -124,7 +139,7 @@ def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[Section
     panels: dict[str, dict[str, Panel]] = {}
     for key in keys:
         section, chart, label = _place(key)
-        panel = panels.setdefault(section, {}).setdefault(chart, _panel(section, chart))
+        panel = panels.setdefault(section, {}).setdefault(chart, _panel(section, chart, config))
         panel.lines.append(Line(key, label, tones.get(label, (len(panel.lines) + 1) % (TONES + 1))))
     order = [*SECTIONS, *sorted(set(panels) - set(SECTIONS))]
     found = [_section(name, list(panels[name].values()), list(tones)) for name in order if name in panels]
@@ -167,9 +182,9 @@ def _place(key: str) -> tuple[str, str, str]:
     return section, "/".join(rest), rest[-1]
 
 
-def _panel(section: str, chart: str) -> Panel:
+def _panel(section: str, chart: str, config: Mapping[str, Any]) -> Panel:
     leaf = chart.rsplit("/", 1)[-1]
-    unit = "seconds" if section == "time" else UNITS.get(leaf, "")
+    unit = "seconds" if section == "time" else unit_of(leaf, config)
     return Panel(
         slugify(f"{section}-{chart}"),
         chart.replace("_", " "),

@@ -30,7 +30,12 @@ FACTS: dict[str, tuple[str, str, str]] = {
     "note": ("text", "latest note", ""),
 }
 """Kind, heading and order of each column that is a fact of the run."""
-_HEADINGS = {"train/return": "return", "eval/success": "success, greedy", "eval_sampled/success": "sampled"}
+_HEADINGS = {
+    "train/return": "return",
+    "eval/return": "return, greedy",
+    "eval/success": "success, greedy",
+    "eval_sampled/success": "sampled",
+}
 _PLACES = {"left": "eta_seconds", "created": "created_at", "started": "started_at", "ended": "ended_at"}
 """Where `run_summary` has a fact that is called otherwise there."""
 

@@ -14,11 +14,11 @@ from webapp.runs.charts import (
     NEUTRAL,
     SAMPLED,
     SHARES,
-    UNITS,
     Line,
     Panel,
     Tone,
     all_sections,
+    unit_of,
 )
 
 FIRST = 6
@@ -60,6 +60,14 @@ CHARTS: dict[str, Chart] = {
     "length": Chart("Episode length", (("eval/length", "greedy", GREEDY),)),
     "staleness": Chart("Staleness", (("rollout/staleness", "training", NEUTRAL),)),
     "value": Chart("Value loss by policy", _each("policy/{policy}/value_loss"), "squared return"),
+    "evaluated": Chart(
+        "Return of evaluations",
+        (("eval/return", "greedy", GREEDY), ("eval_sampled/return", "sampled", SAMPLED)),
+    ),
+    "evaluated_role": Chart("Return by role, greedy", _each("eval/{role}/reward")),
+    "change": Chart("KL of the update by policy", _each("policy/{policy}/kl")),
+    "spread": Chart("Spread of ratios by policy", _each("policy/{policy}/ratio_std")),
+    "speed": Chart("Environment steps", (("rollout/env_steps_per_second", "rollout", NEUTRAL),)),
     "explained": Chart(
         "Explained variance", _each("policy/{policy}/explained_variance"), "share of variance"
     ),
@@ -68,6 +76,9 @@ CHARTS: dict[str, Chart] = {
 
 _GROUPED = ("success", "return", "reward", "entropy", "kl", "groups")
 _CRITIC = ("success", "return", "reward", "entropy", "explained", "value", "kl", "clipped", "gradient")
+_NETWORKS = (
+    "evaluated", "return", "explained", "entropy", "change", "value", "clipped", "spread", "gradient", "evaluated_role", "success", "speed",
+)  # fmt: skip
 DEFAULT = (*_GROUPED, "clipped", "gradient", "mismatch")
 LAYOUTS: dict[str, tuple[str, ...]] = {
     "at_grpo": DEFAULT,
@@ -77,8 +88,8 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
     "reinforce_plus_plus": ("success", "return", "reward", "entropy", "kl", "gradient", "clipped", "mismatch", "length"),
     "reinforce_plus_plus_baseline": (*_GROUPED, "gradient", "clipped", "mismatch"),
     "ppo": _CRITIC,
-    "mappo": _CRITIC,
-    "ippo": _CRITIC,
+    "mappo": _NETWORKS,
+    "ippo": _NETWORKS,
 }  # fmt: skip
 """algorithm.type -> ids of CHARTS, what tells most first."""
 
@@ -107,7 +118,7 @@ def panel_of(name: str, config: Mapping[str, Any]) -> Panel:
     lines = [line for metric in chart.lines for line in _lines(metric, config)]
     leaf = chart.lines[0][0].rsplit("/", 1)[-1]
     return Panel(
-        name, chart.title, chart.unit or UNITS.get(leaf, ""), lines, (0.0, 1.0) if leaf in SHARES else None
+        name, chart.title, chart.unit or unit_of(leaf, config), lines, (0.0, 1.0) if leaf in SHARES else None
     )
 
 

@@ -36,6 +36,8 @@ class Tile:
 def overview_tiles(config: Mapping[str, Any], series: Mapping[str, Columns]) -> list[Tile]:
     """Last values, with the change since the base model or the start where more is better."""
     policies, roles = policy_tones(config), role_tones(config)
+    if any("network" in policy for policy in config["policies"].values()):
+        return _network_tiles(series, policies, roles)
     return [
         Tile("Success, greedy", "", [_figure(series, "eval/success", since="base")]),
         Tile("Success, sampled", "", [_figure(series, "eval_sampled/success", since="base")]),
@@ -53,6 +55,27 @@ def overview_tiles(config: Mapping[str, Any], series: Mapping[str, Columns]) -> 
                 _plain(series, "rollout/truncated", "answers cut off"),
             ],
         ),
+    ]
+
+
+def _network_tiles(
+    series: Mapping[str, Columns], policies: Mapping[str, int], roles: Mapping[str, int]
+) -> list[Tile]:
+    """Of small networks, which have no tokens."""
+    return [
+        Tile("Return, greedy", "", [_figure(series, "eval/return", since="start")]),
+        Tile("Return, sampled", "", [_figure(series, "eval_sampled/return", since="start")]),
+        Tile("Return while training", "", [_figure(series, "train/return", since="start")]),
+        Tile("Return by role, greedy", "", _each(series, "eval/{}/reward", roles)),
+        Tile("Entropy", "nats per action", _each(series, "policy/{}/entropy", policies)),
+        Tile(
+            "Explained variance",
+            "of returns by values",
+            _each(series, "policy/{}/explained_variance", policies),
+        ),
+        Tile("Episode length", "", [_plain(series, "eval/length", "steps")]),
+        Tile("Environment steps", "", [_plain(series, "progress/env_steps", "in all")]),
+        Tile("Steps per second", "", [_plain(series, "rollout/env_steps_per_second", "rollout")]),
     ]
 
 

@@ -83,3 +83,15 @@ def test_compute_has_a_chart_a_measure_and_a_line_a_policy() -> None:
         (f"{phase} mfu", "share of the device's peak", ["planner", "executor"])
         for phase in ("update", "rollout")
     ]
+
+
+def test_small_networks_have_tiles_and_units_of_their_own() -> None:
+    config = load_config("spread_toy").model_dump(mode="json")
+    tiles = {
+        tile.label: tile.figures
+        for tile in overview_tiles(config, {"eval/return": {"values": [43.0, 125.0]}})
+    }
+    assert (tiles["Return, greedy"][0].value, tiles["Return, greedy"][0].change) == (125.0, 82.0)
+    assert not any("token" in key for key in tile_keys(config))
+    (section,) = all_sections(["policy/agents/entropy"], config)
+    assert section.panels[0].unit == "nats per action"
