@@ -4,7 +4,15 @@ packages of its own environment alone."""
 from collections.abc import Callable
 from typing import Any
 
-from training_core.config.marl.environments import MarlEnvironment, SimpleSpread
+from training_core.config.marl.environments import (
+    MarlEnvironment,
+    RecallCue,
+    SimpleAdversary,
+    SimplePush,
+    SimpleReference,
+    SimpleSpread,
+    SimpleTag,
+)
 from training_core.marl.environments.base import VectorEnvironment
 
 
@@ -14,8 +22,43 @@ def _spread(section: SimpleSpread, count: int) -> VectorEnvironment:
     return SpreadEnvironment(section, count)
 
 
+def _reference(section: SimpleReference, count: int) -> VectorEnvironment:
+    from training_core.marl.environments.mpe.reference import ReferenceEnvironment
+
+    return ReferenceEnvironment(section, count)
+
+
+def _push(section: SimplePush, count: int) -> VectorEnvironment:
+    from training_core.marl.environments.mpe.push import PushEnvironment
+
+    return PushEnvironment(section, count)
+
+
+def _adversary(section: SimpleAdversary, count: int) -> VectorEnvironment:
+    from training_core.marl.environments.mpe.adversary import AdversaryEnvironment
+
+    return AdversaryEnvironment(section, count)
+
+
+def _tag(section: SimpleTag, count: int) -> VectorEnvironment:
+    from training_core.marl.environments.mpe.tag import TagEnvironment
+
+    return TagEnvironment(section, count)
+
+
+def _recall_cue(section: RecallCue, count: int) -> VectorEnvironment:
+    from training_core.marl.environments.recall_cue import RecallCueEnvironment
+
+    return RecallCueEnvironment(section, count)
+
+
 MARL_ENVIRONMENTS: dict[str, Callable[[Any, int], VectorEnvironment]] = {
     "mpe_simple_spread": _spread,
+    "mpe_simple_reference": _reference,
+    "mpe_simple_push": _push,
+    "mpe_simple_adversary": _adversary,
+    "mpe_simple_tag": _tag,
+    "recall_cue": _recall_cue,
 }
 """type -> (config section, how many) -> environments."""
 

@@ -115,13 +115,14 @@ def goals(native: Any, world: Any, index: int) -> None:
 def drawn_actions(native: MpeEnvironment, random: np.random.Generator) -> dict[str, Any]:
     """Random ones for all roles; continuous ones leave their bounds at times."""
     found: dict[str, Any] = {}
+    beyond = 0.2 if random.random() < 0.2 else 0.0
     for role, spec in native.spec.roles.items():
         shape = (native.count, len(spec.agents))
         match spec.actions:
             case Choices(count=count):
                 found[role] = random.integers(0, count, shape)
             case Continuous(low=low):
-                found[role] = random.uniform(-0.2, 1.2, (*shape, len(low))).astype(np.float32)
+                found[role] = random.uniform(-beyond, 1.0 + beyond, (*shape, len(low))).astype(np.float32)
     return found
 
 

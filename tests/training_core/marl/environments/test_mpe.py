@@ -6,13 +6,27 @@ from pydantic import TypeAdapter
 
 from tests.training_core.marl.environments.mpe2_twin import drawn_actions
 from training_core.boards import Board, Plane
-from training_core.config.marl.environments import NativeMpe, SimpleSpread
+from training_core.config.marl.environments import (
+    NativeMpe,
+    SimpleAdversary,
+    SimplePush,
+    SimpleReference,
+    SimpleSpread,
+    SimpleTag,
+)
 from training_core.errors import EnvironmentFailure
 from training_core.marl.environments.base import Continuous, VectorEnvironment
 from training_core.marl.environments.mpe.environment import MpeEnvironment
 from training_core.marl.environments.registry import make_environments
 
-SCENARIOS: list[NativeMpe] = [SimpleSpread()]
+NATIVE = {
+    "mpe_simple_spread": SimpleSpread,
+    "mpe_simple_tag": SimpleTag,
+    "mpe_simple_adversary": SimpleAdversary,
+    "mpe_simple_push": SimplePush,
+    "mpe_simple_reference": SimpleReference,
+}
+SCENARIOS: list[NativeMpe] = [make() for make in NATIVE.values()]
 
 
 def made(section: NativeMpe, count: int = 4) -> MpeEnvironment:
@@ -32,6 +46,11 @@ def played(environment: MpeEnvironment, seed: int, steps: int) -> list[np.ndarra
 
 
 @pytest.mark.parametrize("section", SCENARIOS, ids=lambda section: section.type)
+def test_tags_are_the_configs(section: NativeMpe) -> None:
+    assert isinstance(section, NATIVE[section.type])
+
+
+@pytest.mark.parametrize("section", SCENARIOS, ids=lambda section: section.type)
 def test_the_seed_decides_everything(section: NativeMpe) -> None:
     environment = made(section)
     first, again = played(environment, 1, 30), played(made(section), 1, 30)
@@ -40,6 +59,30 @@ def test_the_seed_decides_everything(section: NativeMpe) -> None:
     assert not np.array_equal(first[0][0], first[0][1]), "environments beside each other differ"
     in_mid_episode = played(environment, 1, 30)
     assert all(np.array_equal(one, other) for one, other in zip(first, in_mid_episode, strict=True))
+
+
+@pytest.mark.parametrize("section", SCENARIOS, ids=lambda section: section.type)
+def test_an_environment_begins_as_it_would_in_a_larger_whole(section: NativeMpe) -> None:
+    whole, share = made(section, count=6), made(section, count=2)
+    for role, value in share.reset(5, first=3).observations.items():
+        assert np.array_equal(value, whole.reset(5).observations[role][3:5])
+
+
+@pytest.mark.parametrize("section", SCENARIOS, ids=lambda section: section.type)
+def test_episodes_begin_anywhere(section: NativeMpe) -> None:
+    environment = made(section, count=2000)
+    environment.reset(0)
+    edge = 0.9 if isinstance(section, SimpleTag) else 1.0
+    for place, positions in enumerate(environment.world.positions):
+        reach = edge if place >= environment.world.bodies.agents else 1.0
+        assert abs(positions).max() <= reach
+        assert abs(positions).max() > 0.99 * reach
+        assert abs(positions.mean(axis=1)).max() < 0.06  # standard error 0.013
+    goals = getattr(environment, "goals", np.zeros(0, dtype=np.int64))
+    landmarks = environment.world.bodies.landmarks
+    for drawn in goals.reshape(-1, 2000) if goals.size else ():
+        shares = np.bincount(drawn, minlength=landmarks) / 2000
+        assert abs(shares - 1 / landmarks).max() < 0.06
 
 
 @pytest.mark.parametrize("section", SCENARIOS, ids=lambda section: section.type)

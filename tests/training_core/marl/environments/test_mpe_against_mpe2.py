@@ -4,12 +4,26 @@ import numpy as np
 import pytest
 
 from tests.training_core.marl.environments.mpe2_twin import Twins, drawn_actions, equal, of_agents
-from training_core.config.marl.environments import NativeMpe, SimpleSpread
+from training_core.config.marl.environments import (
+    NativeMpe,
+    SimpleAdversary,
+    SimplePush,
+    SimpleReference,
+    SimpleSpread,
+    SimpleTag,
+)
 
 SIZES: list[NativeMpe] = [
     SimpleSpread(),
     SimpleSpread(num_agents=5, local_ratio=0.2),
     SimpleSpread(num_agents=1, local_ratio=1.0),
+    SimpleTag(),
+    SimpleTag(num_good=3, num_adversaries=2, num_obstacles=0),
+    SimpleAdversary(),
+    SimpleAdversary(num_agents=4),
+    SimplePush(),
+    SimpleReference(),
+    SimpleReference(local_ratio=0.9),
 ]
 
 
@@ -24,7 +38,7 @@ def name(section: NativeMpe) -> str:
 @pytest.mark.parametrize("continuous", [False, True], ids=["discrete", "continuous"])
 @pytest.mark.parametrize("section", SIZES, ids=name)
 def test_every_step_is_that_of_mpe2(section: NativeMpe, continuous: bool) -> None:
-    twins = Twins(section.model_copy(update={"continuous_actions": continuous}), count=16)
+    twins = Twins(section.model_copy(update={"continuous_actions": continuous}), count=10)
     random = np.random.default_rng(0)
     twins.native.reset(seed=1)
     for _ in range(2 * section.max_cycles + 3):
@@ -34,7 +48,7 @@ def test_every_step_is_that_of_mpe2(section: NativeMpe, continuous: bool) -> Non
 @pytest.mark.parametrize("section", SIZES, ids=name)
 def test_crowds_are_pushed_apart_as_in_mpe2(section: NativeMpe) -> None:
     """Everyone in a corner, so that every contact there can be is there."""
-    twins = Twins(section, count=16)
+    twins = Twins(section, count=10)
     random = np.random.default_rng(0)
     twins.native.reset(seed=1)
     for _ in range(10):

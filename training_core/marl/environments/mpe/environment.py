@@ -19,6 +19,7 @@ from training_core.marl.environments.base import (
     View,
 )
 from training_core.marl.environments.mpe.physics import TIME_STEP, Bodies, Floats, World
+from training_core.marl.environments.seeds import draws, episode_seeds
 
 MOVES = ("stay", "left", "right", "down", "up")
 ACROSS = np.array([0.0, -1.0, 1.0, 0.0, 0.0])
@@ -33,6 +34,8 @@ class MpeEnvironment(ABC):
 
     symbols = 0
     """What an agent can say, beside moving."""
+    chances = 0
+    """Random numbers that an episode's beginning takes, beside those for places."""
 
     def __init__(
         self,
@@ -44,22 +47,20 @@ class MpeEnvironment(ABC):
     ) -> None:
         self.world, self.count = World(bodies, count), count
         self._continuous, self._steps = continuous, 0
-        self._random = np.random.default_rng(0)
+        self._seed, self._episode = 0, 0
+        self._numbers = np.arange(count, dtype=np.int64)
         actions = self._actions()
         self.spec = Spec(
             {role: RoleSpec(names, self.observation_dims()[role], actions) for role, names in roles.items()},
             max_steps=max_cycles,
         )
         self._names = tuple(name for names in roles.values() for name in names)
-        self._said: Floats = np.zeros((bodies.agents, self.symbols, count))
+        self.said: Floats = np.zeros((bodies.agents, self.symbols, count))
+        """(n, symbols, B): what each agent said in the last step."""
 
     @abstractmethod
     def observation_dims(self) -> Mapping[str, int]:
         """D by role."""
-
-    @abstractmethod
-    def place(self, random: np.random.Generator) -> None:
-        """Draw the state that B episodes begin from."""
 
     @abstractmethod
     def observe(self) -> dict[str, Reals]:
@@ -69,9 +70,14 @@ class MpeEnvironment(ABC):
     def reward(self) -> dict[str, Reals]:
         """By role (B, n), in the present state."""
 
-    def reset(self, seed: int) -> View:
-        """New episodes, which depend on `seed` and B alone."""
-        self._random = np.random.default_rng(seed)
+    def place(self, positions: Floats, chances: Floats) -> None:
+        """Begin from `positions` (E, 2, B), drawn within 1 of the middle; `chances` (c, B) in [0, 1) are for what else is drawn."""
+        self.world.place(positions)
+
+    def reset(self, seed: int, first: int = 0) -> View:
+        """New episodes; each environment's depend on `seed` and its own number."""
+        self._seed, self._episode = seed, 0
+        self._numbers = first + np.arange(self.count, dtype=np.int64)
         return self._begin()
 
     def step(self, actions: Mapping[str, Actions]) -> Transition:
@@ -119,9 +125,12 @@ class MpeEnvironment(ABC):
         )
 
     def _begin(self) -> View:
-        self._steps = 0
-        self._said[:] = 0.0
-        self.place(self._random)
+        places = self.world.positions.shape[0] * 2
+        seeds = episode_seeds(self._seed, self._numbers, np.full_like(self._numbers, self._episode))
+        drawn = draws(seeds, 0, places + self.chances).T
+        self._steps, self._episode = 0, self._episode + 1
+        self.said[:] = 0.0
+        self.place(2.0 * drawn[:places].reshape(self.world.positions.shape) - 1.0, drawn[places:])
         return View(self.observe())
 
     def _controls(self, given: Actions) -> Floats:
@@ -131,12 +140,12 @@ class MpeEnvironment(ABC):
             wish = np.clip(given, 0.0, 1.0).transpose(1, 2, 0)
             np.subtract(wish[:, 2], wish[:, 1], out=controls[:, 0])
             np.subtract(wish[:, 4], wish[:, 3], out=controls[:, 1])
-            self._said[:] = wish[:, len(MOVES) :]
+            self.said[:] = wish[:, len(MOVES) :]
             return controls
         chosen = self._checked(given).T
         if self.symbols:
             chosen, said = chosen % len(MOVES), chosen // len(MOVES)
-            self._said[:] = said[:, None] == np.arange(self.symbols)[:, None]
+            self.said[:] = said[:, None] == np.arange(self.symbols)[:, None]
         np.take(ACROSS, chosen, out=controls[:, 0], mode="clip")
         np.take(UP, chosen, out=controls[:, 1], mode="clip")
         return controls
@@ -149,6 +158,49 @@ class MpeEnvironment(ABC):
                 f"environment {world}: {self._names[agent]} has no action {given[world, agent]}; there are 0 to {most - 1}"
             )
         return given
+
+
+class GoalEnvironment(MpeEnvironment):
+    """One landmark is meant, the same for all agents."""
+
+    chances = 1
+
+    def __init__(
+        self,
+        bodies: Bodies,
+        roles: Mapping[str, tuple[str, ...]],
+        count: int,
+        max_cycles: int,
+        continuous: bool,
+    ) -> None:
+        super().__init__(bodies, roles, count, max_cycles, continuous)
+        self.goals: NDArray[Any] = np.zeros(count, dtype=np.int64)
+        """(B,): which landmark."""
+
+    def place(self, positions: Floats, chances: Floats) -> None:
+        """Everything anywhere, one landmark drawn."""
+        self.goals = (chances[0] * self.world.bodies.landmarks).astype(np.int64)
+        self.world.place(positions)
+
+    def to_goal(self) -> Floats:
+        """(n, 2, B): the goal as each agent sees it."""
+        return np.take_along_axis(self.world.relative, self.goals[None, None, None], axis=1)[:, 0]
+
+    def goal_distances(self) -> Floats:
+        """(n, B)."""
+        return np.take_along_axis(self.world.distances, self.goals[None, None], axis=1)[:, 0]
+
+    def landmark(self, place: int, index: int) -> tuple[str, str]:
+        """The goal is named."""
+        return ("goal" if place == self.goals[index] else f"landmark {place}"), "landmark"
+
+
+def team_names(adversaries: int, good: int) -> dict[str, tuple[str, ...]]:
+    """Agents of two sides by role, named as in mpe2."""
+    return {
+        "adversaries": tuple(f"adversary_{index}" for index in range(adversaries)),
+        "good": tuple(f"agent_{index}" for index in range(good)),
+    }
 
 
 def per_environment(values: NDArray[Any]) -> Reals:

@@ -31,10 +31,6 @@ class SpreadEnvironment(MpeEnvironment):
         """Velocity, place, landmarks, others, what these say."""
         return {"agents": 4 + 2 * self._agents + 4 * (self._agents - 1)}
 
-    def place(self, random: np.random.Generator) -> None:
-        """Everything anywhere."""
-        self.world.place(random.uniform(-1.0, 1.0, self.world.positions.shape))
-
     def observe(self) -> dict[str, Reals]:
         """(B, N, D)."""
         world, agents = self.world, self._agents

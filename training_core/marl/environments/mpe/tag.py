@@ -1,0 +1,82 @@
+"""simple_tag: slow adversaries chase faster good agents around obstacles (predator and prey)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from training_core.config.marl.environments import SimpleTag
+from training_core.marl.environments.base import Reals
+from training_core.marl.environments.mpe.environment import MpeEnvironment, per_environment, team_names
+from training_core.marl.environments.mpe.physics import Bodies, Floats
+
+TOUCH = 10.0
+"""What a touch is worth to adversaries, and costs the good agent."""
+
+
+class TagEnvironment(MpeEnvironment):
+    """An agent sees its velocity, place, obstacles, the others, and how fast the (other) good agents are."""
+
+    def __init__(self, section: SimpleTag, count: int) -> None:
+        self._chasing, self._fleeing = section.num_adversaries, section.num_good
+        self._obstacles = section.num_obstacles
+        bodies = Bodies(
+            agents=self._chasing + self._fleeing,
+            landmarks=self._obstacles,
+            sizes=(0.075,) * self._chasing + (0.05,) * self._fleeing + (0.2,) * self._obstacles,
+            accelerations=(3.0,) * self._chasing + (4.0,) * self._fleeing,
+            max_speeds=(1.0,) * self._chasing + (1.3,) * self._fleeing,
+            collide="everything",
+        )
+        names = team_names(self._chasing, self._fleeing)
+        super().__init__(bodies, names, count, section.max_cycles, section.continuous_actions)
+
+    def observation_dims(self) -> Mapping[str, int]:
+        """Velocity, place, obstacles, others, velocities of good agents."""
+        seen = 4 + 2 * (self._obstacles + self._chasing + self._fleeing - 1)
+        return {"adversaries": seen + 2 * self._fleeing, "good": seen + 2 * (self._fleeing - 1)}
+
+    def place(self, positions: Floats, chances: Floats) -> None:
+        """Agents anywhere, obstacles not quite at the edge."""
+        positions[self._chasing + self._fleeing :] *= 0.9
+        self.world.place(positions)
+
+    def observe(self) -> dict[str, Reals]:
+        """Both roles' (B, n, D)."""
+        world, chasing, agents = self.world, self._chasing, self._chasing + self._fleeing
+        relative = world.relative.reshape(agents, -1, self.count)
+        seen = np.concatenate([world.velocities, world.positions[:agents], relative], axis=1)
+        prey = world.velocities[chasing:].reshape(-1, self.count)
+        other_prey = np.stack(self._others(world.velocities[chasing:]))
+        fast = np.broadcast_to(prey, (chasing, *prey.shape))
+        return {
+            "adversaries": per_environment(np.concatenate([seen[:chasing], fast], axis=1)),
+            "good": per_environment(np.concatenate([seen[chasing:], other_prey], axis=1)),
+        }
+
+    def reward(self) -> dict[str, Reals]:
+        """Adversaries share every touch; a good agent pays for its own, and for leaving the plane."""
+        world, chasing = self.world, self._chasing
+        adversaries = slice(self._obstacles, self._obstacles + chasing)
+        touched = world.distances[chasing:, adversaries] < world.reach[chasing:, adversaries]
+        touches = touched.sum(axis=1)
+        outside = edge_penalty(np.abs(world.positions[chasing : chasing + self._fleeing])).sum(axis=1)
+        earned = np.broadcast_to(TOUCH * touches.sum(axis=0), (chasing, self.count))
+        return {
+            "adversaries": per_environment(earned),
+            "good": per_environment(-TOUCH * touches - outside),
+        }
+
+    def landmark(self, place: int, index: int) -> tuple[str, str]:
+        """All are obstacles."""
+        return f"obstacle {place}", "obstacle"
+
+    def _others(self, values: Floats) -> list[Floats]:
+        """Per good agent what the other good agents have: (g, 2, B) -> g times ((g - 1) * 2, B)."""
+        return [np.delete(values, own, axis=0).reshape(-1, self.count) for own in range(len(values))]
+
+
+def edge_penalty(away: Floats) -> Floats:
+    """Nothing up to 0.9 from the middle, then ever more, at most 10: good agents may not flee for ever."""
+    near = (away - 0.9) * 10.0
+    far = np.minimum(np.exp(np.minimum(2.0 * away - 2.0, 3.0)), 10.0)
+    return np.where(away < 0.9, 0.0, np.where(away < 1.0, near, far))
