@@ -12,6 +12,7 @@ import pytest
 from safetensors.torch import load_file
 
 from tests.workers.running import conversation, curve, events, small_config
+from training_core.config.files import load_config
 from workers.loops.attempt import FAILED, run_attempt
 from workers.loops.records import Attempt, Collected, Spots, Unstarted, WorkerLost
 
@@ -263,3 +264,19 @@ def test_a_fork_goes_on_from_another_runs_weights(
     for name in ("eval/success", "eval/return", "eval_sampled/return"):
         assert here[name, 1] == there[name, 1], "its first evaluation is the checkpoint's"
     assert ("eval/return", 2) in here
+
+
+def test_small_networks_learn_the_same_in_an_actor(ray_cluster: None, tmp_path: Path) -> None:
+    small = {
+        "run.iterations": 2,
+        "rollout.environments": 4,
+        "rollout.steps": 25,
+        "evaluation.every": 1,
+        "evaluation.episodes": 4,
+    }
+    config = load_config("spread_mappo", small)
+    for name, local in (("here", True), ("there", False)):
+        folder = tmp_path / name
+        assert run_attempt(Attempt(config, f"marl-{name}", 1, folder, tmp_path), local=local) == 0
+    assert curve(tmp_path / "there") == curve(tmp_path / "here")
+    assert conversation(tmp_path / "there") == conversation(tmp_path / "here")
