@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,9 @@ from docs.make_configuration import PAGE, page
 from tests.architecture.source import ROOT, modules
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import load_config, parse_overrides, preset_names
+from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS, SuperSuit
+from training_core.config.marl.policies import NETWORK_CONFIGS
+from training_core.config.marl.run import MarlConfig
 from training_core.config.rollout import WORKFLOW_CONFIGS
 from workers.cli.app import app
 from workers.cli.topics.registry import TOPICS
@@ -116,21 +120,43 @@ def test_every_preset_is_in_the_table_of_environments() -> None:
 
 
 def test_fields_that_pages_name_exist() -> None:
-    """Dotted paths in backticks, `*` standing for any role or policy."""
+    """Dotted paths in backticks, `*` standing for any role or policy: of language-model runs, or of small networks'."""
+    trees = [language_fields(), small_network_fields()]
+    for path in re.findall(r"`([a-z_]+(?:\.(?:\*|[a-z_]+))+)(?: = [^`]*)?`", TEXT):
+        if path.split(".")[0] not in trees[0] or path.endswith((".md", ".py")):
+            continue
+        assert any(has_field(tree, path.split(".")) for tree in trees), f"no field {path}"
+
+
+def language_fields() -> dict[str, Any]:
+    """A config with the fields of every kind of environment and workflow."""
     config = load_config("plan_path_duo").model_dump(mode="json")
     for part, kinds in (("workflow", WORKFLOW_CONFIGS), ("environment", ENVIRONMENT_CONFIGS)):
         for section in kinds.values():
             config[part] |= dict.fromkeys(section.model_fields)
-    for path in re.findall(r"`([a-z_]+(?:\.(?:\*|[a-z_]+))+)(?: = [^`]*)?`", TEXT):
-        if path.split(".")[0] not in config or path.endswith((".md", ".py")):
-            continue
-        here = config
-        for name in path.split("."):
-            if name == "*" and isinstance(here, dict):
-                here = next(iter(here.values()))
-            elif name != "*":
-                assert isinstance(here, dict) and name in here, f"no field {path}"
-                here = here[name]
+    return config
+
+
+def small_network_fields() -> dict[str, Any]:
+    """A config with the fields of every kind of environment, network and algorithm."""
+    team = {"roles": {"agents": {"policy": "one"}}}
+    config = MarlConfig.model_validate({"team": team, "policies": {"one": {}}}).model_dump(mode="json")
+    for section in MARL_ENVIRONMENT_CONFIGS.values():
+        config["environment"] |= dict.fromkeys(section.model_fields)
+    config["environment"]["supersuit"] = dict.fromkeys(SuperSuit.model_fields)
+    for network in NETWORK_CONFIGS.values():
+        config["policies"]["one"]["network"] |= dict.fromkeys(network.model_fields)
+    return config
+
+
+def has_field(tree: Any, names: list[str]) -> bool:
+    """Whether a dotted path leads somewhere."""
+    if not names:
+        return True
+    if not isinstance(tree, dict):
+        return False
+    below = list(tree.values())[:1] if names[0] == "*" else [tree[names[0]]] if names[0] in tree else []
+    return any(has_field(part, names[1:]) for part in below)
 
 
 def test_messages_that_troubleshooting_quotes_are_said() -> None:

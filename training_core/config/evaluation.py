@@ -50,3 +50,15 @@ class Reporting(Section):
     """Seconds between system samples (CPU, memory)."""
     log_level: Literal["debug", "info", "warning"] = "info"
     """Least severe log line that is reported."""
+    project: str = Field("troupe", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}$")
+    """Under which the loggers below file the run; as `run.name` is its name there, or {algorithm}_{environment}_s{seed}."""
+    jsonl: bool = False
+    """Write every metric to metrics.jsonl in the run's folder too, one JSON object a line."""
+    tensorboard: bool = False
+    """Write every metric to TensorBoard's event files too, below tensorboard/ in the run's folder (extra `tensorboard`)."""
+    wandb: bool = False
+    """Log every metric to Weights & Biases too (extra `wandb`)."""
+    wandb_mode: Literal["offline", "online"] = "offline"
+    """offline: kept below wandb/ in the run's folder, for `wandb sync`; online: sent at once, with the machine's own W&B login."""
+    histograms: bool = False
+    """Hand these loggers the distribution of the episodes' returns and lengths as well."""

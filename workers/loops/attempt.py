@@ -19,6 +19,9 @@ from workers.loops.journal import Journal, ReportedLog
 from workers.loops.records import Attempt, Crew, Spots, Superseded, Unstarted, WorkerLost
 from workers.loops.registry import LOOPS, loop_of
 from workers.loops.synchronous import ENDS, Run
+from workers.reporting.loggers.base import Opening
+from workers.reporting.loggers.feeding import Loggers
+from workers.reporting.loggers.registry import wanted
 from workers.reporting.reporter import Reporter
 
 log = logging.getLogger(__name__)
@@ -112,14 +115,33 @@ def _guarded(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool)
 
 def _run(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> tuple[str, int]:
     journal.starting(attempt.start_from)
-    keeper = CheckpointKeeper(attempt.config, RunFolder(attempt.folder))
-    crew = _crew(attempt, journal, wishes, local=local)
-    wishes.listen()
+    journal.loggers = loggers = _loggers(attempt)
     try:
-        run = Run(attempt.config, crew, journal, keeper, wishes)
-        return LOOPS[loop_of(attempt.config)](run, attempt.start_from, forks=attempt.forks)
+        keeper = CheckpointKeeper(attempt.config, RunFolder(attempt.folder))
+        crew = _crew(attempt, journal, wishes, local=local)
+        wishes.listen()
+        try:
+            run = Run(attempt.config, crew, journal, keeper, wishes)
+            return LOOPS[loop_of(attempt.config)](run, attempt.start_from, forks=attempt.forks)
+        finally:
+            crew.close()
     finally:
-        crew.close()
+        loggers.close()
+
+
+def _loggers(attempt: Attempt) -> Loggers:
+    """What writes the metrics elsewhere too. Raises ConfigError where a package is missing."""
+    config = attempt.config
+    plain = f"{config.algorithm.type}_{config.environment.type}_s{config.run.seed}"
+    opening = Opening(
+        folder=attempt.folder,
+        project=config.reporting.project,
+        run=attempt.run,
+        name=config.run.name or plain,
+        config=config.model_dump(mode="json"),
+        online=config.reporting.wandb_mode == "online",
+    )
+    return Loggers(wanted(config.reporting), opening)
 
 
 def _crew(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> Crew:

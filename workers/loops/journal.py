@@ -14,6 +14,7 @@ from training_core.config.marl.run import MarlConfig
 from workers.loops import metrics
 from workers.loops.marl_lines import summary_lines
 from workers.loops.records import Collected, Phase, Span, Started, System, Updated
+from workers.reporting.loggers.feeding import Loggers
 from workers.reporting.reporter import Reporter
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,8 @@ class Journal:
         """Last value of every metric."""
         self._steps: dict[str, int] = {}
         """And the step it belongs to."""
+        self.loggers: Loggers | None = None
+        """What writes the metrics somewhere else as well."""
 
     @property
     def command(self) -> str | None:
@@ -92,6 +95,7 @@ class Journal:
         values = metrics.train_metrics(collected) | self.progress.metrics()
         values |= metrics.compute_metrics(collected.spans) | collected.figures
         self._metrics(iteration, values | {"time/rollout": collected.seconds})
+        self._histograms(iteration, "train", collected)
         for document in collected.transcripts:
             self._reporter.episode(document)
         self._spans(collected.spans)
@@ -120,6 +124,7 @@ class Journal:
         """Held-out tasks were played. `cached` figures take the place of what a few probes would say."""
         values = dict(cached) or metrics.eval_metrics(prefix, collected.facts) | collected.figures
         self._metrics(iteration, values | {f"time/{prefix}": collected.seconds})
+        self._histograms(iteration, prefix, collected)
         for document in collected.transcripts:
             self._reporter.episode(document)
         self._spans(collected.spans)
@@ -188,6 +193,15 @@ class Journal:
         self.latest.update(values)
         self._steps.update(dict.fromkeys(values, step))
         self._reporter.metrics(step, values)
+        if self.loggers:
+            self.loggers.scalars(step, values)
+
+    def _histograms(self, step: int, prefix: str, collected: Collected) -> None:
+        """Of the episodes that were played to their end."""
+        if self.loggers and self._config.reporting.histograms:
+            played = [facts for facts in collected.facts if not facts.failed]
+            self.loggers.histogram(step, f"{prefix}/returns", [facts.episode_return for facts in played])
+            self.loggers.histogram(step, f"{prefix}/lengths", [float(facts.turns) for facts in played])
 
     def _spans(self, spans: Iterable[Span]) -> None:
         for span in metrics.merge_spans(spans):

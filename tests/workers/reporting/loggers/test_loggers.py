@@ -1,0 +1,176 @@
+"""A run's metrics in TensorBoard's files, W&B's and JSON lines, as each one's own reader finds them."""
+
+import json
+import logging
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.workers.running import events, little_model, small_config
+from training_core.config.evaluation import Reporting
+from training_core.errors import ConfigError
+from workers.loops.attempt import run_attempt
+from workers.loops.records import Attempt
+from workers.reporting.loggers import registry
+from workers.reporting.loggers.base import Opening
+from workers.reporting.loggers.feeding import Loggers
+from workers.reporting.tensorboard import scalars_of
+
+
+def opening(folder: Path) -> Opening:
+    config = {"run": {"seed": 3}, "algorithm": {"type": "mappo"}}
+    return Opening(folder, "lab", "abc", "mappo_toy_s3", config)
+
+
+def feed(loggers: Loggers) -> None:
+    """Three steps, one of which comes again, and a histogram."""
+    loggers.scalars(1, {"eval/return": 0.5, "time/rollout": 2.0})
+    loggers.scalars(2, {"eval/return": 0.75})
+    loggers.histogram(2, "train/returns", [1.0, 1.0, 4.0])
+    loggers.histogram(2, "train/none", [])
+    loggers.scalars(1, {"late": 9.0})
+    loggers.close()
+
+
+def lines(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_jsonl(tmp_path: Path) -> None:
+    feed(Loggers(["jsonl"], opening(tmp_path)))
+    first, *rest = lines(tmp_path)
+    assert first == {
+        "project": "lab",
+        "run": "abc",
+        "name": "mappo_toy_s3",
+        "config": {"run": {"seed": 3}, "algorithm": {"type": "mappo"}},
+    }
+    assert [(line["step"], line.get("values")) for line in rest] == [
+        (1, {"eval/return": 0.5, "time/rollout": 2.0}),
+        (2, {"eval/return": 0.75}),
+        (2, None),
+        (1, {"late": 9.0}),
+    ]
+    assert (rest[2]["histogram"], rest[2]["numbers"]) == ("train/returns", [1.0, 1.0, 4.0])
+
+
+def test_tensorboard(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    feed(Loggers(["tensorboard"], opening(tmp_path)))
+    folder = tmp_path / "tensorboard" / "lab" / "mappo_toy_s3"
+    (file,) = folder.glob("*tfevents*")
+    found = [(step, values) for _, step, values in scalars_of(file)]
+    assert found == [
+        (1, {"eval/return": 0.5, "time/rollout": 2.0}),
+        (2, {"eval/return": 0.75}),
+        (1, {"late": 9.0}),
+    ]
+    read = EventAccumulator(str(folder)).Reload()
+    (histogram,) = read.Histograms("train/returns")
+    value = histogram.histogram_value
+    assert (histogram.step, value.num, value.min, value.max, value.sum) == (2, 3.0, 1.0, 4.0, 6.0)
+    assert value.sum_squares == 18.0 and sum(value.bucket) == 3.0
+    (config,) = read.Tensors("config")
+    assert '"seed": 3' in config.tensor_proto.string_val[0].decode()
+
+
+def test_a_name_with_slashes_stays_within_the_folder(tmp_path: Path) -> None:
+    made = Opening(tmp_path / "run", "lab", "abc", "../../elsewhere", {})
+    Loggers(["tensorboard"], made).close()
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def records(data: bytes) -> Iterator[bytes]:
+    """Of a .wandb file: LevelDB's log format, blocks of 32 KiB of (crc 4, length 2, kind 1, data), behind 7 bytes of its own."""
+    place, part = 7, b""
+    while place + 7 <= len(data):
+        if 32768 - place % 32768 < 7:
+            place += 32768 - place % 32768
+            continue
+        _, length, kind = struct.unpack("<IHB", data[place : place + 7])
+        part += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            yield part
+            part = b""
+
+
+def test_weights_and_biases_offline(tmp_path: Path) -> None:
+    wandb = pytest.importorskip("wandb", reason="W&B is an extra: pip install 'troupe[wandb]'")
+    feed(Loggers(["wandb"], opening(tmp_path)))
+    wandb.teardown()  # its process has written all when it is gone
+    (file,) = tmp_path.glob("wandb/offline-run-*/run-abc.wandb")
+    from wandb.proto import wandb_internal_pb2
+
+    seen: dict[str, list[str]] = {}
+    for data in records(file.read_bytes()):
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        if record.WhichOneof("record_type") == "run":
+            assert (record.run.project, record.run.display_name) == ("lab", "mappo_toy_s3")
+            assert {"run", "algorithm"} <= {item.key for item in record.run.config.update}
+        for item in record.history.item:
+            seen.setdefault(item.key or "/".join(item.nested_key), []).append(item.value_json)
+    assert wandb.run is None, "the run was finished"
+    assert seen["iteration"] == ["1", "2", "2", "1"]
+    assert seen["eval/return"] == ["0.5", "0.75"]
+    assert seen["late"] == ["9"]
+    assert "train/returns/bins" in seen
+
+
+def test_a_missing_package_is_named_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    assert registry.wanted(Reporting(jsonl=True)) == ("jsonl",)
+    with pytest.raises(ConfigError, match=r"troupe\[wandb\]"):
+        registry.wanted(Reporting(wandb=True))
+
+
+def test_every_logger_has_its_field() -> None:
+    assert all(Reporting.model_fields[name].annotation is bool for name in registry.LOGGERS)
+    assert registry.wanted(Reporting()) == ()
+
+
+class Broken:
+    """A logger whose disk is full."""
+
+    def __init__(self, opening: Opening) -> None:
+        pass
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        raise OSError("no space left")
+
+    def histogram(self, step: int, name: str, numbers: Sequence[float]) -> None:
+        raise AssertionError("what failed is asked nothing more")
+
+    def close(self) -> None:
+        raise AssertionError("what failed is asked nothing more")
+
+
+def test_a_logger_that_fails_is_said_once_and_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(registry.LOGGERS, "tensorboard", Broken)
+    with caplog.at_level(logging.WARNING):
+        feed(Loggers(["tensorboard", "jsonl"], opening(tmp_path)))
+    (record,) = caplog.records
+    assert record.getMessage() == "reporting.tensorboard stops here: OSError: no space left"
+    assert len(lines(tmp_path)) == 5
+
+
+def test_a_run_writes_what_it_reports(tmp_path: Path) -> None:
+    """The same numbers, in the same order, as its own events; histograms beside them."""
+    asked = {"reporting__jsonl": True, "reporting__tensorboard": True, "reporting__histograms": True}
+    config = small_config(little_model(tmp_path / "model"), **asked)
+    attempt = Attempt(config=config, run="own", number=1, folder=tmp_path / "run", home=tmp_path)
+    assert run_attempt(attempt, local=True) == 0
+    reported = [(event["step"], event["values"]) for event in events(attempt.folder, "metrics")]
+    first, *rest = lines(attempt.folder)
+    assert first["name"] == "at_grpo_plan_path_s0" or first["name"] == config.run.name
+    assert [(line["step"], line["values"]) for line in rest if "values" in line] == reported
+    histograms = [line for line in rest if line.get("histogram") == "train/returns"]
+    assert [line["step"] for line in histograms] == [1, 2]
+    (file,) = (attempt.folder / "tensorboard" / "troupe").glob("*/*tfevents*")
+    assert [step for _, step, _ in scalars_of(file)] == [step for step, _ in reported]
