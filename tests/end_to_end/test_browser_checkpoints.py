@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.looks import violations
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
 from webapp.checkpoints.forking import run_fork
@@ -72,8 +72,7 @@ def family(run: Run, ada: User) -> Run:
 
 def check(page: Page) -> None:
     """No serious violation, and nothing wider than the window."""
-    found = Axe().run(page).response["violations"]
-    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make
+from tests.end_to_end.looks import violations
 from webapp.accounts.models import User
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -34,11 +34,7 @@ def check(page: Page, address: str) -> list[str]:
             if SHOTS:
                 name = f"{address.strip('/').replace('/', '-')}-{width}-{scheme}.png"
                 page.screenshot(path=str(Path(SHOTS) / name), full_page=True)
-        for each in Axe().run(page).response["violations"]:
-            if each["impact"] in ("serious", "critical"):
-                faults.append(
-                    f"{address}: {each['id']}: {[node['html'][:160] for node in each['nodes'][:3]]}"
-                )
+        faults += [f"{address}: {rule}: {elements}" for rule, elements in violations(page)]
     return faults
 
 

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make
+from tests.end_to_end.looks import violations
 from webapp.accounts.models import Project, User
 from webapp.experiments.models import Sweep
 from webapp.experiments.services import sweep_create
@@ -35,8 +35,7 @@ def shoot(page: Page, name: str) -> None:
 
 def fits(page: Page) -> None:
     """No serious violation, and no scrolling sideways on a phone."""
-    found = Axe().run(page).response["violations"]
-    assert not [each["id"] for each in found if each["impact"] in ("serious", "critical")], found
+    assert violations(page) == []
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.set_viewport_size({"width": 1280, "height": 900})

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.looks import violations
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
 from webapp.checkpoints.models import Checkpoint
@@ -163,5 +163,4 @@ def test_the_page_fits_and_has_no_serious_fault(page: Page, telling: Telling, sc
         page.set_viewport_size({"width": width, "height": height})
         shoot(page, f"health-{scheme}-{width}")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        violations = Axe().run(page).response["violations"]
-        assert not [each["id"] for each in violations if each["impact"] in ("serious", "critical")]
+        assert violations(page) == []

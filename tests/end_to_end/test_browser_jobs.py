@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.utils import timezone
 from playwright.sync_api import Locator, Page, expect
 
 from tests.end_to_end.conftest import run_make
+from tests.end_to_end.looks import violations
 from tests.end_to_end.seed import Story
 from webapp.accounts.models import User
 from webapp.checkpoints.models import Checkpoint
@@ -35,8 +35,7 @@ def launcher(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def check_accessible(page: Page) -> None:
     """No serious violation, and nothing wider than the window."""
-    found = Axe().run(page).response["violations"]
-    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

@@ -1,5 +1,7 @@
-"""Short jobs on the real stack: Celery starts them as Ray jobs, and what they play equals what the run itself played."""
+"""What Celery does on the real stack: short jobs start as Ray jobs and play what the run itself played; webhooks are sent."""
 
+import hashlib
+import hmac
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ import httpx
 import pytest
 
 from tests.end_to_end.running_stack import RunningStack
+from tests.webapp.webhooks.receiving import receiving
 from tests.workers.running import TINY_GRID, little_model
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
@@ -16,7 +19,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[RunningStack]:
-    running = RunningStack().start()
+    running = RunningStack(TROUPE_WEBHOOK_NETWORKS="127.0.0.0/8").start()
     yield running
     running.remove()
 
@@ -69,3 +72,28 @@ def test_a_checkpoint_is_evaluated_again_and_talked_to(
     (episode,) = ended(client, f"/api/v1/jobs/{talk['id']}/")["episodes"]
     said = {turn["candidates"][0]["text"] for turn in episode["turns"] if turn["role"] == "planner"}
     assert said == {"north"}
+
+
+def test_webhooks_are_sent_by_the_worker_and_again_when_asked(
+    client: httpx.Client, stack: RunningStack
+) -> None:
+    hooks = "/api/v1/projects/default/webhooks/"
+    with receiving() as receiver:
+        receiver.answers = [500]
+        hook = made(client, hooks, name="here", address=receiver.url, events=["run.finished"])
+        path = f"{hooks}{hook['id']}/"
+
+        def told() -> dict[str, Any]:
+            (delivery,) = client.get(f"{path}deliveries/").json()["results"]
+            return dict(delivery)
+
+        assert client.post(f"{path}ping/").status_code == 200
+        stack.until(lambda: len(told()["tries"]) == 1)
+        assert told()["state"] != "delivered"
+        assert client.post(f"{path}deliveries/{told()['id']}/again/").status_code == 200
+        stack.until(lambda: told()["state"] == "delivered")
+        (first, _), (again, body) = receiver.got[:2]
+        assert first["x-troupe-delivery"] == again["x-troupe-delivery"] == told()["key"]
+        signed = again["x-troupe-timestamp"].encode() + b"." + body
+        wanted = hmac.new(hook["secret"].encode(), signed, hashlib.sha256).hexdigest()
+        assert (again["x-troupe-event"], again["x-troupe-signature"]) == ("ping", f"sha256={wanted}")

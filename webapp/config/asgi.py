@@ -11,11 +11,13 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402 - Django must be set
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
+from webapp.ingest.batches import MAX_BODY  # noqa: E402
 from webapp.live.routing import websocket_urlpatterns  # noqa: E402
+from workers.launch.body_limit import BodyLimit  # noqa: E402
 
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": BodyLimit(http, MAX_BODY, lambda said: {"code": "too_large", "detail": said}),
         "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

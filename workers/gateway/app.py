@@ -17,14 +17,17 @@ from workers.gateway.batching import Batcher
 from workers.gateway.desk import Desk
 from workers.gateway.requests import ChatRequest, TextRequest
 from workers.gateway.responses import chat_response, chat_stream, text_response, text_stream
+from workers.launch.body_limit import BodyLimit
 
 Asked = TypeVar("Asked", bound=BaseModel)
 Handler = Callable[[Request], Awaitable[Response]]
+MAX_BODY = 64 << 20
+"""Bytes of one request."""
 RETRY_AFTER = "1"
 """Seconds after which an agent that found no episode may ask again."""
 
 
-def make_app(desk: Desk, batcher: Callable[[], Batcher], address: Callable[[Request], str]) -> Starlette:
+def make_app(desk: Desk, batcher: Callable[[], Batcher], address: Callable[[Request], str]) -> BodyLimit:
     """The application. `batcher` is asked for at each call: it is made within the server's event loop."""
     api = _Api(desk, batcher, address)
     calls: list[tuple[str, Handler, str]] = [
@@ -44,7 +47,7 @@ def make_app(desk: Desk, batcher: Callable[[], Batcher], address: Callable[[Requ
         Route("/episodes/{key}", _guarded(api.show), methods=["GET"]),
         Route("/health", _guarded(api.health), methods=["GET"]),
     ]
-    return Starlette(routes=routes)
+    return BodyLimit(Starlette(routes=routes), MAX_BODY, lambda said: _error(said, "request_too_large"))
 
 
 class _Api:

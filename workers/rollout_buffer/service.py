@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
+from workers.launch.body_limit import BodyLimit
 from workers.rollout_buffer.buffer import RolloutBuffer, whole_number
 from workers.rollout_buffer.channel import Delivery, Full
 from workers.rollout_buffer.plugins import PluginFailure
@@ -27,10 +28,12 @@ RETRY_SECONDS = 2
 _LOOK_EVERY = 0.05
 """Seconds between looks of a reader that waits."""
 LONGEST_WAIT = 60.0
+MAX_BODY = 64 << 20
+"""Bytes of one request: a record with its messages, or the instances that a resumed rollout skips."""
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(buffer: RolloutBuffer, token: str) -> Starlette:
+def make_app(buffer: RolloutBuffer, token: str) -> BodyLimit:
     """The service. An empty token lets everybody in: for tests in one process alone."""
     face = _Face(buffer)
     routes = [
@@ -47,7 +50,8 @@ def make_app(buffer: RolloutBuffer, token: str) -> Starlette:
             ("GET", "/stats", face.stats),
         )
     ]
-    return Starlette(routes=[*routes, Mount("/channels/{channel}", routes=routes)])
+    app = Starlette(routes=[*routes, Mount("/channels/{channel}", routes=routes)])
+    return BodyLimit(app, MAX_BODY, lambda said: {"success": False, "message": said, "data": None})
 
 
 class _Face:

@@ -15,6 +15,16 @@ def test_every_scheduled_task_is_registered_and_expires() -> None:
         assert entry["options"]["expires"] <= entry["schedule"], "what is late must not pile up"
 
 
+def test_every_task_ends_in_time() -> None:
+    app.loader.import_default_modules()
+    ours = {name: task for name, task in app.tasks.items() if not name.startswith("celery.")}
+    assert {"runs.submit", "common.alive"} <= ours.keys()
+    for name, task in ours.items():
+        soft = task.soft_time_limit or app.conf.task_soft_time_limit
+        hard = task.time_limit or app.conf.task_time_limit
+        assert soft < hard <= 150, name
+
+
 def test_tasks_are_sent_to_our_broker_from_every_django_process() -> None:
     code = """
 import django

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.test import Client
 from django.utils import timezone
 
+from tests.webapp.webhooks.receiving import Receiver
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, User
 from webapp.accounts.tokens import token_create
@@ -24,8 +25,6 @@ from webapp.webhooks import services, tasks
 from webapp.webhooks.addresses import AddressRefused, address_checked, allowed, host_of
 from webapp.webhooks.models import Delivery, Webhook
 from webapp.webhooks.services import delivery_again, delivery_now, webhook_make, webhook_ping, webhook_switch
-
-from .conftest import Receiver
 
 
 def make(user: User, run: Run, url: str, *events: str) -> tuple[Webhook, str]:
