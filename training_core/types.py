@@ -47,6 +47,8 @@ class Prompt:
     """Index of the first of these candidates in the group; noise depends on it."""
     offset: int = 0
     """How many tokens at the end of `token_ids` a candidate has said already: its answer goes on after them."""
+    rid: str = ""
+    """The same for all prompts of one conversation: an engine may keep what it computed of it. Empty: nothing is kept."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ class Torch(EngineSection):
 
     type: Literal["torch"] = "torch"
     """On a CPU or a GPU, with what is installed anyway; the same seed gives the same tokens anywhere."""
+    conversation_cache: int = Field(256, ge=0)
+    """MiB of keys and values kept between calls, for conversations and interrupted answers that go on; 0 keeps none."""
 
 
 class Vllm(EngineSection):

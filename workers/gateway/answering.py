@@ -76,7 +76,8 @@ async def _generate(
     batcher: Batcher,
 ) -> list[Answer]:
     voice = session.seat.voices[role]
-    prompt = Prompt(call.prompt_ids, request.n, session.noise(role, call.prompt_ids, request.seed))
+    key = session.noise(role, call.prompt_ids, request.seed)
+    prompt = Prompt(call.prompt_ids, request.n, key, rid=f"{session.seat.episode.id}/{role}")
     call.started = time.time()
     answers = await batcher.ask(voice, prompt, settings)
     if request.on_update == "abort":

@@ -54,6 +54,8 @@ def test_the_next_prompt_is_stored_ids_and_new_tokens_exactly(gateway: Gateway, 
         )
     rendered = TOKENIZER.apply_chat_template(history, add_generation_prompt=True, tokenize=True)["input_ids"]
     assert rendered != expected, "the texts alone would have given other ids, or this test shows nothing"
+    before = said.calls[-1][0][0].token_ids
+    assert engine.conversations.reused > len(before) / 2, "a call goes on from what the last one computed"
     session.reward({"reward": 1.0})
     session.close()
     (turn,) = write_episode(session, 1.0).turns

@@ -19,6 +19,7 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from training_core.llm.generation.jobs import Ints, Plot
+from training_core.llm.generation.kept import Kept, Layers
 from training_core.llm.models.attention import attends_fully
 
 _ATTENTION = "sdpa"
@@ -45,6 +46,8 @@ class _Pass:
     """(N,) each node's place, as an index into G * Q."""
     mask: Tensor | None
     """(G, 1, Q, S) additive; None: the nodes are whole prompts, and each sees those before it."""
+    held: Tensor | None = None
+    """(G,) the rows of the store that are looked at; None: the first G."""
 
 
 class Forest:
@@ -75,11 +78,8 @@ class Forest:
 
     def plant(self, prompts: Sequence[Sequence[int]]) -> Tensor:
         """A tree for each prompt; its last token is added to the nodes. The new nodes' logits (len(prompts), V)."""
-        rows = np.flatnonzero(self._filled == 0)[: len(prompts)]
-        lengths = np.asarray([len(prompt) for prompt in prompts])
+        rows, lengths = self._claim([len(prompt) for prompt in prompts])
         width = int(lengths.max())
-        self._filled[rows] = lengths
-        self._reserve(width)
         ends = lengths.cumsum()
         columns = np.concatenate([np.arange(length) for length in lengths])
         grid = (ends - lengths)[:, None] + np.minimum(np.arange(width), lengths[:, None] - 1)
@@ -87,11 +87,48 @@ class Forest:
         placed = [self._tensor(part) for part in (np.repeat(rows, lengths), columns, grid, spots)]
         self._pass = _Pass(placed[0], placed[1], placed[2], placed[3], None)
         tokens = np.concatenate([np.asarray(prompt, dtype=np.int64) for prompt in prompts])
-        seen = torch.arange(self._columns) < torch.from_numpy(lengths).unsqueeze(1)
+        return self._forward(tokens, columns, self._tensor(ends - 1))
+
+    def plant_known(self, prompts: Sequence[tuple[Sequence[int], Kept]]) -> Tensor:
+        """As `plant`, for prompts of whose beginning something is known: only what comes after it is computed."""
+        rows, lengths = self._claim([len(prompt) for prompt, _ in prompts])
+        known = np.asarray([len(kept.tokens) for _, kept in prompts])
+        for row, (_, kept) in zip(rows.tolist(), prompts, strict=True):
+            for layer, (keys, values) in enumerate(kept.layers):
+                stored = self._stored(layer, keys, values)
+                stored[0][row, :, : keys.shape[1]] = keys
+                stored[1][row, :, : keys.shape[1]] = values
+        new = lengths - known
+        width, ends = int(new.max()), new.cumsum()
+        columns = np.concatenate([np.arange(*span) for span in zip(known, lengths, strict=True)])
+        place = np.minimum(np.arange(width), new[:, None] - 1)
+        grid = (ends - new)[:, None] + place
+        spots = np.repeat(np.arange(len(rows)) * width, new) + columns - np.repeat(known, new)
+        seen = np.arange(int(lengths.max())) <= (known[:, None] + place)[..., None]
+        placed = [self._tensor(part) for part in (np.repeat(rows, new), columns, grid, spots)]
+        mask = self._additive(torch.from_numpy(seen).to(self._device).unsqueeze(1))
+        self._pass = _Pass(placed[0], placed[1], placed[2], placed[3], mask, self._tensor(rows))
+        tokens = np.concatenate(
+            [np.asarray(prompt[len(kept.tokens) :], dtype=np.int64) for prompt, kept in prompts]
+        )
+        return self._forward(tokens, columns, self._tensor(ends - 1))
+
+    def path(self, node: int) -> Layers:
+        """Keys and values of a node's text, copied."""
+        columns, row = self._seen[node].nonzero()[:, 0], int(self._rows[node])
+        return [(keys[row][:, columns], values[row][:, columns]) for keys, values in self._layers]
+
+    def _claim(self, lengths: Sequence[int]) -> tuple[Ints, Ints]:
+        """Rows for prompts of these lengths, and the lengths; the prompts' last tokens are added to the nodes."""
+        rows = np.flatnonzero(self._filled == 0)[: len(lengths)]
+        filled = np.asarray(lengths)
+        self._filled[rows] = filled
+        self._reserve(int(filled.max()))
+        seen = torch.arange(self._columns) < torch.from_numpy(filled).unsqueeze(1)
         self._seen = torch.cat([self._seen, seen.to(self._device)])
         self._rows = np.concatenate([self._rows, rows])
-        self._positions = np.concatenate([self._positions, lengths - 1])
-        return self._forward(tokens, columns, self._tensor(ends - 1))
+        self._positions = np.concatenate([self._positions, filled - 1])
+        return rows, filled
 
     def grow(self, parents: Ints, tokens: Ints) -> Tensor:
         """Children take the place of all nodes; trees without any make room. The children's logits (N, V)."""
@@ -123,7 +160,9 @@ class Forest:
         return self._forward(tokens, self._positions, 0)
 
     def _mask(self, grid: Tensor) -> Tensor:
-        seen = self._seen[grid, : int(self._filled.max())].unsqueeze(1)
+        return self._additive(self._seen[grid, : int(self._filled.max())].unsqueeze(1))
+
+    def _additive(self, seen: Tensor) -> Tensor:
         mask = torch.zeros(seen.shape, dtype=self._model.dtype, device=self._device)
         return mask.masked_fill_(~seen, float("-inf"))
 
@@ -168,10 +207,7 @@ class Forest:
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         """Note keys and values (1, H, N, D) of this pass; what its queries (1, R * H, N, D) see: (1, N, R * H, D)."""
         how = self._pass
-        if layer == len(self._layers):
-            shape = (self._count, key.shape[1], self._columns, key.shape[3])
-            self._layers.append((key.new_zeros(shape), value.new_zeros((*shape[:3], value.shape[3]))))
-        keys, values = self._layers[layer]
+        keys, values = self._stored(layer, key[0], value[0])
         keys[how.rows, :, how.columns] = key[0].transpose(0, 1)
         values[how.rows, :, how.columns] = value[0].transpose(0, 1)
         heads, repeats = key.shape[1], query.shape[1] // key.shape[1]
@@ -187,11 +223,20 @@ class Forest:
         else:
             top = how.mask.shape[-1]
             mask = how.mask.repeat(1, 1, repeats, 1) if repeats > 1 else how.mask
-            found = scaled_dot_product_attention(
-                laid.flatten(2, 3), keys[:height, :, :top], values[:height, :, :top], mask, scale=scale
-            )
+            looked_at = slice(height) if how.held is None else how.held
+            keys, values = keys[looked_at, :, :top], values[looked_at, :, :top]
+            found = scaled_dot_product_attention(laid.flatten(2, 3), keys, values, mask, scale=scale)
         by_head = found.reshape(height, heads * repeats, width, -1)
         return by_head.transpose(1, 2).flatten(0, 1)[how.spots].unsqueeze(0)
+
+    def _stored(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """A layer's store; made, where there is none yet, for keys and values like these (H, ..., D)."""
+        if layer == len(self._layers):
+            shape = (self._count, key.shape[0], self._columns)
+            self._layers.append(
+                (key.new_zeros((*shape, key.shape[-1])), value.new_zeros((*shape, value.shape[-1])))
+            )
+        return self._layers[layer]
 
     def _tensor(self, array: Ints) -> Tensor:
         return torch.from_numpy(array).to(self._device)

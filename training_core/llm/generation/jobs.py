@@ -5,10 +5,12 @@ C candidates. Pure bookkeeping on numpy arrays: no model, no tensors.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
+from training_core.llm.generation.kept import Kept, Name
 from training_core.llm.generation.stop_words import StopWords
 from training_core.seeding import Words, fold, key_states, uniforms
 from training_core.types import Prompt, StopReason
@@ -29,6 +31,8 @@ class Plot:
     text: tuple[int, ...]
     candidates: Ints
     """By their number in the call."""
+    known: Kept | None = None
+    """What was kept of the text's beginning, by a conversation that goes on."""
 
 
 def make_plots(prompts: Sequence[Prompt], limit: int, max_tokens: int, *, shared: bool) -> list[Plot]:
@@ -58,6 +62,12 @@ class Candidates:
         keys = key_states(np.asarray([prompt.key for prompt in prompts], dtype=np.int64))
         indices = np.concatenate([prompt.first + np.arange(prompt.count) for prompt in prompts])
         self._max_tokens = max_tokens
+        self.prompts = list(chain.from_iterable(repeat(prompt, prompt.count) for prompt in prompts))
+        """Of each candidate (C)."""
+        self.names: list[Name] = [
+            (prompt.rid, prompt.first + place) for prompt in prompts for place in range(prompt.count)
+        ]
+        """Of each candidate's conversation (C); without a request id it is kept nowhere."""
         self.states: Words = fold(np.repeat(keys, counts), indices)
         """Hash state of each candidate's noise key (C,)."""
         self.offsets = np.repeat([prompt.offset for prompt in prompts], counts)
@@ -106,6 +116,12 @@ class Candidates:
     def _tails(self, window: int) -> list[list[int]]:
         spans = zip(self.live, self.lengths[self.live], strict=True)
         return [self.tokens[row, max(end - window, 0) : end].tolist() for row, end in spans]
+
+    def text(self, number: int) -> list[int]:
+        """A candidate's prompt and all it has said."""
+        prompt = self.prompts[number].token_ids
+        said: list[int] = self.tokens[number, self.offsets[number] : self.lengths[number]].tolist()
+        return prompt + said
 
     def said(self) -> Iterator[tuple[list[int], list[float], int, StopReason]]:
         """Of each candidate: all its tokens, their log-probabilities, how many it had said before, and why it ended."""

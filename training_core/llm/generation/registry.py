@@ -4,16 +4,19 @@ from collections.abc import Callable
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from training_core.config.engines import OpenAi, Vllm
+from training_core.config.engines import OpenAi, Torch, Vllm
 from training_core.config.models import Policy
 from training_core.llm.generation.base import Engine
 from training_core.llm.generation.torch_engine import TorchEngine
 
+MIB = 2**20
 Maker = Callable[[Policy, PreTrainedModel, PreTrainedTokenizerBase], Engine]
 
 
 def _torch(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:
-    return TorchEngine(model, tokenizer, max_batch=policy.engine.max_batch)
+    assert isinstance(policy.engine, Torch)
+    kept = policy.engine.conversation_cache * MIB
+    return TorchEngine(model, tokenizer, max_batch=policy.engine.max_batch, kept_bytes=kept)
 
 
 def _vllm(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:

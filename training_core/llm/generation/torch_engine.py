@@ -9,7 +9,8 @@ wait take their place.
 import itertools
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.forest import Forest, can_grow
 from training_core.llm.generation.jobs import Candidates, Ints, Plot, make_plots
+from training_core.llm.generation.kept import ConversationCache
 from training_core.llm.generation.padded import PaddedBatch
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.stop_words import StopWords, texts_of
@@ -65,6 +67,7 @@ class TorchEngine:
         max_batch: int = 512,
         version: int = 0,
         share_prefix: bool = True,
+        kept_bytes: int = 2**28,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -77,6 +80,8 @@ class TorchEngine:
         )
         self.forests: bool | None = None
         """Whether the model's nodes may grow in a forest; None until that has been tried."""
+        self.conversations = ConversationCache(kept_bytes)
+        """What prompts with a request id go on from, where nodes grow in a forest."""
 
     def load_weights(self, state: Mapping[str, Tensor], version: int) -> None:
         """Copy weights into the model. Raises EngineFailure where names or shapes differ."""
@@ -84,6 +89,7 @@ class TorchEngine:
             load_trained_weights(self.model, state)
         except RuntimeError as error:
             raise EngineFailure(f"weights of version {version} do not fit the model: {error}") from error
+        self.conversations.forget()
         self.version = version
 
     @torch.no_grad()
@@ -103,7 +109,8 @@ class TorchEngine:
         words = StopWords(self.tokenizer, settings.stop)
         call = _Call(Candidates(prompts, settings.max_tokens), settings, words, interrupted or _never)
         plots = make_plots(prompts, self.max_batch, settings.max_tokens, shared=self.share_prefix)
-        self._speak(plots, call)
+        self.conversations.begin(self.version)
+        self._speak([self._recalled(plot, call.candidates) for plot in plots], call)
         if was_training:
             self.model.train()
         return self._collect(prompts, call)
@@ -138,11 +145,29 @@ class TorchEngine:
                 sizes = [len(plot.candidates) for plot in planted]
                 place = np.append(place, np.repeat(len(logits) + np.arange(len(planted)), sizes))
                 candidates.begin(np.concatenate([plot.candidates for plot in planted]))
-                logits = torch.cat([logits, ground.plant([plot.text for plot in planted])])
+                logits = torch.cat([logits, _plant(ground, planted)])
             tokens, logprobs = self._choose(logits, place, candidates, call.settings)
+            speaking = candidates.live
             on = candidates.say(tokens, logprobs, self.stops, call.words)
+            self._keep(ground, speaking[~on], place[~on], candidates)
             parents, said, place = self._children(place[on], tokens[on], logits.shape[-1])
             logits = ground.grow(parents, said)
+        self._keep(ground, candidates.live, place, candidates)
+
+    def _recalled(self, plot: Plot, candidates: Candidates) -> Plot:
+        """The plot, with what is kept of its text."""
+        names = [candidates.names[number] for number in plot.candidates if candidates.names[number][0]]
+        return replace(plot, known=self.conversations.known(names, plot.text)) if names else plot
+
+    def _keep(self, ground: _Ground, numbers: Ints, nodes: Ints, candidates: Candidates) -> None:
+        """Keep what these candidates, who fall silent at these nodes, may go on from."""
+        if not self.conversations.limit or not isinstance(ground, Forest):
+            return
+        for number, node in zip(numbers.tolist(), nodes.tolist(), strict=True):
+            if candidates.names[number][0]:
+                self.conversations.keep(
+                    candidates.names[number], candidates.text(number), partial(ground.path, node)
+                )
 
     def _next(self, waiting: deque[Plot], ground: _Ground, speaking: int) -> list[Plot]:
         """The plots to plant now, taken from those that wait."""
@@ -156,7 +181,7 @@ class TorchEngine:
                 break
             planted.append(waiting.popleft())
             free -= len(planted[-1].candidates)
-        return planted
+        return sorted(planted, key=lambda plot: plot.known is not None)
 
     def _children(self, place: Ints, tokens: Ints, vocabulary: int) -> tuple[Ints, Ints, Ints]:
         """Every distinct (node, token) becomes a node: parents and tokens (N,), and each candidate's place among them."""
@@ -200,6 +225,16 @@ class TorchEngine:
             for tokens, logprobs, offset, reason in said
         )
         return [list(itertools.islice(answers, prompt.count)) for prompt in prompts]
+
+
+def _plant(ground: _Ground, plots: Sequence[Plot]) -> Tensor:
+    """Logits of new nodes (len(plots), V). Plots of which something is known come last."""
+    fresh = [plot.text for plot in plots if plot.known is None]
+    old = [(plot.text, plot.known) for plot in plots if plot.known is not None]
+    parts = [ground.plant(fresh)] if fresh else []
+    if old and isinstance(ground, Forest):
+        parts.append(ground.plant_known(old))
+    return torch.cat(parts)
 
 
 def _never() -> bool:

@@ -49,7 +49,7 @@ class ModelRequest:
     input_ids: list[int]
     gconfig: GenerationHyperparameters = GenerationHyperparameters()
     rid: str = field(default_factory=new_id)
-    """The same for the calls of one conversation."""
+    """The same for the calls of one conversation: an engine may keep what it computed of it."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 

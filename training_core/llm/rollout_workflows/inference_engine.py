@@ -152,7 +152,8 @@ class InferenceEngine:
         if role not in self._engines:
             raise EngineFailure(f"there is no role {role!r}; roles are {', '.join(self._engines)}")
         seat = list(self._engines).index(role)
-        prompt = Prompt(list(request.input_ids), 1, NoiseKey(*self._noise, number[0], number[1], seat))
+        key = NoiseKey(*self._noise, number[0], number[1], seat)
+        prompt = Prompt(list(request.input_ids), 1, key, rid=request.rid)
         number[1] += 1
         asked = _Asked(
             role, prompt, settings_from(request.gconfig), asyncio.get_running_loop().create_future()

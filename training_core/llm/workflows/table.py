@@ -111,7 +111,10 @@ def question(
         talks.prompt(slot, role, first, views[slot], render) if talks else (first, render(first))
         for slot, first in zip(heard, openings, strict=True)
     ]
-    prompts = [Prompt(ids, count, keys[slot]) for slot, (_, ids) in zip(heard, seen, strict=True)]
+    prompts = [
+        Prompt(ids, count, keys[slot], rid=_conversation(keys[slot]) if talks else "")
+        for slot, (_, ids) in zip(heard, seen, strict=True)
+    ]
     shown = [views[slot] for slot in heard]
     return Question(role, began, heard, shown, [told for told, _ in seen], prompts, settings), errors
 
@@ -142,6 +145,11 @@ def _answered(generate: Generate, question: Question) -> list[Asked]:
     answered = time.time()
     columns = question.slots, question.views, question.messages, question.prompts, answers
     return [Asked(*row, sent, answered) for row in zip(*columns, strict=True)]
+
+
+def _conversation(key: NoiseKey) -> str:
+    """A name for all prompts of a role in one episode."""
+    return "-".join(map(str, key._replace(turn=0)))
 
 
 def opening(role: Role, view: SlotView) -> list[Message]:

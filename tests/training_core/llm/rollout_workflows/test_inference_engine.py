@@ -15,6 +15,7 @@ from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.rollout_workflows.api import (
     EpisodeResult,
     GenerationHyperparameters,
+    Interaction,
     ModelRequest,
     RolloutWorkflow,
 )
@@ -250,3 +251,30 @@ def test_stop_texts_and_greedy_reach_the_engine() -> None:
         response = asyncio.run(engine.agenerate(ModelRequest([6, 7], asked)))
     assert heard == [SamplingSettings(0.5, 3, 0.9, 9, True, ("w2",))]
     assert (response.stop_reason, response.output_len, response.input_len) == ("stop", 2, 2)
+
+
+class OneName(RolloutWorkflow):
+    """Three calls, each of which goes on from the one before, under the name that the data gives."""
+
+    async def arun_episode(self, engine: InferenceEngine, data: dict[str, Any]) -> EpisodeResult:
+        asked, said = data["input_ids"], []
+        for _ in range(3):
+            name = {"rid": data["rid"]} if data["rid"] else {}
+            said.append(await engine.agenerate(ModelRequest(input_ids=asked, gconfig=SETTINGS, **name)))
+            asked = [*asked, *said[-1].output_tokens, 7]
+        return [Interaction(response) for response in said]
+
+
+def test_calls_of_one_rid_go_on_from_what_was_computed_and_say_the_same() -> None:
+    found = {}
+    for name in ("", "talk"):
+        torch_engine = TorchEngine(make_model(), TOKENIZER)
+        with InferenceEngine(torch_engine) as engine:
+            engine.submit({"input_ids": [6, 7, 8, 9], "rid": name}, OneName())
+            (result,) = engine.wait(1, timeout=60)
+        assert isinstance(result, list)
+        found[name] = [interaction.response for interaction in result]
+        assert (torch_engine.conversations.reused > 0) == bool(name)
+    for with_name, without in zip(found["talk"], found[""], strict=True):
+        assert with_name.output_tokens == without.output_tokens
+        assert with_name.output_logprobs == pytest.approx(without.output_logprobs, abs=1e-5)

@@ -81,6 +81,20 @@ def test_a_turns_prompt_begins_with_the_very_ids_of_the_turn_before(cut: bool) -
         )
 
 
+def test_prompts_of_one_conversation_have_one_name_of_their_own() -> None:
+    class Listener(Guesser):
+        def __call__(self, prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
+            heard.extend(prompts)
+            return super().__call__(prompts, settings)
+
+    heard: list[Prompt] = []
+    assert len(played(Listener(), 3)) == 3
+    names = [
+        {prompt.rid for prompt in heard if prompt.key.task == task} for task in {p.key.task for p in heard}
+    ]
+    assert len(names) == 3 and all(len(own) == 1 for own in names) and len(set().union(*names)) == 3
+
+
 def test_the_conversation_can_be_read() -> None:
     episode = played(Guesser(), 1)[0]
     assert [(message["role"], message["content"]) for message in episode.turns[1].messages[1:]] == [
