@@ -83,7 +83,7 @@ class RunningStack:
     def parts(self) -> dict[str, str]:
         """/readyz; empty while the server does not answer."""
         try:
-            answer = httpx.get(f"{self.url}/readyz", timeout=5, trust_env=False)
+            answer = httpx.get(f"{self.url}/readyz", timeout=20, trust_env=False)
             return dict(answer.json()["parts"])
         except (OSError, ValueError, KeyError, httpx.HTTPError):
             return {}
@@ -124,7 +124,7 @@ class RunningStack:
         assert self.process
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(60)
+        return self.process.wait(120)
 
     def remove(self) -> None:
         """End it by any means, and delete its files."""

@@ -19,7 +19,7 @@ from tests.end_to_end.running_stack import ROOT, RunningStack
 from webapp.stack.ports import free_ports
 from webapp.stack.processes import tagged
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def kill(stack: RunningStack, name: str, number: int = signal.SIGKILL) -> psutil
     assert victim is not None, f"{name} is not up"
     victim.send_signal(number)
     stack.until(lambda: (now := stack.part(name)) is not None and now.pid != victim.pid)
-    stack.until(stack.well, 120)
+    stack.until(stack.well, 180)
     return victim
 
 
@@ -108,7 +108,7 @@ def test_a_second_up_says_so_and_ends(stack: RunningStack) -> None:
         env=stack.environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 1
@@ -119,7 +119,7 @@ def test_a_second_up_says_so_and_ends(stack: RunningStack) -> None:
 def test_a_management_command_finds_the_running_stack(stack: RunningStack) -> None:
     command = [sys.executable, str(ROOT / "manage.py"), "login_link", "grace", "--create"]
     done = subprocess.run(
-        command, env=stack.environment, capture_output=True, text=True, timeout=60, check=False
+        command, env=stack.environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     assert httpx.get(done.stdout.strip(), trust_env=False).status_code == 302
@@ -129,7 +129,7 @@ def test_the_web_server_killed(stack: RunningStack) -> None:
     victim = stack.part("web")
     assert victim is not None
     victim.kill()
-    answer = httpx.get(f"{stack.url}/healthz", timeout=60, trust_env=False)
+    answer = httpx.get(f"{stack.url}/healthz", timeout=120, trust_env=False)
     assert answer.status_code == 200, "who asks meanwhile waits, and is answered"
     stack.until(lambda: (now := stack.part("web")) is not None and now.pid != victim.pid)
     stack.until(stack.well)
@@ -219,7 +219,7 @@ def test_a_database_that_is_not_there_is_told() -> None:
         DATABASE_URL=f"postgres://nobody@127.0.0.1:{free_ports(1)[0]}/none", TROUPE_LAUNCHER="local"
     ).start(wait=False)
     try:
-        assert stack.process and stack.process.wait(90) == 1
+        assert stack.process and stack.process.wait(240) == 1
         assert "DATABASE_URL does not answer" in stack.said
     finally:
         stack.remove()

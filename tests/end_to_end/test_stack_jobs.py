@@ -27,7 +27,7 @@ def stack() -> Iterator[RunningStack]:
 @pytest.fixture
 def client(stack: RunningStack) -> Iterator[httpx.Client]:
     headers = {"Authorization": f"Bearer {stack.token}"}
-    with httpx.Client(base_url=stack.url, headers=headers, timeout=20, trust_env=False) as client:
+    with httpx.Client(base_url=stack.url, headers=headers, timeout=60, trust_env=False) as client:
         yield client
 
 
@@ -37,7 +37,7 @@ def made(client: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def ended(client: httpx.Client, path: str, within: float = 120.0) -> dict[str, Any]:
+def ended(client: httpx.Client, path: str, within: float = 300.0) -> dict[str, Any]:
     deadline = time.monotonic() + within
     while (found := client.get(path).json())["state"] not in ("finished", "failed", "stopped", "cancelled"):
         talk = (found.get("moment") or {}).get("asked")

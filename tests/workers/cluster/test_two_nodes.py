@@ -82,7 +82,7 @@ def wait_for_checkpoint(folder: Path, process: subprocess.Popen[bytes]) -> Path:
 def test_a_run_over_two_nodes_goes_on_after_one_is_lost(
     cluster: Any, little_model: Path, tmp_path: Path
 ) -> None:
-    config = small_config(little_model, run__iterations=60, evaluation__every=0, **SHARES)
+    config = small_config(little_model, run__iterations=2000, evaluation__every=0, **SHARES)
     (tmp_path / "config.toml").write_text(to_toml(config))
     second = cluster.add_node(**NODE, num_cpus=1)
     process = driver(tmp_path, cluster.address, 1)

@@ -107,11 +107,11 @@ def ray_head() -> Iterator[RayHead]:
         head = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         address = f"http://127.0.0.1:{dashboard}"
         try:
-            until(lambda: _answers(address, token), 60)
+            until(lambda: _answers(address, token), 120)
             yield RayHead(address, token)
         finally:
             head.send_signal(signal.SIGTERM)
-            head.wait(30)
+            head.wait(90)
 
 
 def _answers(address: str, token: str) -> bool:
