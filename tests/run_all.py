@@ -27,7 +27,7 @@ STAGES: dict[str, list[str]] = {
     "browser": [*TOLD, "-m", "browser", "--ignore=tests/benchmarks"],
     "unit": QUIET,
     "stack": [*TOLD, "-m", "stack and not browser"],
-    "slow": [*TOLD, "-m", "slow and not ray and not stack and not browser"],
+    "slow": [*TOLD, "-m", "slow and not ray and not stack and not browser", "--ignore=tests/benchmarks"],
     "ray": [*TOLD, "-m", "ray and not stack and not browser"],
 }
 """In the order in which they are begun: the short ones that fail most often, then the longest."""
