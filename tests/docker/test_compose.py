@@ -127,7 +127,7 @@ def test_shared_memory_holds_the_object_store() -> None:
 
 def test_the_file_for_gpus_adds_to_the_other() -> None:
     assert set(CUDA["services"]) == {"ray"}
-    assert CUDA["services"]["ray"]["build"]["args"]["EXTRAS"] == "[gpu]"
+    assert CUDA["services"]["ray"]["build"]["args"]["EXTRAS"] == "[gpu,marl]"
     devices = CUDA["services"]["ray"]["deploy"]["resources"]["reservations"]["devices"]
     assert devices[0]["capabilities"] == ["gpu"]
 

@@ -1,8 +1,8 @@
 """Environments of small-network agents by `type`: arrays in, arrays out. The seed's registry names are the tags."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from training_core.config.base import EnvironmentSection, Section
 from training_core.importing import IMPORT_PATH
@@ -137,35 +137,33 @@ class SimpleWorldComm(Mpe):
 
 
 class ToySimpleSpread(MarlEnvironment):
-    """Each agent names a slot; what counts is how many different ones were named."""
+    """Each agent names a slot; what counts is how many different ones were named. Every agent earns an equal share."""
 
     type: Literal["toy_simple_spread"] = "toy_simple_spread"
     """Coverage of slots, without physics."""
-    reward: Literal["team_sum", "team_mean", "agent"] = "team_mean"
-    """What an agent learns from; every agent earns the team's reward here, so that their mean is that reward."""
-    num_agents: int = Field(5, ge=1, le=100)
+    num_agents: int = Field(5, ge=1, le=99)
     """Agents, and slots."""
     max_cycles: int = Field(25, ge=1)
     """Steps of an episode."""
     coverage_reward: float = 1.0
     """Per slot that is named."""
     collision_penalty: float = 1.0
-    """Per agent that names a slot which another has named."""
+    """Per agent beyond the first on a slot."""
 
 
 class SimpleHetero(MarlEnvironment):
-    """Scouts see a noisy hint of the target and signal; workers see the mean signal of the step before and choose."""
+    """Scouts see a noisy hint of a hidden target and signal; workers see the mean signal and choose. Every agent earns an equal share."""
 
     type: Literal["simple_hetero", "simple_hetero_pz"] = "simple_hetero"
     """simple_hetero, vectorised; simple_hetero_pz, the same through its PettingZoo environment."""
-    reward: Literal["team_sum", "team_mean", "agent"] = "team_mean"
-    """What an agent learns from; every agent earns the team's reward here."""
-    num_scouts: int = Field(2, ge=1, le=100)
+    num_scouts: int = Field(2, ge=1, le=64)
     """Agents that see the hint."""
-    num_workers: int = Field(2, ge=1, le=100)
+    num_workers: int = Field(2, ge=1, le=64)
     """Agents that choose a task."""
-    num_targets: int = Field(4, ge=2, le=100)
-    """Tasks there are, one of which is the hidden target; and signals a scout can give."""
+    num_targets: int = Field(4, ge=2, le=64)
+    """Tasks there are, one of which is the hidden target of an episode."""
+    num_signals: int = Field(6, ge=2, le=64)
+    """Signals that a scout can give; what they mean is for the agents to agree on."""
     max_cycles: int = Field(25, ge=1)
     """Steps of an episode."""
     hint_noise: float = Field(0.1, ge=0.0)
@@ -177,12 +175,10 @@ class SimpleHetero(MarlEnvironment):
 
 
 class SimpleForaging(MarlEnvironment):
-    """Agents on a grid gather food."""
+    """Agents on a grid gather food. Every agent earns an equal share of the team's reward."""
 
     type: Literal["simple_foraging", "simple_foraging_pz"] = "simple_foraging"
     """simple_foraging, vectorised; simple_foraging_pz, the same through its PettingZoo environment."""
-    reward: Literal["team_sum", "team_mean", "agent"] = "team_mean"
-    """What an agent learns from; every agent earns the team's reward here."""
     num_agents: int = Field(3, ge=1, le=100)
     """Agents."""
     grid_size: int = Field(6, ge=2, le=100)
@@ -197,6 +193,14 @@ class SimpleForaging(MarlEnvironment):
     """Per step."""
     completion_reward: float = 2.0
     """When the last piece is gathered."""
+
+    @model_validator(mode="after")
+    def _all_have_a_square(self) -> Self:
+        if self.num_agents + self.num_food > self.grid_size**2:
+            raise ValueError(
+                f"num_food: agents and food need more than the {self.grid_size**2} squares of the grid"
+            )
+        return self
 
 
 class PettingZoo(Wrapped):

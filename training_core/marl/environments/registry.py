@@ -6,14 +6,21 @@ from typing import Any
 
 from training_core.config.marl.environments import (
     MarlEnvironment,
+    Mpe,
+    NativeMpe,
+    PettingZoo,
     RecallCue,
     SimpleAdversary,
+    SimpleForaging,
+    SimpleHetero,
     SimplePush,
     SimpleReference,
     SimpleSpread,
     SimpleTag,
+    ToySimpleSpread,
 )
 from training_core.marl.environments.base import VectorEnvironment
+from training_core.marl.environments.games import Games
 
 
 def _spread(section: SimpleSpread, count: int) -> VectorEnvironment:
@@ -52,6 +59,44 @@ def _recall_cue(section: RecallCue, count: int) -> VectorEnvironment:
     return RecallCueEnvironment(section, count)
 
 
+def _mpe(section: Mpe, count: int) -> VectorEnvironment:
+    from training_core.marl.environments.pettingzoo import making
+
+    return making.mpe(section, count)
+
+
+def _pettingzoo(section: PettingZoo, count: int) -> VectorEnvironment:
+    from training_core.marl.environments.pettingzoo import making
+
+    return making.pettingzoo(section, count)
+
+
+def _toy_spread(section: ToySimpleSpread, count: int) -> VectorEnvironment:
+    from training_core.marl.environments.toys.toy_simple_spread import ToySpreadGame
+
+    return Games(ToySpreadGame(section, count), count)
+
+
+def _hetero(section: SimpleHetero, count: int) -> VectorEnvironment:
+    if section.type == "simple_hetero_pz":
+        from training_core.marl.environments.pettingzoo import making
+
+        return making.hetero(section, count)
+    from training_core.marl.environments.toys.simple_hetero import HeteroGame
+
+    return Games(HeteroGame(section, count), count)
+
+
+def _foraging(section: SimpleForaging, count: int) -> VectorEnvironment:
+    if section.type == "simple_foraging_pz":
+        from training_core.marl.environments.pettingzoo import making
+
+        return making.foraging(section, count)
+    from training_core.marl.environments.toys.simple_foraging import ForagingGame
+
+    return Games(ForagingGame(section, count), count)
+
+
 MARL_ENVIRONMENTS: dict[str, Callable[[Any, int], VectorEnvironment]] = {
     "mpe_simple_spread": _spread,
     "mpe_simple_reference": _reference,
@@ -59,10 +104,20 @@ MARL_ENVIRONMENTS: dict[str, Callable[[Any, int], VectorEnvironment]] = {
     "mpe_simple_adversary": _adversary,
     "mpe_simple_tag": _tag,
     "recall_cue": _recall_cue,
+    "mpe_simple_crypto": _mpe,
+    "mpe_simple_world_comm": _mpe,
+    "toy_simple_spread": _toy_spread,
+    "simple_hetero": _hetero,
+    "simple_hetero_pz": _hetero,
+    "simple_foraging": _foraging,
+    "simple_foraging_pz": _foraging,
+    "pettingzoo": _pettingzoo,
 }
 """type -> (config section, how many) -> environments."""
 
 
 def make_environments(section: MarlEnvironment, count: int) -> VectorEnvironment:
     """`count` environments behind one interface. Raises ConfigError where a package is missing."""
+    if isinstance(section, NativeMpe) and section.backend == "mpe2":
+        return _mpe(section, count)
     return MARL_ENVIRONMENTS[section.type](section, count)

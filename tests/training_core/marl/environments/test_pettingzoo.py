@@ -1,0 +1,288 @@
+"""The PettingZoo adapter: order, padding, masks, ends, agents that come or go; the toys through it; MPE; SuperSuit."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.training_core.marl.environments.parallel import Countdown
+from training_core.boards import Plane
+from training_core.config.marl.environments import (
+    PettingZoo,
+    SimpleAdversary,
+    SimpleCrypto,
+    SimpleForaging,
+    SimpleHetero,
+    SimplePush,
+    SimpleReference,
+    SimpleSpread,
+    SimpleTag,
+    SimpleWorldComm,
+    SuperSuit,
+)
+from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.marl.environments.base import Choices, Continuous, VectorEnvironment
+from training_core.marl.environments.games import Games
+from training_core.marl.environments.pettingzoo import simple_foraging, simple_hetero, simple_spread
+from training_core.marl.environments.pettingzoo.adapter import Manner, ParallelSingle
+from training_core.marl.environments.registry import make_environments
+from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.singles import Singles
+
+TEAMS = {"reds": ("red_",), "blues": ("blue_",)}
+HERE = "tests.training_core.marl.environments.parallel:Countdown"
+
+
+def countdown(count: int = 2, manner: Manner | None = None, **kinds: Any) -> tuple[Singles, list[Countdown]]:
+    made = [Countdown(**kinds) for _ in range(count)]
+    return Singles([ParallelSingle(one, manner or Manner(TEAMS)) for one in made]), made
+
+
+def stay(environments: VectorEnvironment) -> dict[str, Any]:
+    return {
+        role: np.zeros((environments.count, len(own.agents)), dtype=np.int64)
+        if isinstance(own.actions, Choices)
+        else np.zeros((environments.count, len(own.agents), len(own.actions.low)), dtype=np.float32)
+        for role, own in environments.spec.roles.items()
+    }
+
+
+def test_agents_are_grouped_by_role_in_a_fixed_order_each_with_its_own_reward() -> None:
+    environments, made = countdown(2)
+    reds, blues = environments.spec.roles["reds"], environments.spec.roles["blues"]
+    assert (reds.agents, blues.agents) == (("red_0", "red_1"), ("blue_0",))
+    assert (reds.observation_dim, blues.observation_dim, reds.actions) == (2, 4, Choices(3))
+    view = environments.reset(3)
+    assert view.observations["reds"].tolist() == [[[0, 0], [2, 0]]] * 2 and view.masks == {}
+    moved = environments.step({"reds": np.array([[0, 1], [2, 2]]), "blues": np.array([[1], [0]])})
+    assert made[0].taken == {"red_0": 1, "red_1": 2, "blue_0": 2}  # Discrete(3, start=1)
+    assert moved.rewards["reds"].tolist() == [[1, 4], [3, 5]] and moved.rewards["blues"].tolist() == [
+        [3],
+        [2],
+    ]
+    assert moved.view.observations["blues"].tolist() == [[[1, 1, 1, 1]]] * 2 and moved.final is None
+
+
+def test_episodes_end_for_all_begin_again_with_seeds_of_their_own_and_show_their_last_state() -> None:
+    environments, made = countdown(2)
+    environments.reset(3, first=5)
+    moved = [environments.step(stay(environments)) for _ in range(8)]
+    assert [bool(step.truncated.all()) for step in moved] == [False, False, False, True] * 2
+    assert not any(step.terminated.any() for step in moved)
+    assert moved[3].final is not None and moved[3].final.observations["reds"][0].tolist() == [[0, 4], [2, 4]]
+    assert moved[3].view.observations["reds"][0].tolist() == [[0, 0], [2, 0]]
+    assert made[1].seeds == [
+        int(episode_seeds(3, np.array([6]), np.array([number]))[0]) for number in range(3)
+    ]
+
+
+def test_boxes_of_several_widths_are_padded_clipped_and_given_their_shape_back() -> None:
+    environments, made = countdown(1, box=True)
+    assert environments.spec.roles["reds"].actions == Continuous((-3.0, -1.0), (1.0, 1.0))
+    environments.reset(0)
+    environments.step({"reds": np.array([[[0.5, -7.0], [0.9, 0.3]]]), "blues": np.array([[[0.1, 0.2, 3.0]]])})
+    assert made[0].taken["red_0"].tolist() == [[0.5, -1.0]] and made[0].taken["red_1"].tolist() == [0.5]
+    assert made[0].taken["blue_0"].tolist() == pytest.approx([0.1, 0.2, 1.0])
+
+
+def test_masks_come_from_infos_or_observations_and_can_be_left_alone() -> None:
+    environments, _ = countdown(1, masks="info")
+    view = environments.reset(0)
+    assert view.masks["reds"].tolist() == [[[True, False, False]] * 2] and view.masks["blues"].shape == (
+        1,
+        1,
+        3,
+    )
+    assert environments.step(stay(environments)).view.masks["reds"][0, 1].tolist() == [True, True, False]
+    environments, _ = countdown(1, masks="observation")
+    assert environments.reset(0).masks["blues"].tolist() == [[[False, True, True]]]
+    assert environments.reset(0).observations["blues"].tolist() == [[[1, 1, 0, 0]]]
+    environments, _ = countdown(1, Manner(TEAMS, action_masks=False), masks="info")
+    assert environments.reset(0).masks == {}
+
+
+def test_strict_agents_says_who_left_or_came() -> None:
+    environments, _ = countdown(2, leaves="red_1")
+    environments.reset(0)
+    environments.step(stay(environments))
+    with pytest.raises(
+        EnvironmentFailure,
+        match=r"environment 0, step: agents changed in mid-episode: red_1 left.*strict_agents",
+    ):
+        environments.step(stay(environments))
+    environments, _ = countdown(1, comes="blue_0")
+    with pytest.raises(EnvironmentFailure, match="at the beginning: blue_0 left"):
+        environments.reset(0)
+
+
+def test_without_it_those_that_are_gone_see_zeros_earn_nothing_and_have_one_choice() -> None:
+    environments, made = countdown(1, Manner(TEAMS, strict_agents=False), leaves="red_1")
+    assert environments.reset(0).masks["reds"].all()
+    moved = [environments.step(stay(environments)) for _ in range(4)]
+    assert moved[2].view.observations["reds"].tolist() == [[[0, 3], [0, 0]]]
+    assert moved[2].rewards["reds"].tolist() == [[1, 0]]
+    assert moved[2].view.masks["reds"].tolist() == [[[True] * 3, [True, False, False]]]
+    assert set(made[0].taken) == {"red_0", "blue_0"}
+    assert [bool(step.truncated[0]) for step in moved] == [False, False, False, True]
+    came, _ = countdown(1, Manner(TEAMS, strict_agents=False), comes="blue_0")
+    came.reset(0)
+    steps = [came.step(stay(came)) for _ in range(3)]
+    assert [step.rewards["blues"].tolist() for step in steps] == [[[0]], [[0]], [[2]]]
+
+
+def test_an_environment_that_raises_is_named() -> None:
+    class Broken(Countdown):
+        def step(self, actions: Any) -> Any:
+            raise ZeroDivisionError("no more")
+
+    environments = Singles([ParallelSingle(Countdown(), Manner()), ParallelSingle(Broken(), Manner())])
+    environments.reset(0)
+    with pytest.raises(EnvironmentFailure, match="environment 1, step: ZeroDivisionError: no more"):
+        environments.step(stay(environments))
+
+
+def test_any_environment_by_import_path() -> None:
+    section = PettingZoo(path=HERE, args={"masks": "info"}, members=TEAMS)
+    environments = make_environments(section, 3)
+    assert environments.count == 3 and environments.reset(0).masks["reds"].shape == (3, 2, 3)
+    with pytest.raises(
+        ConfigError, match="no role has the agent 'blue_0'; the agents are red_0, blue_0, red_1"
+    ):
+        make_environments(PettingZoo(path=HERE, members={"reds": ("red_",)}), 1)
+    with pytest.raises(ConfigError, match="greens has no agent"):
+        make_environments(PettingZoo(path=HERE, members={**TEAMS, "greens": ("green_",)}), 1)
+    with pytest.raises(ConfigError, match="environment.path"):
+        make_environments(PettingZoo(path="tests.nowhere:parallel_env"), 1)
+
+
+TOYS = [simple_hetero.parallel_env, simple_foraging.parallel_env, simple_spread.parallel_env]
+
+
+@pytest.mark.parametrize("make", TOYS)
+def test_the_toys_pass_pettingzoo_s_own_test(make: Callable[..., Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # its package imports an API of its own that it has deprecated
+        from pettingzoo.test import parallel_api_test
+    parallel_api_test(make(), num_cycles=200)
+
+
+def test_scouts_and_workers_have_spaces_of_their_own_in_pettingzoo() -> None:
+    environment = simple_hetero.parallel_env(num_targets=3)
+    shapes = {agent: environment.observation_space(agent).shape for agent in environment.possible_agents}
+    assert shapes == {"scout_0": (4,), "scout_1": (4,), "worker_0": (6,), "worker_1": (6,)}
+    assert [environment.action_space(agent).n for agent in environment.possible_agents] == [6, 6, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("native", "wrapped"),
+    [
+        (SimpleHetero(type="simple_hetero"), SimpleHetero(type="simple_hetero_pz")),
+        (SimpleForaging(type="simple_foraging"), SimpleForaging(type="simple_foraging_pz")),
+    ],
+    ids=["simple_hetero", "simple_foraging"],
+)
+def test_a_toy_through_pettingzoo_is_the_vectorised_one_step_by_step(native: Any, wrapped: Any) -> None:
+    native, wrapped = make_environments(native, 4), make_environments(wrapped, 4)
+    assert isinstance(native, Games) and isinstance(wrapped, Singles)
+    assert wrapped.spec.max_steps == native.spec.max_steps and set(wrapped.spec.roles) == {"agents"}
+    random, ends = np.random.default_rng(0), 0
+    views = [native.reset(11), wrapped.reset(11)]
+    for _ in range(120):
+        allowed = views[0].masks.get(
+            "agents", np.ones((4, len(native.spec.roles["agents"].agents), 5), dtype=bool)
+        )
+        actions = {"agents": (random.random(allowed.shape) * allowed).argmax(axis=-1)}
+        one, other = native.step(actions), wrapped.step(actions)
+        views = [one.view, other.view]
+        assert np.array_equal(one.rewards["agents"], other.rewards["agents"])
+        assert np.array_equal(one.terminated, other.terminated) and np.array_equal(
+            one.truncated, other.truncated
+        )
+        assert np.array_equal(one.view.observations["agents"], other.view.observations["agents"])
+        assert all(np.array_equal(one.view.masks[role], other.view.masks[role]) for role in one.view.masks)
+        if one.final is not None and other.final is not None:
+            ended, ends = one.terminated | one.truncated, ends + 1
+            assert np.array_equal(
+                one.final.observations["agents"][ended], other.final.observations["agents"][ended]
+            )
+    assert ends >= 2 and native.board(2) == wrapped.board(2)
+
+
+MPE = [
+    ("mpe_simple_spread", SimpleSpread(backend="mpe2", num_agents=4), {"agents": (4, 24, 5)}),
+    ("mpe_simple_reference", SimpleReference(backend="mpe2"), {"agents": (2, 21, 50)}),
+    ("mpe_simple_crypto", SimpleCrypto(), {"adversaries": (1, 4, 4), "good": (2, 8, 4)}),
+    ("mpe_simple_world_comm", SimpleWorldComm(), {"adversaries": (4, 34, 20), "good": (2, 28, 5)}),
+    ("mpe_simple_push", SimplePush(backend="mpe2"), {"adversaries": (1, 8, 5), "good": (1, 19, 5)}),
+    ("mpe_simple_adversary", SimpleAdversary(backend="mpe2"), {"adversaries": (1, 8, 5), "good": (2, 10, 5)}),
+    (
+        "mpe_simple_tag",
+        SimpleTag(backend="mpe2", num_good=2),
+        {"adversaries": (3, 20, 5), "good": (2, 18, 5)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("tag", "section", "shapes"), MPE)
+@pytest.mark.parametrize("continuous", [False, True])
+def test_every_mpe_environment_runs_through_the_package(
+    tag: str, section: Any, shapes: dict[str, Any], continuous: bool
+) -> None:
+    assert section.type == tag
+    section = section.model_copy(update={"max_cycles": 3, "continuous_actions": continuous})
+    environments = make_environments(section, 2)
+    found = {
+        role: (len(own.agents), own.observation_dim, getattr(own.actions, "count", 0))
+        for role, own in environments.spec.roles.items()
+    }
+    assert found == {
+        role: (n, dim, 0 if continuous else choices) for role, (n, dim, choices) in shapes.items()
+    }
+    view = environments.reset(1)
+    kept = [view.observations]
+    Plane.model_validate(environments.board(1))
+    moved = [environments.step(stay(environments)) for _ in range(3)]
+    assert [step.truncated.all() for step in moved] == [False, False, True] and moved[2].final is not None
+    again = make_environments(section, 2)
+    assert all(np.array_equal(kept[0][role], again.reset(1).observations[role]) for role in kept[0])
+    environments.close()
+
+
+def test_world_comm_masks_what_only_the_leader_can_do() -> None:
+    masks = make_environments(SimpleWorldComm(), 1).reset(0).masks
+    assert masks["adversaries"].sum(axis=2).tolist() == [[20, 5, 5, 5]] and "good" not in masks
+
+
+def test_the_picture_of_a_world_has_its_agents_landmarks_and_obstacles() -> None:
+    environments = make_environments(SimpleTag(backend="mpe2"), 1)
+    environments.reset(0)
+    environments.step({"adversaries": np.full((1, 3), 2), "good": np.zeros((1, 1), dtype=np.int64)})
+    board = environments.board(0)
+    assert board is not None
+    kinds = [(entity["name"], entity["kind"]) for entity in board["entities"]]
+    assert kinds[:4] == [
+        ("adversary_0", "agent"),
+        ("adversary_1", "agent"),
+        ("adversary_2", "agent"),
+        ("agent_0", "agent"),
+    ]
+    assert {kind for _, kind in kinds[4:]} == {"obstacle"}
+    assert board["entities"][0]["velocity"][0] > 0 and board["entities"][0]["radius"] == pytest.approx(0.075)
+
+
+def test_supersuit_s_wrappers_stack_frames_pad_and_normalise() -> None:
+    suit = SuperSuit(pad_observations=True, pad_action_space=True, frame_stack=3)
+    environments = make_environments(SimpleWorldComm(supersuit=suit), 1)
+    assert environments.spec.roles["good"].observation_dim == 34 * 3
+    assert environments.spec.roles["good"].actions == Choices(20)
+    first = environments.reset(4).observations["good"]
+    moved = environments.step(stay(environments)).view.observations["good"].reshape(1, 2, 3, 34)
+    assert np.array_equal(moved[:, :, 1], first.reshape(1, 2, 3, 34)[:, :, 2])
+    scaled = make_environments(PettingZoo(path=HERE, supersuit=SuperSuit(normalise_observations=True)), 1)
+    assert scaled.reset(0).observations["agents"][0, 2, :2] == pytest.approx([(2 + 9) / 18, 0.5])
+    with pytest.raises(ConfigError, match="supersuit.normalise_observations: does not fit"):
+        make_environments(SimpleSpread(backend="mpe2", supersuit=SuperSuit(normalise_observations=True)), 1)

@@ -1,0 +1,84 @@
+"""Small games as rules on arrays, and the vectorised environment that plays them: seeds, ends of episodes, last states."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training_core.marl.environments.base import Actions, Flags, Reals, Spec, Transition, View
+from training_core.marl.environments.seeds import episode_seeds
+
+Whole = NDArray[np.int64]
+
+
+class Game(Protocol):
+    """Rules of a game, B of which are played at once. `steps` (B,) counts what has been played of each episode."""
+
+    spec: Spec
+    last_step: str
+    """What an episode that reaches spec.max_steps is: "terminated" where its end is part of the game, else "truncated"."""
+
+    def begin(self, rows: Whole, seeds: Whole) -> None:
+        """Set up new episodes in these rows (k,), by their seeds (k,)."""
+        ...
+
+    def play(self, actions: Mapping[str, Actions], steps: Whole) -> tuple[dict[str, Reals], Flags]:
+        """One step of all: rewards by role (B, n), and which came to an end by themselves (B,)."""
+        ...
+
+    def view(self, steps: Whole) -> View:
+        """What agents see now; arrays of the caller's own."""
+        ...
+
+    def board(self, row: int) -> dict[str, Any] | None:
+        """A picture of one of them."""
+        ...
+
+
+class Games:
+    """A VectorEnvironment that plays a game."""
+
+    def __init__(self, game: Game, count: int) -> None:
+        self.game, self._count = game, count
+        self._numbers = np.arange(count)
+        self._seed = 0
+        self._episodes, self._steps = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+
+    @property
+    def spec(self) -> Spec:
+        return self.game.spec
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def reset(self, seed: int, first: int = 0) -> View:
+        self._seed, self._numbers = seed, np.arange(first, first + self._count)
+        self._episodes[:] = -1
+        self._begin(np.arange(self._count))
+        return self.game.view(self._steps)
+
+    def step(self, actions: Mapping[str, Actions]) -> Transition:
+        rewards, terminated = self.game.play(actions, self._steps)
+        self._steps += 1
+        cut = (self._steps >= self.spec.max_steps) & ~terminated
+        if self.game.last_step == "terminated":
+            terminated, cut = terminated | cut, np.zeros_like(cut)
+        ended = terminated | cut
+        view = self.game.view(self._steps)
+        if not ended.any():
+            return Transition(view, rewards, terminated, cut)
+        self._begin(np.flatnonzero(ended))
+        return Transition(self.game.view(self._steps), rewards, terminated, cut, final=view)
+
+    def board(self, index: int) -> dict[str, Any] | None:
+        return self.game.board(index)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _begin(self, rows: Whole) -> None:
+        self._episodes[rows] += 1
+        self._steps[rows] = 0
+        self.game.begin(rows, episode_seeds(self._seed, self._numbers[rows], self._episodes[rows]))

@@ -1,0 +1,28 @@
+"""Agents into roles, by the start of their names."""
+
+from collections.abc import Mapping, Sequence
+
+from training_core.errors import ConfigError
+
+
+def by_role(
+    agents: Sequence[str], members: Mapping[str, Sequence[str]], field: str
+) -> dict[str, tuple[str, ...]]:
+    """Agents of each role, in the order of `agents`. Without `members`, one role `agents` has all of them.
+
+    The longest start that fits decides. Raises ConfigError, under the config's `field`, where an agent has no role or a role no agent.
+    """
+    if not members:
+        return {"agents": tuple(agents)}
+    found: dict[str, list[str]] = {role: [] for role in members}
+    starts = sorted(
+        ((start, role) for role, own in members.items() for start in own), key=lambda pair: -len(pair[0])
+    )
+    for agent in agents:
+        role = next((role for start, role in starts if agent.startswith(start)), None)
+        if role is None:
+            raise ConfigError({field: f"no role has the agent {agent!r}; the agents are {', '.join(agents)}"})
+        found[role].append(agent)
+    if empty := [role for role, own in found.items() if not own]:
+        raise ConfigError({field: f"{empty[0]} has no agent; the agents are {', '.join(agents)}"})
+    return {role: tuple(own) for role, own in found.items()}

@@ -1,0 +1,150 @@
+"""A PettingZoo parallel environment as one of Troupe's single environments.
+
+Agents keep one order, that of `possible_agents`. Within a role observations are padded with zeros to the widest, and choices to the
+most, those that an agent has not being masked. Rewards stay each agent's own. The episode ends when all agents have ended.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.marl.environments.base import Actions, Choices, Flags, Reals, RoleSpec, Spec
+from training_core.marl.environments.members import by_role
+from training_core.marl.environments.pettingzoo.boards import world_board
+from training_core.marl.environments.pettingzoo.spaces import MASK, actions_of, flat, given_to, width_of
+from training_core.marl.environments.singles import Outcome, Sight
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How an environment is wrapped."""
+
+    members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Agents of each role by the start of their names; empty for one role."""
+    strict_agents: bool = True
+    """Fail where agents come or go in mid-episode; otherwise those that are gone see zeros, earn nothing and have one choice."""
+    action_masks: bool = True
+    """Take `action_mask` from infos or observations."""
+    max_steps: int = 0
+    """Longest episode; 0 where that is not known."""
+
+
+class ParallelSingle:
+    """One PettingZoo parallel environment."""
+
+    def __init__(self, environment: Any, manner: Manner) -> None:
+        self._env, self._manner = environment, manner
+        if not hasattr(environment, "possible_agents"):
+            raise ConfigError(
+                {"environment": "it has no possible_agents: PettingZoo's parallel environments name them"}
+            )
+        roles = by_role(list(environment.possible_agents), manner.members, "environment.members")
+        self._agents = {
+            agent: (role, place) for role, own in roles.items() for place, agent in enumerate(own)
+        }
+        self._observed = {agent: environment.observation_space(agent) for agent in self._agents}
+        self._acting = {agent: environment.action_space(agent) for agent in self._agents}
+        self.spec = Spec({role: self._role(own) for role, own in roles.items()}, max_steps=manner.max_steps)
+        possible = {role: self._possible(own) for role, own in self.spec.roles.items()}
+        self._possible_choices = {role: choices for role, choices in possible.items() if choices is not None}
+        self._dynamic: bool | None = None
+
+    def reset(self, seed: int) -> Sight:
+        observations, infos = self._env.reset(seed=seed)
+        if self._manner.strict_agents:
+            self._same_agents("at the beginning", set(self._agents), set(self._env.agents))
+        if self._dynamic is None:
+            self._dynamic = self._manner.action_masks and any(
+                _mask(observations.get(agent), infos.get(agent)) is not None for agent in self._agents
+            )
+        return self._sight(observations, infos)
+
+    def step(self, actions: Mapping[str, Actions]) -> Outcome:
+        before = list(self._env.agents)
+        chosen = {
+            agent: given_to(self._acting[agent], actions[self._agents[agent][0]][self._agents[agent][1]])
+            for agent in before
+        }
+        observations, rewards, terminations, truncations, infos = self._env.step(chosen)
+        ended = {agent for agent in before if terminations.get(agent) or truncations.get(agent)}
+        after = set(self._env.agents) - ended
+        if self._manner.strict_agents and after:
+            self._same_agents("in mid-episode", set(before), after)
+        over = not after
+        terminated = over and all(terminations.get(agent, False) for agent in ended)
+        return Outcome(
+            self._sight(observations, infos), self._earned(rewards), terminated, over and not terminated
+        )
+
+    def board(self) -> dict[str, Any] | None:
+        """The environment's own board(), or its multi-particle world; None where it has neither."""
+        inner = self._env.unwrapped
+        if callable(own := getattr(inner, "board", None)):
+            board: dict[str, Any] | None = own()
+            return board
+        return world_board(inner.world) if hasattr(inner, "world") else None
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _role(self, agents: tuple[str, ...]) -> RoleSpec:
+        width = max(width_of(self._observed[agent], "environment.path") for agent in agents)
+        return RoleSpec(
+            agents, width, actions_of([self._acting[agent] for agent in agents], "environment.path")
+        )
+
+    def _possible(self, role: RoleSpec) -> Flags | None:
+        """(n, A): the choices that agents have at all; None of continuous actions."""
+        if not isinstance(role.actions, Choices):
+            return None
+        counts = np.array([int(self._acting[agent].n) for agent in role.agents])
+        return np.arange(role.actions.count) < counts[:, None]
+
+    def _sight(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> Sight:
+        seen = {
+            role: np.zeros((len(own.agents), own.observation_dim), dtype=np.float32)
+            for role, own in self.spec.roles.items()
+        }
+        masks = {role: own.copy() for role, own in self._possible_choices.items() if self._masked(own)}
+        for agent, (role, place) in self._agents.items():
+            if agent in observations:
+                numbers = flat(self._observed[agent], observations[agent])
+                seen[role][place, : len(numbers)] = numbers
+                mask = _mask(observations[agent], infos.get(agent)) if self._dynamic else None
+                if mask is not None and role in masks:
+                    masks[role][place, : len(mask)] &= mask
+            if role in masks and agent not in self._env.agents:
+                masks[role][place] = np.arange(masks[role].shape[1]) == 0
+        return Sight(seen, masks)
+
+    def _masked(self, possible: Flags) -> bool:
+        """Whether a role hands over masks: in every view, or in none."""
+        return bool(self._dynamic) or not self._manner.strict_agents or not possible.all()
+
+    def _earned(self, rewards: Mapping[str, float]) -> dict[str, Reals]:
+        earned = {role: np.zeros(len(own.agents), dtype=np.float32) for role, own in self.spec.roles.items()}
+        for agent, reward in rewards.items():
+            if agent in self._agents:
+                role, place = self._agents[agent]
+                earned[role][place] = reward
+        return earned
+
+    def _same_agents(self, when: str, expected: set[str], found: set[str]) -> None:
+        if expected == found:
+            return
+        gone, come = ", ".join(sorted(expected - found)), ", ".join(sorted(found - expected))
+        said = "; ".join(text for text in (gone and f"{gone} left", come and f"{come} came") if text)
+        raise EnvironmentFailure(
+            f"agents changed {when}: {said}. Set environment.strict_agents = false if that belongs to the game"
+        )
+
+
+def _mask(observation: Any, info: Any) -> Flags | None:
+    """The mask in an agent's info, or else in its observation."""
+    for place in (info, observation):
+        if isinstance(place, Mapping) and place.get(MASK) is not None:
+            return np.asarray(place[MASK]).astype(bool)
+    return None

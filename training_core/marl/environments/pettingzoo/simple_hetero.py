@@ -1,0 +1,16 @@
+"""simple_hetero for PettingZoo: scouts and workers with observation and action spaces of their own."""
+
+from typing import Any
+
+from training_core.config.marl.environments import SimpleHetero
+from training_core.marl.environments.pettingzoo.game import GameEnvironment, Sizes
+from training_core.marl.environments.toys.simple_hetero import HeteroGame
+
+
+def parallel_env(**fields: Any) -> GameEnvironment:
+    """A parallel environment; `fields` are those of the config section, such as num_scouts = 3."""
+    section = SimpleHetero.model_validate(fields)
+    game = HeteroGame(section, 1)
+    scout, worker = Sizes(game.scout_dim, section.num_signals), Sizes(game.worker_dim, section.num_targets)
+    sizes = [scout] * section.num_scouts + [worker] * section.num_workers
+    return GameEnvironment("simple_hetero", game, sizes)

@@ -1,0 +1,27 @@
+"""SuperSuit's wrappers around a PettingZoo environment, as the config asks."""
+
+from typing import Any
+
+from training_core.config.marl.environments import SuperSuit
+from training_core.errors import ConfigError
+from training_core.marl.environments.missing import needed
+
+
+def wrap(environment: Any, section: SuperSuit) -> Any:
+    """Normalise, pad observations, pad actions, stack frames: in this order. Raises ConfigError where one does not fit."""
+    if section == SuperSuit():
+        return environment
+    suit = needed("supersuit", "environment.supersuit")
+    wrappers = [
+        ("normalise_observations", section.normalise_observations, suit.normalize_obs_v0),
+        ("pad_observations", section.pad_observations, suit.pad_observations_v0),
+        ("pad_action_space", section.pad_action_space, suit.pad_action_space_v0),
+        ("frame_stack", section.frame_stack > 1, lambda env: suit.frame_stack_v1(env, section.frame_stack)),
+    ]
+    for field, wanted, wrapper in wrappers:
+        if wanted:
+            try:
+                environment = wrapper(environment)
+            except (AssertionError, TypeError, ValueError) as error:
+                raise ConfigError({f"environment.supersuit.{field}": f"does not fit: {error}"}) from error
+    return environment

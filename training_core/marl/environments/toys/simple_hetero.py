@@ -1,0 +1,86 @@
+"""simple_hetero: scouts see a noisy hint of a hidden target and signal; workers see the mean signal of the step before and choose.
+
+MARLKit's document names the game and leaves open what follows. The target is drawn at the beginning and stays. A scout sees [step /
+max_cycles, one-hot target + Gaussian noise, drawn anew at each step] and gives one of num_signals signals, whose meaning is for the
+agents to agree on. A worker sees the mean over scouts of the one-hot signals of the step before (zeros at first) and chooses one of
+num_targets tasks.
+Reward of the team per step: match_reward per worker that chose the target, less mismatch_penalty per worker that did not; every agent
+earns an equal share. Observations are padded with zeros, actions with choices that masks forbid: sizes differ on purpose.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from training_core.config.marl.environments import SimpleHetero
+from training_core.marl.environments.base import Actions, Choices, Flags, Reals, RoleSpec, Spec, View
+from training_core.marl.environments.games import Whole
+from training_core.marl.environments.seeds import draws
+
+
+class HeteroGame:
+    """The rules. Scouts come first."""
+
+    last_step = "truncated"
+
+    def __init__(self, section: SimpleHetero, count: int) -> None:
+        self._section, self._count = section, count
+        self.scouts = tuple(f"scout_{number}" for number in range(section.num_scouts))
+        self.workers = tuple(f"worker_{number}" for number in range(section.num_workers))
+        self.scout_dim, self.worker_dim = 1 + section.num_targets, section.num_signals
+        width, choices = max(self.scout_dim, self.worker_dim), max(section.num_signals, section.num_targets)
+        role = RoleSpec((*self.scouts, *self.workers), width, Choices(choices))
+        self.spec = Spec({"agents": role}, max_steps=section.max_cycles)
+        allowed = [section.num_signals] * section.num_scouts + [section.num_targets] * section.num_workers
+        self._mask = np.arange(choices) < np.array(allowed)[:, None]
+        self._target = np.zeros(count, dtype=np.int64)
+        self._heard = np.zeros((count, section.num_signals))
+        self._chosen = np.full((count, section.num_workers), -1)
+        self._seeds = np.zeros(count, dtype=np.int64)
+
+    def begin(self, rows: Whole, seeds: Whole) -> None:
+        self._seeds[rows] = seeds
+        self._target[rows] = (draws(seeds, -1, 1)[:, 0] * self._section.num_targets).astype(np.int64)
+        self._heard[rows], self._chosen[rows] = 0.0, -1
+
+    def play(self, actions: Mapping[str, Actions], steps: Whole) -> tuple[dict[str, Reals], Flags]:
+        section, taken = self._section, np.array(actions["agents"], dtype=np.int64)
+        said, self._chosen = taken[:, : section.num_scouts], taken[:, section.num_scouts :]
+        self._heard = (said[:, :, None] == np.arange(section.num_signals)).mean(axis=1)
+        right = (self._chosen == self._target[:, None]).sum(axis=1)
+        team = right * section.match_reward - (section.num_workers - right) * section.mismatch_penalty
+        agents = section.num_scouts + section.num_workers
+        shares = np.repeat((team / agents)[:, None], agents, axis=1).astype(np.float32)
+        return {"agents": shares}, np.zeros(self._count, dtype=bool)
+
+    def view(self, steps: Whole) -> View:
+        section, role = self._section, self.spec.roles["agents"]
+        seen = np.zeros((self._count, len(role.agents), role.observation_dim), dtype=np.float32)
+        hints = (self._target[:, None] == np.arange(section.num_targets))[:, None] + self._noise(steps)
+        seen[:, : section.num_scouts, 0] = (steps / section.max_cycles)[:, None]
+        seen[:, : section.num_scouts, 1 : self.scout_dim] = hints
+        seen[:, section.num_scouts :, : self.worker_dim] = self._heard[:, None]
+        return View({"agents": seen}, {"agents": np.repeat(self._mask[None], self._count, axis=0)})
+
+    def board(self, row: int) -> dict[str, Any] | None:
+        """Tasks as columns: above, where the target is; below, what workers chose, one line each."""
+        section = self._section
+        cells = [(0, int(self._target[row]), "goal")]
+        cells += [
+            (1 + worker, int(task), "worker") for worker, task in enumerate(self._chosen[row]) if task >= 0
+        ]
+        return {
+            "kind": "grid",
+            "rows": 1 + section.num_workers,
+            "columns": section.num_targets,
+            "cells": [cell for cell in cells if cell[1] < section.num_targets],
+        }
+
+    def _noise(self, steps: Whole) -> Reals:
+        """(B, scouts, targets) Gaussian numbers by seed and step (Box and Muller 1958)."""
+        scouts, targets = self._section.num_scouts, self._section.num_targets
+        even = draws(self._seeds, steps, 2 * scouts * targets).reshape(self._count, 2, scouts, targets)
+        noise = np.sqrt(-2.0 * np.log1p(-even[:, 0])) * np.cos(2.0 * np.pi * even[:, 1])
+        scaled: Reals = (self._section.hint_noise * noise).astype(np.float32)
+        return scaled
