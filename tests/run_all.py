@@ -33,6 +33,8 @@ STAGES: dict[str, list[str]] = {
 """In the order in which they are begun: the short ones that fail most often, then the longest."""
 LANES = 2
 """For two cores."""
+LAST_WORDS = 10.0
+"""Seconds; what a test has left running may hold the pipe open for ever."""
 FAILURES, NOTHING_SELECTED = 1, 5
 """pytest's exit statuses."""
 
@@ -54,6 +56,14 @@ def say(stage: str, line: str) -> None:
     sys.stdout.flush()
 
 
+def forward(stage: str, child: "subprocess.Popen[str]") -> None:
+    """What a stage says, as it says it."""
+    assert child.stdout
+    with child.stdout as output:
+        for line in output:
+            say(stage, line.rstrip("\n"))
+
+
 def run_stage(name: str, folder: Path, attempt: str = "", *more: str) -> Outcome:
     """Run one stage. pytest's reports and its list of what failed last lie in `folder`."""
     tool, *words = [*STAGES[name], *more]
@@ -62,18 +72,18 @@ def run_stage(name: str, folder: Path, attempt: str = "", *more: str) -> Outcome
         words += [f"--junitxml={report}", "-o", f"cache_dir={cache}"]
     say(name, f"=== {name}{attempt}: {' '.join([tool, *words])}")
     start = time.monotonic()
-    with subprocess.Popen(
+    child = subprocess.Popen(
         [Path(sys.executable).with_name(tool), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-    ) as child:
-        assert child.stdout
-        for line in child.stdout:
-            say(name, line.rstrip("\n"))
-    status = child.returncode
+    )
+    reader = Thread(target=forward, args=(name, child), daemon=True)
+    reader.start()
+    status = child.wait()
+    reader.join(LAST_WORDS)
     good = status == 0 or (tool == "pytest" and status == NOTHING_SELECTED and not attempt)
     how = "passed" if good else f"FAILED ({status})"
     say(name, f"=== {name}{attempt}: {how} in {time.monotonic() - start:.0f} s")

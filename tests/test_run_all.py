@@ -1,6 +1,9 @@
 """Two lanes, the second try and the summary, on tiny projects with pytest itself."""
 
+import os
+import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -119,4 +122,26 @@ def test_meets_the_other():
         time.sleep(0.05)
 """
     status, lines = run(monkeypatch, tmp_path, capsys, first=[meeting], second=[meeting])
+    assert status == 0, lines
+
+
+def test_what_a_test_leaves_running_does_not_hold_up_its_stage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leaves = f"""
+import subprocess, sys
+def test_leaves(capfd):
+    with capfd.disabled():
+        left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    open({str(tmp_path / "pid")!r}, "w").write(str(left.pid))
+    left.returncode = 0  # or pytest minds
+"""
+    monkeypatch.setattr(run_all, "LAST_WORDS", 0.5)
+    before = set(threading.enumerate())
+    try:
+        status, lines = run(monkeypatch, tmp_path, capsys, first=[leaves])
+    finally:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+        for thread in set(threading.enumerate()) - before:
+            thread.join(60)
     assert status == 0, lines
