@@ -25,6 +25,8 @@ class Torch(EngineSection):
     """On a CPU or a GPU, with what is installed anyway; the same seed gives the same tokens anywhere."""
     conversation_cache: int = Field(256, ge=0)
     """MiB of keys and values kept between calls, for conversations and interrupted answers that go on; 0 keeps none."""
+    static_shapes: Literal["auto", "on", "off"] = "auto"
+    """Decode in steps of few fixed shapes, which a GPU replays as CUDA graphs; auto: on a GPU alone."""
 
 
 class Vllm(EngineSection):

@@ -20,6 +20,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from training_core.llm.generation.jobs import Ints, Plot
 from training_core.llm.generation.kept import Kept, Layers
+from training_core.llm.generation.static_steps import StaticSteps, Step, bucket
 from training_core.llm.models.attention import attends_fully
 
 _ATTENTION = "sdpa"
@@ -51,12 +52,16 @@ class _Pass:
 
 
 class Forest:
-    """The store, the nodes that may grow, and the model by which they do."""
+    """The store, the nodes that may grow, and the model by which they do.
 
-    def __init__(self, model: PreTrainedModel, rows: int) -> None:
+    With `static` it grows by steps of few shapes (static_steps.py), and may be used again after `clear`.
+    """
+
+    def __init__(self, model: PreTrainedModel, rows: int, *, static: bool = False) -> None:
         self._model = model
         self._device = model.device
         self._count = rows
+        self.steps = StaticSteps(self._run, model.device) if static else None
         self._columns = 0
         self._layers: list[tuple[Tensor, Tensor]] = []
         """Keys and values (G, H, S, D) of each layer."""
@@ -71,6 +76,17 @@ class Forest:
         self._no_mask = torch.zeros(1, 1, 1, 1, device=self._device)
         """Keeps the model from making a mask: one of four dimensions is taken as it is."""
         self._pass: _Pass
+
+    @property
+    def rows(self) -> int:
+        """Trees that there is room for."""
+        return self._count
+
+    def clear(self) -> None:
+        """Fell all trees. What is left in the store is seen by nobody."""
+        self._filled[:] = 0
+        self._rows = self._positions = np.zeros(0, dtype=np.int64)
+        self._seen = self._seen[:0]
 
     def room(self, waiting: Sequence[Plot]) -> int:
         """How many of the plots that wait may be planted now."""
@@ -150,17 +166,29 @@ class Forest:
         self._seen[torch.arange(len(rows), device=self._device), self._tensor(columns)] = True
         if not len(rows):
             return torch.empty(0, device=self._device)
-        grid = np.zeros((int(held[-1]) + 1, int(counts.max())), dtype=np.int64)
+        height, width, top = int(held[-1]) + 1, int(counts.max()), int(self._filled.max())
+        if self.steps is not None:
+            height, width = bucket(height, self._count), bucket(width)
+            top = bucket(top, self._columns)
+        grid = np.zeros((height, width), dtype=np.int64)
         grid[rows, rank] = np.arange(len(rows))
-        spots = rows * grid.shape[1] + rank
+        spots = rows * width + rank
         placed = self._tensor(grid)
-        self._pass = _Pass(
-            self._tensor(rows), self._tensor(columns), placed, self._tensor(spots), self._mask(placed)
-        )
+        mask = self._additive(self._seen[placed, :top].unsqueeze(1))
+        if self.steps is not None:
+            return self.steps.run(self._padded(tokens, columns, placed, spots, mask))[: len(rows)]
+        self._pass = _Pass(self._tensor(rows), self._tensor(columns), placed, self._tensor(spots), mask)
         return self._forward(tokens, self._positions, 0)
 
-    def _mask(self, grid: Tensor) -> Tensor:
-        return self._additive(self._seen[grid, : int(self._filled.max())].unsqueeze(1))
+    def _padded(self, tokens: Ints, columns: Ints, grid: Tensor, spots: Ints, mask: Tensor) -> Step:
+        """The step with as many nodes as a shape has: the others' keys go to a row that nobody looks at."""
+        more = (0, bucket(len(tokens)) - len(tokens))
+        rows = self._tensor(np.pad(self._rows, more, constant_values=self._count))
+        padded = [
+            self._tensor(np.pad(part, more))
+            for part in (tokens.astype(np.int64), self._positions, columns, spots)
+        ]
+        return Step(padded[0].unsqueeze(0), padded[1].unsqueeze(0), rows, padded[2], grid, padded[3], mask)
 
     def _additive(self, seen: Tensor) -> Tensor:
         mask = torch.zeros(seen.shape, dtype=self._model.dtype, device=self._device)
@@ -182,6 +210,8 @@ class Forest:
             return
         more = max(columns + _ROOM, self._columns * 3 // 2) - self._columns
         self._columns += more
+        if self.steps is not None:
+            self.steps.forget()
         self._seen = torch.nn.functional.pad(self._seen, (0, more))
         pad = (0, 0, 0, more)
         self._layers = [
@@ -191,11 +221,19 @@ class Forest:
 
     def _forward(self, tokens: Ints, positions: Ints, keep: Tensor | int) -> Tensor:
         """Logits of the nodes of this pass (of all, or those to keep)."""
+        return self._logits(self._tensor(tokens).unsqueeze(0), self._tensor(positions).unsqueeze(0), keep)
+
+    def _run(self, step: Step) -> Tensor:
+        """Logits of a step's nodes."""
+        self._pass = _Pass(step.rows, step.columns, step.grid, step.spots, step.mask)
+        return self._logits(step.tokens, step.positions, 0)
+
+    def _logits(self, tokens: Tensor, positions: Tensor, keep: Tensor | int) -> Tensor:
         outer = _SPEAKING.set(self)
         try:
             logits: Tensor = self._model(
-                input_ids=self._tensor(tokens).unsqueeze(0),
-                position_ids=self._tensor(positions).unsqueeze(0),
+                input_ids=tokens,
+                position_ids=positions,
                 attention_mask=self._no_mask,
                 use_cache=False,
                 logits_to_keep=keep,
@@ -232,7 +270,8 @@ class Forest:
     def _stored(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """A layer's store; made, where there is none yet, for keys and values like these (H, ..., D)."""
         if layer == len(self._layers):
-            shape = (self._count, key.shape[0], self._columns)
+            rows = self._count + (self.steps is not None)  # one more, for nodes that are padding
+            shape = (rows, key.shape[0], self._columns)
             self._layers.append(
                 (key.new_zeros((*shape, key.shape[-1])), value.new_zeros((*shape, value.shape[-1])))
             )

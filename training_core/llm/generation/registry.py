@@ -16,7 +16,8 @@ Maker = Callable[[Policy, PreTrainedModel, PreTrainedTokenizerBase], Engine]
 def _torch(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:
     assert isinstance(policy.engine, Torch)
     kept = policy.engine.conversation_cache * MIB
-    return TorchEngine(model, tokenizer, max_batch=policy.engine.max_batch, kept_bytes=kept)
+    static = {"auto": None, "on": True, "off": False}[policy.engine.static_shapes]
+    return TorchEngine(model, tokenizer, max_batch=policy.engine.max_batch, kept_bytes=kept, static=static)
 
 
 def _vllm(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:

@@ -25,6 +25,7 @@ from training_core.llm.generation.jobs import Candidates, Ints, Plot, make_plots
 from training_core.llm.generation.kept import ConversationCache
 from training_core.llm.generation.padded import PaddedBatch
 from training_core.llm.generation.sampling import draw, tempered_log_probs
+from training_core.llm.generation.static_steps import bucket
 from training_core.llm.generation.stop_words import StopWords, texts_of
 from training_core.llm.models.adapters import load_trained_weights
 from training_core.types import Answer, Prompt
@@ -56,7 +57,8 @@ class _Call:
 class TorchEngine:
     """Generates with a causal language model. Greedy or sampled, with noise keyed by what is sampled.
 
-    With `share_prefix` off every candidate computes its prompt for itself: slower, for comparison.
+    With `share_prefix` off every candidate computes its prompt for itself: slower, for comparison. `static`: steps of fixed
+    shapes, by CUDA graphs where the model is on a GPU; None: there alone.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class TorchEngine:
         version: int = 0,
         share_prefix: bool = True,
         kept_bytes: int = 2**28,
+        static: bool | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -80,6 +83,9 @@ class TorchEngine:
         )
         self.forests: bool | None = None
         """Whether the model's nodes may grow in a forest; None until that has been tried."""
+        self.static = model.device.type == "cuda" if static is None else static
+        self._felled: list[Forest] = []
+        """Forests of static steps that no call uses now: their buffers and graphs go on being of use."""
         self.conversations = ConversationCache(kept_bytes)
         """What prompts with a request id go on from, where nodes grow in a forest."""
 
@@ -134,7 +140,11 @@ class TorchEngine:
         if not self.forests:
             return PaddedBatch(self.model, self.pad)
         largest = max(len(plot.candidates) for plot in plots)
-        return Forest(self.model, min(len(plots), 2 * self.max_batch // largest))
+        rows = min(len(plots), 2 * self.max_batch // largest)
+        if not self.static:
+            return Forest(self.model, rows)
+        found = self._felled.pop() if self._felled else None
+        return found if found and found.rows >= rows else Forest(self.model, bucket(rows), static=True)
 
     def _speak(self, plots: Sequence[Plot], call: _Call) -> None:
         """Let all candidates speak, at most max_batch at once."""
@@ -153,6 +163,9 @@ class TorchEngine:
             parents, said, place = self._children(place[on], tokens[on], logits.shape[-1])
             logits = ground.grow(parents, said)
         self._keep(ground, candidates.live, place, candidates)
+        if isinstance(ground, Forest) and ground.steps is not None:
+            ground.clear()
+            self._felled = [ground]
 
     def _recalled(self, plot: Plot, candidates: Candidates) -> Plot:
         """The plot, with what is kept of its text."""

@@ -1,0 +1,103 @@
+"""Steps of fixed shapes say what steps of any shape say, and read the same memory each time."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from tests.training_core.llm.toys import TOKENIZER, make_model
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.forest import Forest
+from training_core.llm.generation.resuming import until_ended
+from training_core.llm.generation.static_steps import Step, bucket
+from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.types import Answer, NoiseKey, Prompt
+
+PROMPTS = [
+    Prompt([6, 7, 8, 9, 10], 5, NoiseKey(0, 0, 1, 0, 0, 0), rid="a"),
+    Prompt([11, 12], 3, NoiseKey(0, 0, 1, 1, 0, 0)),
+    Prompt([20, 6, 9, 9, 14, 15, 16, 8], 6, NoiseKey(0, 0, 1, 2, 0, 1)),
+    Prompt([25], 4, NoiseKey(3, 0, 1, 2, 0, 1), rid="b"),
+]
+SETTINGS = [
+    SamplingSettings(max_tokens=40),
+    SamplingSettings(temperature=0.7, top_p=0.9, max_tokens=9),
+    SamplingSettings(max_tokens=9, greedy=True),
+    SamplingSettings(max_tokens=9, stop=("b c",)),
+]
+
+
+@pytest.fixture(scope="module", params=["llama", "qwen2", "gpt_neox"])
+def model(request: pytest.FixtureRequest) -> PreTrainedModel:
+    return make_model(request.param)
+
+
+def check_equal(found: list[list[Answer]], wanted: list[list[Answer]]) -> None:
+    for one, other in zip(itertools.chain(*found), itertools.chain(*wanted), strict=True):
+        assert replace(one, logprobs=[]) == replace(other, logprobs=[])
+        assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+
+
+@pytest.mark.parametrize("max_batch", [512, 5])
+def test_they_say_the_same_whatever_was_said_before(model: PreTrainedModel, max_batch: int) -> None:
+    """One engine for all calls: its store and buffers hold what earlier calls left. Small batches let others take places."""
+    static = TorchEngine(model, TOKENIZER, max_batch=max_batch, static=True)
+    for settings in SETTINGS:
+        wanted = TorchEngine(model, TOKENIZER, max_batch=max_batch, static=False).generate(PROMPTS, settings)
+        check_equal(static.generate(PROMPTS, settings), wanted)
+        check_equal(static.generate(PROMPTS[:1], settings), wanted[:1])
+    assert static.conversations.reused > 0
+
+
+def test_interrupted_answers_go_on(model: PreTrainedModel) -> None:
+    static = TorchEngine(model, TOKENIZER, static=True)
+    asked = itertools.count()
+    said = until_ended(PROMPTS, lambda some: static.generate(some, SETTINGS[0], lambda: next(asked) % 4 == 3))
+    check_equal(said, TorchEngine(model, TOKENIZER).generate(PROMPTS, SETTINGS[0]))
+
+
+def test_a_shape_has_buffers_that_stay_and_shapes_are_few(
+    model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+    steps = 0
+    run = Forest._run
+
+    def watched(forest: Forest, step: Step) -> torch.Tensor:
+        nonlocal steps
+        steps += 1
+        places = tuple(part.data_ptr() for part in (*vars(step).values(), *forest._layers[0]))
+        seen.setdefault(step.shape, set()).add(places)
+        return run(forest, step)
+
+    monkeypatch.setattr(Forest, "_run", watched)
+    engine = TorchEngine(model, TOKENIZER, static=True)
+    engine.generate(PROMPTS, SETTINGS[0])  # the store finds its size
+    seen.clear()
+    steps = 0
+    for _ in range(3):
+        engine.generate(PROMPTS, SETTINGS[0])
+    assert all(len(places) == 1 for places in seen.values()), "a graph would read and write the same memory"
+    assert 3 < len(seen) < steps / 5
+    assert all(size & (size - 1) == 0 for shape in seen for size in shape[:3])
+
+
+def test_sizes_are_powers_of_two_within_what_there_is() -> None:
+    assert [bucket(size) for size in (0, 1, 2, 3, 4, 5, 9, 512)] == [1, 1, 2, 4, 4, 8, 16, 512]
+    assert bucket(33, 44) == 44 and bucket(7, 44) == 8
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_replays_captured_steps() -> None:
+    model = make_model().to("cuda")
+    graphs = TorchEngine(model, TOKENIZER)
+    assert graphs.static
+    for settings in SETTINGS:
+        wanted = TorchEngine(model, TOKENIZER, static=False).generate(PROMPTS, settings)
+        for _ in range(2):
+            check_equal(graphs.generate(PROMPTS, settings), wanted)
+    (forest,) = graphs._felled
+    assert forest.steps is not None and forest.steps.captures and forest.steps.shapes

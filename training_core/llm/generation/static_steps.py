@@ -1,0 +1,121 @@
+"""Decoding steps of fixed shapes, which a GPU captures once and replays (CUDA graphs).
+
+N nodes, G rows, Q most nodes of a row, S columns of the store. Launching a small step's kernels one by one costs more than
+they do; a graph launches them all at once, but reads and writes the same memory each time. So a step's inputs are padded
+to one of few sizes and copied into buffers that stay. Without a GPU the same steps run without capture.
+
+The capture has not been run on a GPU yet; what surrounds it is tested on the CPU.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+logger = logging.getLogger(__name__)
+_MOST_SHAPES = 128
+"""Shapes whose buffers and graphs are kept."""
+_WARM_UP = 2
+"""Passes before a capture: kernels are chosen and work space is allocated in them."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The inputs of one decoding step."""
+
+    tokens: Tensor
+    """(1, N)"""
+    positions: Tensor
+    """(1, N)"""
+    rows: Tensor
+    """(N,) of the store."""
+    columns: Tensor
+    """(N,)"""
+    grid: Tensor
+    """(G, Q)"""
+    spots: Tensor
+    """(N,)"""
+    mask: Tensor
+    """(G, 1, Q, S)"""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N, G, Q, S)"""
+        return (self.tokens.shape[1], *self.grid.shape, self.mask.shape[-1])
+
+    def take(self, other: "Step") -> None:
+        """Copy the values of a step of this shape."""
+        for field in fields(self):
+            getattr(self, field.name).copy_(getattr(other, field.name))
+
+
+def bucket(size: int, most: int | None = None) -> int:
+    """The next power of two, but not above `most`."""
+    rounded = 1 << (max(size, 1) - 1).bit_length()
+    return rounded if most is None else min(rounded, most)
+
+
+@dataclass(frozen=True)
+class _Captured:
+    graph: Any
+    logits: Tensor
+
+
+class StaticSteps:
+    """Runs steps by `forward`, each shape on buffers of its own."""
+
+    def __init__(self, forward: Callable[[Step], Tensor], device: torch.device) -> None:
+        self._forward = forward
+        self.captures = device.type == "cuda" and torch.cuda.is_available()
+        """Whether steps are captured."""
+        self._buffers: dict[tuple[int, ...], Step] = {}
+        self._graphs: dict[tuple[int, ...], _Captured] = {}
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Those that have buffers."""
+        return list(self._buffers)
+
+    def forget(self) -> None:
+        """Drop all graphs: the memory that they read and write is another now."""
+        self._buffers.clear()
+        self._graphs.clear()
+
+    def run(self, step: Step) -> Tensor:
+        """Logits (N, V) of the step's nodes; valid until the next step."""
+        if len(self._buffers) >= _MOST_SHAPES and step.shape not in self._buffers:
+            self.forget()
+        buffers = self._buffers.setdefault(step.shape, step)
+        if buffers is not step:
+            buffers.take(step)
+        if not self.captures:
+            return self._forward(buffers)
+        captured = self._graphs.get(step.shape) or self._capture(buffers)
+        if captured is None:
+            return self._forward(buffers)
+        captured.graph.replay()
+        return captured.logits
+
+    def _capture(self, buffers: Step) -> _Captured | None:
+        """Capture the step on these buffers; where the model does not allow it, that is said and no more is captured."""
+        try:
+            aside: Any = torch.cuda.Stream()
+            aside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(aside):
+                for _ in range(_WARM_UP):
+                    self._forward(buffers)
+            torch.cuda.current_stream().wait_stream(aside)
+            graph: Any = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                logits = self._forward(buffers)
+        except RuntimeError as error:
+            logger.warning(
+                "decoding goes on without CUDA graphs, for this model cannot be captured: %s", error
+            )
+            self.captures = False
+            return None
+        self._graphs[buffers.shape] = _Captured(graph, logits)
+        return self._graphs[buffers.shape]
