@@ -25,11 +25,11 @@ export class Board {
     if (!this.#scrub) return;
     this.#now = place;
     this.#scrub.value = place;
-    const note = place === this.#last ? "at the end" : `before #${place + 1} of ${this.#last}`;
+    const [past, atEnd] = await this.#store.until(place);
+    if (this.#now !== place) return;
+    const note = atEnd ? "at the end" : `before #${place + 1} of ${this.#last}`;
     this.#part("note").textContent = note;
     this.#scrub.setAttribute("aria-valuetext", note);
-    const past = await this.#store.until(place);
-    if (this.#now !== place) return;
     const { drawing, legend } = drawn(past.at(-1), past, { note, tones: this.#tones });
     this.#part("drawing").replaceChildren(drawing);
     for (const [name, item] of legend) this.#marks.set(name, item);
@@ -61,12 +61,14 @@ class BoardStore {
     this.#piece = piece;
   }
 
-  /* The boards of a place's piece up to it, the last of them its own (null: none). */
+  /* The boards of a place's piece up to it, the last of them its own (null: none), and whether that is the final one.
+     Where the piece has none, as in an episode that was played elsewhere, the final one stands for all. */
   async until(place) {
     const answer = Math.min(place, this.#count - 1);
     const first = Math.floor(answer / this.#piece) * this.#piece;
     const { boards, final_board: final } = await this.#read(first);
-    return place < this.#count ? boards.slice(0, place - first + 1) : [...boards, final];
+    const atEnd = place >= this.#count || (final && !boards.some(Boolean));
+    return [atEnd ? [...boards, final] : boards.slice(0, place - first + 1), atEnd];
   }
 
   #read(first) {

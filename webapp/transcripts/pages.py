@@ -13,6 +13,8 @@ from webapp.transcripts.notes import labels_of
 STRIP = 24
 """Plays of the same task that are shown side by side."""
 
+_GAP = 16
+"""Most letters between two tokens of an answer: spaces, and what is no letter by itself."""
 TRUTHS = (("truncated", "Cut off"), ("failed", "Failed"), ("probe", "Probe"))
 
 
@@ -65,9 +67,33 @@ def _turn(number: int, turn: Mapping[str, Any], tone: int) -> dict[str, Any]:
         "round": turn["index"] + 1,
         "tone": tone,
         "said": executed,
+        "stretches": stretches(executed) if executed else [],
         "version": max(executed["versions"], default=None) if executed else None,
         "shown": [_candidate(place, each, turn["executed"]) for place, each in enumerate(turn["candidates"])],
     }
+
+
+def stretches(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """An answer's text in stretches that were learnt from, or not; none where all of it was, or nobody knows.
+
+    Tokens are found in the text one after the other: special ones are not in it, and some letters are several tokens.
+    """
+    masks = said.get("masks") or []
+    if all(masks):
+        return []
+    text, found, place = said["text"], [], 0
+    for token, learnt in zip(said["tokens"], masks, strict=False):
+        start = text.find(token, place, place + len(token) + _GAP) if token else -1
+        if start < 0:
+            continue
+        if not found or found[-1]["learnt"] != bool(learnt):
+            found.append({"text": "", "learnt": bool(learnt)})
+        end = start + len(token)
+        found[-1]["text"] += text[place:end]
+        place = end
+    if found:
+        found[-1]["text"] += text[place:]
+    return found
 
 
 def _candidate(place: int, candidate: Mapping[str, Any], executed: int) -> dict[str, Any]:

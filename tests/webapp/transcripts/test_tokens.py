@@ -10,6 +10,7 @@ from tests.webapp.transcripts.test_episodes import candidate, learnt, played, tu
 from webapp.accounts.models import User
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
+from webapp.transcripts.pages import stretches
 from webapp.transcripts.services import annotations_store, episodes_store
 from webapp.transcripts.tokens import tokens_read
 
@@ -99,3 +100,23 @@ def test_a_long_transcript_comes_in_pieces(client: Client, user: User, run: Run)
     boards = client.get(f"/api/v1/episodes/{pk}/boards/", {"from": 101, "limit": 50}).json()
     assert [each["rows"] for each in boards["boards"]] == list(range(101, 121))
     assert boards["final_board"] == board
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "masks", "wanted"),
+    [
+        ("up left", ["up", "left"], [1, 1], []),
+        ("up left", ["up", "left"], None, []),
+        ("up", ["up", "<end>"], [1, 0], [("up", True)]),
+        ("up left", ["up", "left"], [1, 0], [("up", True), (" left", False)]),
+        ("a b\nc a!", ["a", " b", "<end>", "\n", "c", " a", "!"], [1, 1, 1, 0, 0, 1, 1],
+         [("a b", True), ("\nc", False), (" a!", True)]),
+        ("né t", ["n", "\ufffd", "\ufffd", " t"], [1, 1, 1, 0], [("n", True), ("é t", False)]),
+        ("", ["<end>"], [0], []),
+    ],
+)  # fmt: skip
+def test_text_in_stretches_that_were_learnt_from(
+    text: str, tokens: list[str], masks: list[int] | None, wanted: list[tuple[str, bool]]
+) -> None:
+    said = {"text": text, "tokens": tokens} | ({} if masks is None else {"masks": masks})
+    assert [(each["text"], each["learnt"]) for each in stretches(said)] == wanted

@@ -116,7 +116,7 @@ def test_the_transcript_has_what_was_said_its_mask_and_the_records_own_facts(
     assert turn["messages"] == [{"role": "user", "content": episode["title"]}]
     assert TOKENIZER.decode(turn["prompt_ids"]) == f"<user> {episode['title']} <assistant>"
     assert said["tokens"] == [said["text"], "<eos>"]
-    facts = episode["final_board"]["record"]
+    facts = {line["label"]: line["text"] for line in episode["final_board"]["lines"]}
     assert facts["label"] == f"w{PROMPTS.index(episode['title'])}"
     assert episode["success"] == (said["text"] == facts["label"]) == (said["reward"] == 1.0)
     annotation = next(

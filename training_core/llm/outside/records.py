@@ -1,5 +1,6 @@
 """Records of a rollout buffer as episodes: text becomes tokens and a loss mask, a group becomes siblings."""
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ class Reader:
             title=title[:200],
             outcome=f"reward {raw:g}",
             success=raw >= self.workflow.success_at,
-            final_board={"record": {"uid": record["uid"], "raw_reward": raw, **extra}},
+            final_board=_board({"uid": record["uid"], "raw_reward": raw, **extra}),
         )
         now = time.time()
         episode.ended = _moment(extra.get("timestamp"), now)
@@ -116,6 +117,20 @@ def train_episodes(groups: Sequence[Sequence[Record]], reader: Reader, first: in
 def _text(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     return content if isinstance(content, str) else "" if content is None else str(content)
+
+
+def _board(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """A record's own facts, line by line (training_core.boards.Lines), but for its times, which the episode has."""
+    told = {name: value for name, value in facts.items() if name not in ("started", "timestamp")}
+    lines = [
+        {"label": str(name)[:40], "text": _spelled(value)[:2000], "state": ""}
+        for name, value in list(told.items())[:200]
+    ]
+    return {"kind": "lines", "lines": lines}
+
+
+def _spelled(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _was_cut(record: Record) -> bool:

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from tests.training_core.llm.toys import TOKENIZER
+from training_core.boards import Lines
 from training_core.config.files import parse_config
 from training_core.config.rollout import RolloutBuffer
 from training_core.llm.learning.batch import make_groups
@@ -46,7 +49,13 @@ def test_a_conversation_becomes_a_prompt_and_an_answer_with_a_mask() -> None:
     assert answer.loss_mask == [True, True, False, False, False, True, True, True]
     assert answer.logprobs == [] and set(answer.versions) == {NOT_SAMPLED}
     assert turn.messages == [{"role": "user", "content": "w1"}]
-    assert episode.final_board == {"record": {"uid": "u", "raw_reward": 0.5, "label": "x"}}
+    assert episode.final_board is not None
+    board = TypeAdapter(Lines).validate_python(episode.final_board)
+    assert [(line.label, line.text) for line in board.lines] == [
+        ("uid", "u"),
+        ("raw_reward", "0.5"),
+        ("label", "x"),
+    ]
     assert (turn.candidates[0].reward, episode.success) == (0.5, False)
 
 
