@@ -38,7 +38,7 @@ ray.init(num_cpus=profile.cpus, num_gpus=profile.gpus, include_dashboard=False, 
 for policies in (1, 2, 3):
     bundles = place(under(name, team(policies))).bundles
     group = placement_group(bundles, strategy="PACK")
-    ray.get(group.ready(), timeout=120)
+    ray.get(group.ready(), timeout=300)
     print("placed", policies, len(bundles))
     remove_placement_group(group)
 short = placement_group([{"GPU": profile.gpus + 1}])
@@ -57,7 +57,7 @@ def test_a_ray_of_that_size_places_it(name: str) -> None:
         env=environment | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=550,
         check=False,
     )
     assert told.returncode == 0, told.stderr[-2000:]

@@ -243,7 +243,7 @@ def test_the_driver_has_no_torch(little_model: Path, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         env=environment,
-        timeout=120,
+        timeout=500,
         check=False,
     )
     assert done.stdout.strip().splitlines()[-1:] == ["0 []"], done.stderr[-3000:]
