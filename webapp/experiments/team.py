@@ -43,6 +43,8 @@ class Team:
     order: list[str]
     steps: list[list[str]]
     """Who acts after whom within a turn; those of one step act at once."""
+    networks: bool = False
+    """Whether its agents are small networks: all of them act in every step."""
 
 
 def team_read(tree: Mapping[str, Any]) -> Team:
@@ -52,7 +54,10 @@ def team_read(tree: Mapping[str, Any]) -> Team:
     said = team.get("turn_order")
     names = [name for name in said if isinstance(name, str)] if isinstance(said, list | tuple) else []
     order = [name for name in names if name in roles] or list(roles)
-    parallel = team.get("parallel")
+    networks = any(
+        "network" in each for each in (tree.get("policies") or {}).values() if isinstance(each, Mapping)
+    )
+    parallel = order if networks else team.get("parallel")
     at_once = (
         [name for name in parallel if isinstance(name, str)] if isinstance(parallel, list | tuple) else []
     )
@@ -68,7 +73,7 @@ def team_read(tree: Mapping[str, Any]) -> Team:
         if isinstance(policies.get(name), Mapping)
     ]
     speakers = [_speaker(name, policies[name], seats, drawn.get(name, SHARED)) for name in known]
-    return Team(seats, speakers, order, steps)
+    return Team(seats, speakers, order, steps, networks)
 
 
 def team_document(team: Team) -> dict[str, Any]:
@@ -103,5 +108,6 @@ def _seat(name: str, role: Mapping[str, Any], steps: list[list[str]], tone: int)
 
 def _speaker(name: str, policy: Mapping[str, Any], seats: list[Seat], tone: int) -> Speaker:
     mine = [seat for seat in seats if seat.policy == name]
-    model = str(policy.get("model") or "")
+    network = policy.get("network")
+    model = str(network.get("type") if isinstance(network, Mapping) else policy.get("model") or "")
     return Speaker(name, model, any(seat.trained for seat in mine), tuple(seat.role for seat in mine), tone)

@@ -65,7 +65,10 @@ def picture(team: Team) -> dict[str, Any]:
     """Boxes and lines with their places, in the units of the drawing."""
     rows = max(len(team.seats), len(team.speakers), 1)
     height = rows * ROW
-    roles = [_role_box(seat, y) for seat, y in zip(team.seats, _places(len(team.seats), height), strict=True)]
+    roles = [
+        _role_box(seat, y, networks=team.networks)
+        for seat, y in zip(team.seats, _places(len(team.seats), height), strict=True)
+    ]
     policies = [
         _policy_box(speaker, y)
         for speaker, y in zip(team.speakers, _places(len(team.speakers), height), strict=True)
@@ -91,8 +94,9 @@ def _places(count: int, height: float) -> list[float]:
     return [step * place + (step - BOX) / 2 for place in range(count)]
 
 
-def _role_box(seat: Seat, y: float) -> Box:
+def _role_box(seat: Seat, y: float, *, networks: bool) -> Box:
     under = f"speaks {', '.join(map(ordinal, seat.speaks))}" if seat.speaks else "never speaks"
+    under = "acts in every step" if networks else under
     under += "" if seat.trained else " \N{MIDDLE DOT} frozen"
     return Box(_short(seat.role), seat.role, _short(under, 30), y, seat.tone, not seat.trained)
 
