@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.t
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run install dev test lint types unit ray browser stack slow format docs constraints chromium bubblewrap trl test-vllm clean
+.PHONY: run install dev test lint types unit ray browser stack slow format docs constraints chromium bubblewrap trl benchmarl test-vllm clean
 
 run: .venv/.base
 	@exec $(BIN)/python manage.py up
@@ -74,6 +74,14 @@ trl: var/trl/.done
 var/trl/.done: constraints.txt
 	@echo "Installing TRL into var/trl, for tests/benchmarks/llm_step.py ..."
 	@"$(PYTHON)" -m venv var/trl && var/trl/bin/pip install --disable-pip-version-check -q -c constraints.txt "trl==1.16.0"
+	@touch $@
+
+benchmarl: var/benchmarl/.done
+var/benchmarl/.done: constraints.txt
+	@echo "Installing BenchMARL into var/benchmarl, for tests/benchmarks/marl_throughput.py ..."
+	@"$(PYTHON)" -m venv var/benchmarl
+	@grep -E '^(torch|numpy|vmas)==' constraints.txt > var/benchmarl/pins.txt
+	@var/benchmarl/bin/pip install --disable-pip-version-check -q -c var/benchmarl/pins.txt "benchmarl==1.5.2" vmas
 	@touch $@
 
 # vLLM's build for the CPU takes about 5 GB: an environment of its own.
