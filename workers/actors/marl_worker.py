@@ -2,13 +2,15 @@
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 from training_core.checkpoints import read_state
 from training_core.config.marl.run import MarlConfig
+from training_core.marl.environments.base import VectorEnvironment
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.records import Collection, Played, Story
 from workers.actors.machine import limit_threads, machine_load
 from workers.actors.utilisation import UtilisationSampler
@@ -24,10 +26,13 @@ NAME = "trainer"
 class MarlWorker:
     """Does all that a crew is asked for (see Crew). What acts and what learns are the same weights."""
 
-    def __init__(self, config: MarlConfig) -> None:
+    def __init__(
+        self, config: MarlConfig, make: Callable[[Any, int], VectorEnvironment] | None = None
+    ) -> None:
+        """`make`: (environment section, how many) -> environments; None steps them in this process."""
         self._born = time.time()
         limit_threads(config.resources.threads)
-        self._config = config
+        self._config, self._make = config, make or make_environments
         self._attempt = 1
         self._version = 0
         self._sampler: UtilisationSampler | None = None
@@ -43,7 +48,7 @@ class MarlWorker:
 
         self._attempt = attempt
         self._sampler = UtilisationSampler(NAME, self._config.resources.threads, on_gpu=False)
-        self._trainer = MarlTrainer(self._config)
+        self._trainer = MarlTrainer(self._config, self._make)
         if resume_from is not None:
             self._trainer.load(resume_from)
             self._version = int(read_state(resume_from)["iteration"])

@@ -12,12 +12,14 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from training_core.config.kinds import AnyConfig
 from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
+from workers.actors.marl_env_worker import MarlEnvWorker
 from workers.actors.marl_worker import MarlWorker
 from workers.actors.router import Router
 from workers.actors.spec import PolicyPort
 from workers.cluster.placement import Placement, Seat, place
 from workers.cluster.pool import RemotePool
 from workers.cluster.ports import ApartPort, ColocatedPort
+from workers.cluster.remote_environments import RemoteMaker
 from workers.cluster.spawner import Handle, Spawner, start_actor
 from workers.cluster.updaters import Updaters
 from workers.launch.demand import Demand, demand
@@ -59,8 +61,20 @@ def open_session(
     placement = place(config)
     group = _take(placement, demand(config), label, spot, say)
     if isinstance(config, MarlConfig):
-        return Session(start_actor(MarlWorker, placement.of("trainer")[0], label, group, config), {}, group)
+        return _with_trainer(config, placement, label, group)
     return _with_router(config, placement, Spawner(config, home, label, group), group)
+
+
+def _with_trainer(
+    config: MarlConfig, placement: Placement, label: str, group: PlacementGroup | None
+) -> Session:
+    workers = {
+        seat.name: start_actor(MarlEnvWorker, seat, label, group, config.environment)
+        for seat in placement.of("environment")
+    }
+    make = RemoteMaker(tuple(workers.values())) if workers else None
+    trainer = start_actor(MarlWorker, placement.of("trainer")[0], label, group, config, make)
+    return Session(trainer, workers, group)
 
 
 def _with_router(

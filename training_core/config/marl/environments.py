@@ -219,13 +219,11 @@ class PettingZoo(Wrapped):
 
 
 class CustomMarl(MarlEnvironment):
-    """A class of your own by MARLKit's contract: reset and step on arrays, one critic_obs, one reward, one done."""
+    """A class of your own by MARLKit's contract. Every agent earns an equal share of its one reward."""
 
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
     type: Literal["custom_marl"] = "custom_marl"
     """reset(seed) -> (obs, critic_obs); step(actions) -> (obs, critic_obs, reward, done, info)."""
-    reward: Literal["team_sum", "team_mean", "agent"] = "team_mean"
-    """What an agent learns from; every agent earns the team's one reward here."""
     path: str = Field(pattern=IMPORT_PATH)
     """package.module:Class with num_agents, obs_dim, action_dim, reset and step."""
     args: dict[str, Any] = {}
@@ -237,8 +235,8 @@ class GymnasiumVector(MarlEnvironment):
 
     type: Literal["gymnasium"] = "gymnasium"
     """A registered environment, e.g. CartPole-v1."""
-    id: str = Field("CartPole-v1", max_length=200)
-    """Its registered name."""
+    id: str = Field("CartPole-v1", max_length=200, pattern=r"^[\w./-]+$")
+    """Its registered name (without a module before it: that would be code of anybody's)."""
     args: dict[str, Any] = {}
     """Keyword arguments of gymnasium.make_vec."""
 
@@ -246,6 +244,7 @@ class GymnasiumVector(MarlEnvironment):
 class Vmas(MarlEnvironment):
     """A scenario of the vectorised simulator VMAS (arXiv 2207.03530)."""
 
+    open_roles: ClassVar[bool] = True
     type: Literal["vmas"] = "vmas"
     """Needs the extra `marl`."""
     scenario: str = Field("simple_spread", max_length=100)
@@ -256,6 +255,8 @@ class Vmas(MarlEnvironment):
     """Forces as numbers in place of moves."""
     args: dict[str, Any] = {}
     """Keyword arguments of the scenario, such as n_agents."""
+    members: dict[str, tuple[str, ...]] = {}
+    """Which agents play each role, by the start of their names, as for pettingzoo. Empty: one role has all of them."""
 
 
 class RecallCue(MarlEnvironment):

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from training_core.config.marl.environments import (
+    CustomMarl,
+    GymnasiumVector,
     MarlEnvironment,
     Mpe,
     NativeMpe,
@@ -18,6 +20,7 @@ from training_core.config.marl.environments import (
     SimpleSpread,
     SimpleTag,
     ToySimpleSpread,
+    Vmas,
 )
 from training_core.marl.environments.base import VectorEnvironment
 from training_core.marl.environments.games import Games
@@ -71,6 +74,24 @@ def _pettingzoo(section: PettingZoo, count: int) -> VectorEnvironment:
     return making.pettingzoo(section, count)
 
 
+def _custom(section: CustomMarl, count: int) -> VectorEnvironment:
+    from training_core.marl.environments import custom
+
+    return custom.make(section, count)
+
+
+def _gymnasium(section: GymnasiumVector, count: int) -> VectorEnvironment:
+    from training_core.marl.environments.gymnasium_vector import GymnasiumEnvironments
+
+    return GymnasiumEnvironments(section, count)
+
+
+def _vmas(section: Vmas, count: int) -> VectorEnvironment:
+    from training_core.marl.environments.vmas_scenarios import VmasEnvironments
+
+    return VmasEnvironments(section, count)
+
+
 def _toy_spread(section: ToySimpleSpread, count: int) -> VectorEnvironment:
     from training_core.marl.environments.toys.toy_simple_spread import ToySpreadGame
 
@@ -112,6 +133,9 @@ MARL_ENVIRONMENTS: dict[str, Callable[[Any, int], VectorEnvironment]] = {
     "simple_foraging": _foraging,
     "simple_foraging_pz": _foraging,
     "pettingzoo": _pettingzoo,
+    "custom_marl": _custom,
+    "gymnasium": _gymnasium,
+    "vmas": _vmas,
 }
 """type -> (config section, how many) -> environments."""
 

@@ -1,0 +1,109 @@
+"""The example of docs/marl.md, and other classes by the same contract."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from docs.examples.relay import Relay
+from training_core.boards import Grid
+from training_core.config.marl.environments import CustomMarl
+from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.marl.environments.base import Choices
+from training_core.marl.environments.registry import make_environments
+
+HERE = "tests.training_core.marl.environments.test_custom"
+
+
+def relay(count: int, **args: Any) -> Any:
+    return make_environments(
+        CustomMarl(type="custom_marl", path="docs.examples.relay:Relay", args=args), count
+    )
+
+
+def test_the_example_s_reward_state_and_masks_reach_every_agent() -> None:
+    environments = relay(3, num_agents=4)
+    role = environments.spec.roles["agents"]
+    assert (len(role.agents), role.observation_dim, role.actions, environments.spec.state_dim) == (
+        4,
+        3,
+        Choices(2),
+        5,
+    )
+    view = environments.reset(0)
+    assert view.observations["agents"].shape == (3, 4, 3) and view.state.shape == (3, 5)
+    assert view.observations["agents"][:, :, 0].sum(axis=1).tolist() == [1, 1, 1]  # one agent has the baton
+    passing = {"agents": np.ones((3, 4), dtype=np.int64)}
+    moved = environments.step(passing)
+    assert moved.rewards["agents"].sum(axis=1) == pytest.approx([1 - 0.3] * 3)
+    assert moved.rewards["agents"][0].tolist() == pytest.approx([0.7 / 4] * 4)
+    Grid.model_validate(environments.board(1))
+
+
+def test_an_end_is_an_end_and_a_cut_is_a_cut() -> None:
+    environments = relay(2, num_agents=2, laps=1, most_steps=9)
+    environments.reset(0)
+    passing, holding = np.ones((1, 2), dtype=np.int64), np.zeros((1, 2), dtype=np.int64)
+    steps = [environments.step({"agents": np.concatenate([passing, holding])}) for _ in range(9)]
+    assert [bool(step.terminated[0]) for step in steps[:4]] == [False, True, False, True]
+    assert not any(step.truncated[0] for step in steps) and not any(step.terminated[1] for step in steps)
+    assert [bool(step.truncated[1]) for step in steps] == [False] * 8 + [True]
+    assert steps[1].final is not None and steps[1].final.state is not None and steps[1].final.state[0, 0] == 2
+
+
+def test_a_naive_loop_earns_the_same() -> None:
+    environments, random = relay(1), np.random.default_rng(0)
+    environments.reset(4)
+    actions = random.integers(0, 2, (40, 3))
+    found = [float(environments.step({"agents": row[None]}).rewards["agents"].sum()) for row in actions]
+    from training_core.marl.environments.seeds import episode_seeds
+
+    alone, episode, expected = Relay(), 0, []
+    alone.reset(seed=int(episode_seeds(4, np.array([0]), np.array([0]))[0]))
+    for row in actions:
+        _, _, reward, done, _ = alone.step(row)
+        expected.append(reward)
+        if done:
+            episode += 1
+            alone.reset(seed=int(episode_seeds(4, np.array([0]), np.array([episode]))[0]))
+    assert found == pytest.approx(expected, abs=1e-6) and episode > 0
+
+
+class Lopsided(Relay):
+    """Its observations change their shape."""
+
+    def step(self, actions: np.ndarray) -> Any:
+        obs, critic, *rest = super().step(actions)
+        return obs[:, :2], critic, *rest
+
+
+class Masked(Relay):
+    """Allows agent 0 nothing but to hold."""
+
+    def step(self, actions: np.ndarray) -> Any:
+        obs, critic, reward, done, info = super().step(actions)
+        mask = np.ones((self.num_agents, 2))
+        mask[0, 1] = 0
+        return obs, critic, reward, done, {**info, "action_mask": mask}
+
+
+class Empty:
+    num_agents = 2
+
+
+def test_masks_of_its_own_are_taken() -> None:
+    environments = make_environments(CustomMarl(path=f"{HERE}:Masked"), 1)
+    assert environments.reset(0).masks["agents"].all()
+    masks = environments.step({"agents": np.zeros((1, 3), dtype=np.int64)}).view.masks["agents"]
+    assert masks.tolist() == [[[True, False], [True, True], [True, True]]]
+
+
+def test_what_breaks_the_contract_is_told() -> None:
+    with pytest.raises(ConfigError, match="Empty has no obs_dim, action_dim, reset, step"):
+        make_environments(CustomMarl(path=f"{HERE}:Empty"), 1)
+    with pytest.raises(ConfigError, match=r"environment\.args"):
+        make_environments(CustomMarl(path="docs.examples.relay:Relay", args={"speed": 1}), 1)
+    environments = make_environments(CustomMarl(path=f"{HERE}:Lopsided"), 2)
+    environments.reset(0)
+    with pytest.raises(EnvironmentFailure, match=r"environment 0, step: ValueError: obs \(3, 2\)"):
+        environments.step({"agents": np.zeros((2, 3), dtype=np.int64)})

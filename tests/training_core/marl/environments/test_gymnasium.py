@@ -1,0 +1,67 @@
+"""Gymnasium's environments: last states, seeds of each episode, continuous actions."""
+
+import gymnasium
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from training_core.config.marl.environments import GymnasiumVector
+from training_core.errors import ConfigError
+from training_core.marl.environments.base import Choices, Continuous
+from training_core.marl.environments.registry import make_environments
+from training_core.marl.environments.seeds import episode_seeds
+
+
+def test_every_episode_is_the_one_that_gymnasium_plays_alone_from_its_seed() -> None:
+    environments = make_environments(GymnasiumVector(type="gymnasium", id="CartPole-v1"), 3)
+    assert environments.spec.max_steps == 500 and environments.spec.roles["agents"].actions == Choices(2)
+    alone, random, episodes, ends = (
+        [gymnasium.make("CartPole-v1") for _ in range(3)],
+        np.random.default_rng(0),
+        [0] * 3,
+        0,
+    )
+
+    def begin(row: int) -> np.ndarray:
+        return alone[row].reset(
+            seed=int(episode_seeds(8, np.array([row + 4]), np.array([episodes[row]]))[0])
+        )[0]
+
+    view = environments.reset(8, first=4)
+    assert np.array_equal(view.observations["agents"][:, 0], np.stack([begin(row) for row in range(3)]))
+    for _ in range(120):
+        actions = random.integers(0, 2, (3, 1))
+        moved = environments.step({"agents": actions})
+        for row in range(3):
+            seen, reward, terminated, truncated, _ = alone[row].step(int(actions[row, 0]))
+            assert (moved.terminated[row], moved.truncated[row]) == (terminated, truncated)
+            assert moved.rewards["agents"][row, 0] == reward
+            if terminated:
+                ends, episodes[row] = ends + 1, episodes[row] + 1
+                assert moved.final is not None and np.array_equal(
+                    moved.final.observations["agents"][row, 0], seen
+                )
+                seen = begin(row)
+            assert np.array_equal(moved.view.observations["agents"][row, 0], seen)
+    assert ends > 6
+    environments.close()
+
+
+def test_time_limits_cut_off_and_continuous_actions_are_held_within_bounds() -> None:
+    section = GymnasiumVector(id="MountainCarContinuous-v0", args={"max_episode_steps": 5})
+    environments = make_environments(section, 2)
+    assert environments.spec.roles["agents"].actions == Continuous((-1.0,), (1.0,))
+    environments.reset(1)
+    moved = [environments.step({"agents": np.full((2, 1, 1), 7.0, dtype=np.float32)}) for _ in range(5)]
+    assert [step.truncated.tolist() for step in moved] == [[False, False]] * 4 + [[True, True]]
+    assert not any(step.terminated.any() for step in moved)
+    assert moved[0].rewards["agents"][0, 0] == pytest.approx(-0.1)  # of a force of 1, not of 7
+    assert moved[4].final is not None and moved[4].view.observations["agents"][0, 0, 1] == 0
+    assert moved[4].final.observations["agents"][0, 0, 1] > 0
+
+
+def test_what_there_is_not_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"environment\.id"):
+        make_environments(GymnasiumVector(id="NoSuchThing-v0"), 1)
+    with pytest.raises(ValidationError):
+        GymnasiumVector(id="os:Thing-v0")

@@ -1,0 +1,86 @@
+"""Environments by MARLKit's contract, a class of the user's own:
+
+    num_agents, obs_dim, action_dim                     whole numbers
+    reset(seed=None) -> (obs (N, obs_dim), critic_obs (any length, always the same))
+    step(actions (N,) int64) -> (obs, critic_obs, reward: float, done: bool, info: dict)
+
+The one reward is the team's: every agent earns an equal share. Of `info`: `action_mask` (N, action_dim), where true choices are allowed,
+and `truncated`, true where the episode was cut off rather than ended. A method board(), where there is one, gives pictures.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from training_core.config.marl.environments import CustomMarl
+from training_core.errors import ConfigError
+from training_core.importing import load_object
+from training_core.marl.environments.base import Actions, Choices, RoleSpec, Spec
+from training_core.marl.environments.singles import Outcome, Sight, Singles
+
+FIELD = "environment.path"
+NEEDED = ("num_agents", "obs_dim", "action_dim", "reset", "step")
+
+
+class ContractSingle:
+    """One environment by the contract."""
+
+    def __init__(self, environment: Any) -> None:
+        if missing := [name for name in NEEDED if not hasattr(environment, name)]:
+            raise ConfigError({FIELD: f"{type(environment).__name__} has no {', '.join(missing)}"})
+        self._env = environment
+        self._shape = (int(environment.num_agents), int(environment.obs_dim))
+        agents = tuple(f"agent_{number}" for number in range(self._shape[0]))
+        _, critic = environment.reset(seed=0)
+        role = RoleSpec(agents, self._shape[1], Choices(int(environment.action_dim)))
+        self.spec = Spec({"agents": role}, state_dim=np.asarray(critic).size)
+
+    def reset(self, seed: int) -> Sight:
+        observations, critic = self._env.reset(seed=seed)
+        return self._sight(observations, critic, {})
+
+    def step(self, actions: Mapping[str, Actions]) -> Outcome:
+        observations, critic, reward, done, info = self._env.step(
+            np.asarray(actions["agents"], dtype=np.int64)
+        )
+        agents = self._shape[0]
+        shares = np.full(agents, float(reward) / agents, dtype=np.float32)
+        truncated = bool(done) and bool(info.get("truncated", False))
+        return Outcome(
+            self._sight(observations, critic, info),
+            {"agents": shares},
+            bool(done) and not truncated,
+            truncated,
+        )
+
+    def board(self) -> dict[str, Any] | None:
+        board: dict[str, Any] | None = self._env.board() if hasattr(self._env, "board") else None
+        return board
+
+    def close(self) -> None:
+        if hasattr(self._env, "close"):
+            self._env.close()
+
+    def _sight(self, observations: Any, critic: Any, info: Mapping[str, Any]) -> Sight:
+        seen = np.asarray(observations, dtype=np.float32)
+        state = np.asarray(critic, dtype=np.float32).ravel()
+        if seen.shape != self._shape or len(state) != self.spec.state_dim:
+            raise ValueError(
+                f"obs {seen.shape} and critic_obs ({len(state)},), where {self._shape} and ({self.spec.state_dim},) were promised"
+            )
+        mask = np.asarray(info.get("action_mask", True)).astype(bool)
+        role = self.spec.roles["agents"]
+        assert isinstance(role.actions, Choices)
+        return Sight(
+            {"agents": seen}, {"agents": np.broadcast_to(mask, (self._shape[0], role.actions.count))}, state
+        )
+
+
+def make(section: CustomMarl, count: int) -> Singles:
+    """`count` objects of the class. Raises ConfigError where it cannot be made or does not meet the contract."""
+    found = load_object(section.path, FIELD)
+    try:
+        return Singles([ContractSingle(found(**section.args)) for _ in range(count)])
+    except TypeError as error:
+        raise ConfigError({FIELD: f"{section.path} cannot be made with environment.args: {error}"}) from error

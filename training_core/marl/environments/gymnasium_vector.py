@@ -1,0 +1,97 @@
+"""Gymnasium's vectorised environments: one agent, B environments in one process, stepped by gymnasium.vector.SyncVectorEnv.
+
+Gymnasium begins episodes again by itself at the next step, or in the same one, and then hides the last state from who looks only at
+observations. Here that is switched off: what a step returns is the last state, and ended environments alone are reset, with
+seeds of their own.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from training_core.config.marl.environments import GymnasiumVector
+from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.marl.environments.base import Actions, Choices, RoleSpec, Spec, Transition, View
+from training_core.marl.environments.missing import needed
+from training_core.marl.environments.pettingzoo.spaces import actions_of, flat, given_to, width_of
+from training_core.marl.environments.seeds import episode_seeds
+
+AGENT = "agent_0"
+
+
+class GymnasiumEnvironments:
+    """A VectorEnvironment over SyncVectorEnv."""
+
+    def __init__(self, section: GymnasiumVector, count: int) -> None:
+        gymnasium = needed("gymnasium", "gymnasium")
+        mode = gymnasium.vector.AutoresetMode.DISABLED
+        try:
+            self._env = gymnasium.make_vec(
+                section.id,
+                count,
+                vectorization_mode="sync",
+                vector_kwargs={"autoreset_mode": mode},
+                **section.args,
+            )
+        except (gymnasium.error.Error, TypeError, ImportError) as error:
+            raise ConfigError({"environment.id": f"{section.id} cannot be made: {error}"}) from error
+        self._count = count
+        self._seen, self._acting = self._env.single_observation_space, self._env.single_action_space
+        role = RoleSpec(
+            (AGENT,), width_of(self._seen, "environment.id"), actions_of([self._acting], "environment.id")
+        )
+        made = self._env.envs[0].spec
+        self._spec = Spec({"agents": role}, max_steps=(made.max_episode_steps if made else None) or 0)
+        self._numbers, self._seed = np.arange(count), 0
+        self._episodes = np.zeros(count, dtype=np.int64)
+
+    @property
+    def spec(self) -> Spec:
+        return self._spec
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def reset(self, seed: int, first: int = 0) -> View:
+        self._seed, self._numbers = seed, np.arange(first, first + self._count)
+        self._episodes[:] = 0
+        observations, _ = self._env.reset(seed=self._seeds())
+        return self._view(observations)
+
+    def step(self, actions: Mapping[str, Actions]) -> Transition:
+        chosen = [given_to(self._acting, action) for action in actions["agents"][:, 0]]
+        kind = np.int64 if isinstance(self._spec.roles["agents"].actions, Choices) else self._acting.dtype
+        try:
+            observations, rewards, terminated, truncated, _ = self._env.step(np.asarray(chosen, dtype=kind))
+        except Exception as error:
+            raise EnvironmentFailure(f"gymnasium, step: {type(error).__name__}: {error}") from error
+        earned = {"agents": rewards.astype(np.float32)[:, None]}
+        terminated, truncated = terminated.copy(), truncated & ~terminated
+        ended, view = terminated | truncated, self._view(observations)
+        if not ended.any():
+            return Transition(view, earned, terminated, truncated)
+        self._episodes += ended
+        observations, _ = self._env.reset(seed=self._seeds(), options={"reset_mask": ended})
+        return Transition(self._view(observations), earned, terminated, truncated, final=view)
+
+    def board(self, index: int) -> dict[str, Any] | None:
+        """The environment's own board(), where it has one."""
+        inner = self._env.envs[index].unwrapped
+        board: dict[str, Any] | None = inner.board() if hasattr(inner, "board") else None
+        return board
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _seeds(self) -> list[int]:
+        return [int(seed) for seed in episode_seeds(self._seed, self._numbers, self._episodes)]
+
+    def _view(self, observations: Any) -> View:
+        if isinstance(observations, np.ndarray):
+            rows = list(observations)
+        else:
+            gymnasium = needed("gymnasium", "gymnasium")
+            rows = list(gymnasium.vector.utils.iterate(self._env.observation_space, observations))
+        return View({"agents": np.stack([flat(self._seen, row) for row in rows])[:, None]})

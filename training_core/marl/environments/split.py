@@ -1,0 +1,129 @@
+"""One VectorEnvironment out of several: shares of B environments, whose views and rewards are put together again.
+
+Environments are numbered through: share k begins where share k - 1 ends, and is reset with the same seed and its first number. As every
+environment's episodes follow from the seed and its own number (seeds.py), the whole plays the same however it is shared. VMAS alone
+draws per share: same seed and same shares, same episodes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from training_core.marl.environments.base import Actions, Spec, Transition, VectorEnvironment, View
+
+
+class Share(Protocol):
+    """Some of the environments, that can work while others do: what is begun is asked for later."""
+
+    spec: Spec
+    count: int
+
+    def begin_reset(self, seed: int, first: int) -> None: ...
+
+    def begin_step(self, actions: dict[str, Actions]) -> None: ...
+
+    def view(self) -> View:
+        """What the reset that was begun has given."""
+        ...
+
+    def transition(self) -> Transition:
+        """What the step that was begun has given. Raises EnvironmentFailure."""
+        ...
+
+    def board(self, index: int) -> dict[str, Any] | None: ...
+
+    def close(self) -> None: ...
+
+
+class LocalShare:
+    """A share in this process."""
+
+    def __init__(self, environments: VectorEnvironment) -> None:
+        self._environments = environments
+        self.spec, self.count = environments.spec, environments.count
+        self._view: View | None = None
+        self._transition: Transition | None = None
+
+    def begin_reset(self, seed: int, first: int) -> None:
+        self._view = self._environments.reset(seed, first)
+
+    def begin_step(self, actions: dict[str, Actions]) -> None:
+        self._transition = self._environments.step(actions)
+
+    def view(self) -> View:
+        assert self._view is not None, "no reset was begun"
+        return self._view
+
+    def transition(self) -> Transition:
+        assert self._transition is not None, "no step was begun"
+        return self._transition
+
+    def board(self, index: int) -> dict[str, Any] | None:
+        return self._environments.board(index)
+
+    def close(self) -> None:
+        self._environments.close()
+
+
+class SplitEnvironments:
+    """A VectorEnvironment over shares, all of which are begun before any is waited for."""
+
+    def __init__(self, shares: Sequence[Share]) -> None:
+        self._shares = list(shares)
+        self._edges = np.cumsum([0, *(share.count for share in self._shares)])
+
+    @property
+    def spec(self) -> Spec:
+        return self._shares[0].spec
+
+    @property
+    def count(self) -> int:
+        return int(self._edges[-1])
+
+    def reset(self, seed: int, first: int = 0) -> View:
+        for share, edge in zip(self._shares, self._edges, strict=False):
+            share.begin_reset(seed, first + int(edge))
+        return merged_views([share.view() for share in self._shares])
+
+    def step(self, actions: Mapping[str, Actions]) -> Transition:
+        for number, share in enumerate(self._shares):
+            rows = slice(self._edges[number], self._edges[number + 1])
+            share.begin_step({role: chosen[rows] for role, chosen in actions.items()})
+        return merged_transitions([share.transition() for share in self._shares])
+
+    def board(self, index: int) -> dict[str, Any] | None:
+        number = int(np.searchsorted(self._edges, index, side="right")) - 1
+        return self._shares[number].board(index - int(self._edges[number]))
+
+    def close(self) -> None:
+        for share in self._shares:
+            share.close()
+
+
+def shares_of(count: int, shares: int) -> list[int]:
+    """`count` environments in at most so many shares, as even as can be, none of them empty."""
+    shares = min(count, shares)
+    return [count // shares + (number < count % shares) for number in range(shares)]
+
+
+def merged_views(views: Sequence[View]) -> View:
+    """Views of shares one below the other."""
+    states = [view.state for view in views if view.state is not None]
+    return View(
+        {role: np.concatenate([view.observations[role] for view in views]) for role in views[0].observations},
+        {role: np.concatenate([view.masks[role] for view in views]) for role in views[0].masks},
+        np.concatenate(states) if states else None,
+    )
+
+
+def merged_transitions(parts: Sequence[Transition]) -> Transition:
+    """Steps of shares one below the other. Where one share has last states and another none, the other's present ones stand in."""
+    finals = [part.view if part.final is None else part.final for part in parts]
+    return Transition(
+        merged_views([part.view for part in parts]),
+        {role: np.concatenate([part.rewards[role] for part in parts]) for role in parts[0].rewards},
+        np.concatenate([part.terminated for part in parts]),
+        np.concatenate([part.truncated for part in parts]),
+        merged_views(finals) if any(part.final is not None for part in parts) else None,
+    )

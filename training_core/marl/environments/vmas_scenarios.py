@@ -1,0 +1,188 @@
+"""Scenarios of the vectorised simulator VMAS (arXiv 2207.03530): B environments at once on torch tensors, here on arrays.
+
+VMAS draws from one random state that all its environments of a process share. It is seeded before episodes begin, by the seed and
+how many steps were made, so that the same seed and B give the same episodes; shares of a whole draw others than the whole would.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from training_core.config.marl.environments import Vmas
+from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.marl.environments.base import (
+    Actions,
+    Choices,
+    Continuous,
+    Flags,
+    Reals,
+    RoleSpec,
+    Spec,
+    Transition,
+    View,
+)
+from training_core.marl.environments.members import by_role
+from training_core.marl.environments.missing import needed
+from training_core.marl.environments.pettingzoo.spaces import actions_of, width_of
+from training_core.seeding import keyed_seed
+
+LEAST_EDGE = 1.2
+SMALLEST = 0.03
+"""Radius of what has none (lines, boxes are drawn as discs of their reach) in pictures."""
+
+
+class VmasEnvironments:
+    """A VectorEnvironment over one VMAS environment."""
+
+    def __init__(self, section: Vmas, count: int) -> None:
+        self._env = _made(section, count)
+        self._count = count
+        self._seen = [_space(space, section.scenario) for space in self._env.observation_space]
+        self._acting = [_space(space, section.scenario) for space in self._env.action_space]
+        names = [agent.name for agent in self._env.agents]
+        self._place = {name: place for place, name in enumerate(names)}
+        roles = by_role(names, section.members, "environment.members")
+        self._spec = Spec(
+            {role: self._role(own) for role, own in roles.items()}, max_steps=section.max_cycles
+        )
+        self._masks = self._allowed()
+        self._key, self._made_steps = (0, 0), 0
+
+    @property
+    def spec(self) -> Spec:
+        return self._spec
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def reset(self, seed: int, first: int = 0) -> View:
+        self._key, self._made_steps = (seed, first), 0
+        return self._view(self._env.reset(seed=self._seed()))
+
+    def step(self, actions: Mapping[str, Actions]) -> Transition:
+        try:
+            seen, earned, over, cut, _ = self._env.step(self._given(actions))
+        except Exception as error:
+            raise EnvironmentFailure(f"vmas, step: {type(error).__name__}: {error}") from error
+        self._made_steps += 1
+        rewards = {
+            role: np.stack([earned[self._place[name]].numpy() for name in own.agents], axis=1).astype(
+                np.float32
+            )
+            for role, own in self._spec.roles.items()
+        }
+        terminated: Flags = over.numpy().astype(bool)
+        truncated: Flags = cut.numpy().astype(bool) & ~terminated
+        view, ended = self._view(seen), terminated | truncated
+        if not ended.any():
+            return Transition(view, rewards, terminated, truncated)
+        return Transition(self._begin(ended), rewards, terminated, truncated, final=view)
+
+    def board(self, index: int) -> dict[str, Any] | None:
+        """A plane with agents and landmarks, as discs."""
+        agents = [self._entity(agent, index, "agent") for agent in self._env.world.agents]
+        marks = [
+            self._entity(mark, index, "obstacle" if mark.collide else "landmark")
+            for mark in self._env.world.landmarks
+        ]
+        farthest = max(max(abs(entity["x"]), abs(entity["y"])) for entity in agents + marks)
+        edge = max(LEAST_EDGE, float(np.ceil(farthest * 2) / 2))
+        return {"kind": "plane", "bounds": [-edge, -edge, edge, edge], "entities": agents + marks}
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _role(self, agents: tuple[str, ...]) -> RoleSpec:
+        places = [self._place[name] for name in agents]
+        width = max(width_of(self._seen[place], "environment.scenario") for place in places)
+        return RoleSpec(
+            agents,
+            width,
+            actions_of([self._acting[place] for place in places], "environment.scenario"),
+        )
+
+    def _allowed(self) -> dict[str, Flags]:
+        """By role (B, n, A), where its agents have different numbers of choices."""
+        masks = {}
+        for role, own in self._spec.roles.items():
+            if isinstance(own.actions, Choices):
+                counts = np.array([int(self._acting[self._place[name]].n) for name in own.agents])
+                if len(set(counts.tolist())) > 1:
+                    mask = np.arange(own.actions.count) < counts[:, None]
+                    masks[role] = np.repeat(mask[None], self._count, axis=0)
+        return masks
+
+    def _given(self, actions: Mapping[str, Actions]) -> list[torch.Tensor]:
+        """One tensor per agent, in the order of the world: (B, 1) choices, or (B, own width) numbers within its bounds."""
+        given: list[torch.Tensor] = [torch.empty(0)] * len(self._place)
+        for role, own in self._spec.roles.items():
+            for number, name in enumerate(own.agents):
+                space = self._acting[self._place[name]]
+                chosen: Any = actions[role][:, number]
+                if isinstance(own.actions, Continuous):
+                    chosen = np.clip(chosen[:, : space.shape[0]], space.low, space.high)
+                given[self._place[name]] = torch.as_tensor(np.array(chosen, dtype=np.float32)).reshape(
+                    self._count, -1
+                )
+        return given
+
+    def _begin(self, ended: Flags) -> View:
+        if ended.all():
+            return self._view(self._env.reset(seed=self._seed()))
+        self._env.seed(self._seed())
+        for row in np.flatnonzero(ended):
+            self._env.reset_at(int(row), return_observations=False)
+        return self._view(self._env.get_from_scenario(True, False, False, False)[0])
+
+    def _seed(self) -> int:
+        return keyed_seed(*self._key, self._made_steps) >> 32
+
+    def _view(self, seen: list[torch.Tensor]) -> View:
+        observations: dict[str, Reals] = {}
+        for role, own in self._spec.roles.items():
+            rows = np.zeros((self._count, len(own.agents), own.observation_dim), dtype=np.float32)
+            for number, name in enumerate(own.agents):
+                values = seen[self._place[name]].numpy().reshape(self._count, -1)
+                rows[:, number, : values.shape[1]] = values
+            observations[role] = rows
+        return View(observations, {role: mask.copy() for role, mask in self._masks.items()})
+
+    def _entity(self, body: Any, index: int, kind: str) -> dict[str, Any]:
+        x, y = (float(value) for value in body.state.pos[index])
+        radius = max(float(body.shape.circumscribed_radius()), SMALLEST)
+        entity: dict[str, Any] = {"name": body.name, "kind": kind, "x": x, "y": y, "radius": radius}
+        if kind == "agent":
+            entity["velocity"] = [float(value) * self._env.world.dt for value in body.state.vel[index]]
+        return entity
+
+
+def _made(section: Vmas, count: int) -> Any:
+    vmas = needed("vmas", "vmas")
+    try:
+        environment = vmas.make_env(
+            section.scenario,
+            num_envs=count,
+            device="cpu",
+            continuous_actions=section.continuous_actions,
+            max_steps=section.max_cycles,
+            terminated_truncated=True,
+            **section.args,
+        )
+    except (AssertionError, FileNotFoundError, TypeError, ValueError) as error:
+        raise ConfigError({"environment.scenario": f"{section.scenario} cannot be made: {error}"}) from error
+    return environment
+
+
+def _space(space: Any, scenario: str) -> Any:
+    """VMAS's spaces are those of Gymnasium's forerunner. Raises ConfigError for what is neither numbers nor choices."""
+    spaces = needed("gymnasium.spaces", "vmas")
+    if hasattr(space, "n"):
+        return spaces.Discrete(int(space.n))
+    if hasattr(space, "low"):
+        return spaces.Box(space.low, space.high, space.shape, np.float32)
+    raise ConfigError(
+        {"environment.scenario": f"{scenario} has {space}, which is neither plain numbers nor choices"}
+    )

@@ -1,0 +1,42 @@
+"""MarlEnvWorker: hosts shares of the environments of small networks in one process, without torch where they need none."""
+
+import os
+
+from training_core.config.marl.environments import MarlEnvironment
+from training_core.marl.environments.base import Actions, Spec, Transition, VectorEnvironment, View
+from training_core.marl.environments.registry import make_environments
+from workers.actors.machine import limit_threads
+
+
+class MarlEnvWorker:
+    """Several shares, one for each whole that is asked for (training, evaluation), by number."""
+
+    def __init__(self, section: MarlEnvironment) -> None:
+        limit_threads(1)
+        self._section = section
+        self._shares: list[VectorEnvironment] = []
+
+    def ping(self) -> int:
+        """Answers when the process stands, with its id."""
+        return os.getpid()
+
+    def open(self, count: int) -> tuple[int, Spec]:
+        """Make `count` environments; their number here, and what is played. Raises ConfigError."""
+        self._shares.append(make_environments(self._section, count))
+        return len(self._shares) - 1, self._shares[-1].spec
+
+    def reset(self, share: int, seed: int, first: int) -> View:
+        """See VectorEnvironment."""
+        return self._shares[share].reset(seed, first)
+
+    def step(self, share: int, actions: dict[str, Actions]) -> Transition:
+        """See VectorEnvironment."""
+        return self._shares[share].step(actions)
+
+    def board(self, share: int, index: int) -> dict[str, object] | None:
+        """See VectorEnvironment."""
+        return self._shares[share].board(index)
+
+    def close(self, share: int) -> None:
+        """Give back what a share holds."""
+        self._shares[share].close()
