@@ -99,12 +99,12 @@ def test_one_reconciliation_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow() -> None:
         calls.append(1)
         begun.set()
-        go_on.wait(10)
+        go_on.wait(90)
 
     monkeypatch.setattr(tasks, "runs_reconcile_now", slow)
     first = Thread(target=tasks.runs_reconcile)
     first.start()
-    assert begun.wait(10)
+    assert begun.wait(90)
     tasks.runs_reconcile()
     assert calls == [1]
     go_on.set()

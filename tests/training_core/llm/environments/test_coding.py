@@ -92,7 +92,7 @@ def test_what_is_no_answer_costs_its_speaker(role: str, answer: str) -> None:
 
 
 def test_programs_that_hang_or_crash_pass_nothing_and_hurt_nobody() -> None:
-    environment = started(test_seconds=0.2)
+    environment = started(test_seconds=1.0)
     environment.act("tester", "2 -> 4")
     assert paid(environment, "coder", "while True: pass") == (0.0, 0.0)
     assert environment.observe("tester").endswith("2 -> 4 got timeout")

@@ -121,13 +121,13 @@ def test_rejected_episodes_are_missing_and_errors_are_raised() -> None:
         assert chosen["rewards"].tolist() == [3.0, 4.0]
         engine.submit({"raise": True}, Picky())
         with pytest.raises(RuntimeError, match="the tool is down"):
-            engine.wait(1, timeout=30)
+            engine.wait(1, timeout=90)
 
 
 def test_one_request_is_one_answer() -> None:
     with engine_of() as engine:
         engine.submit(ROWS[0], workflow_builder=TwoTurns)
-        assert engine.wait(1, timeout=30)
+        assert engine.wait(1, timeout=90)
         with pytest.raises(EngineFailure, match="gather"):
             asyncio.run(engine.agenerate(ModelRequest([6], SETTINGS.new(n_samples=2))))
         with pytest.raises(ValueError, match="needs a workflow"):
@@ -141,11 +141,11 @@ def test_the_bound_on_staleness_admits_so_many_episodes() -> None:
         assert engine.capacity == 4, "(1 + 0 + 1) x 2"
         for row in ROWS:
             engine.submit(row, TwoTurns())
-        assert len(engine.wait(4, timeout=30)) == 4
+        assert len(engine.wait(4, timeout=90)) == 4
         with pytest.raises(TimeoutError):
             engine.wait(1, timeout=0.3)
         engine.set_version(1)
-        assert len(engine.wait(1, timeout=30)) == 1
+        assert len(engine.wait(1, timeout=90)) == 1
         assert engine.capacity == 1
 
 
@@ -153,7 +153,7 @@ def test_a_rejected_episode_frees_its_place() -> None:
     with engine_of(batch=1, staleness=0) as engine:
         engine.submit({"reject": True}, Picky())
         engine.submit(ROWS[0], Picky())
-        assert len(engine.wait(1, timeout=30)) == 1
+        assert len(engine.wait(1, timeout=90)) == 1
 
 
 def test_pause_holds_episodes_back() -> None:
@@ -163,7 +163,7 @@ def test_pause_holds_episodes_back() -> None:
         with pytest.raises(TimeoutError):
             engine.wait(1, timeout=0.3)
         engine.resume()
-        assert len(engine.wait(1, timeout=30)) == 1
+        assert len(engine.wait(1, timeout=90)) == 1
 
 
 def test_weights_that_change_in_mid_sequence_interrupt_and_the_answer_goes_on() -> None:
@@ -179,7 +179,7 @@ def test_weights_that_change_in_mid_sequence_interrupt_and_the_answer_goes_on() 
             steps += 1
             if steps == 3 and not reached.is_set():
                 reached.set()
-                go_on.wait(30)
+                go_on.wait(90)
             return bool(interrupted())
 
         return plain(prompts, settings, asked)
@@ -189,14 +189,14 @@ def test_weights_that_change_in_mid_sequence_interrupt_and_the_answer_goes_on() 
         with engine_of() as other:
             undisturbed = other.rollout_batch(ROWS[:1], TwoTurns())
         engine.submit(ROWS[0], TwoTurns())
-        assert reached.wait(30)
+        assert reached.wait(90)
         updating = threading.Thread(target=engine.update_weights, args=(torch_engine.model.state_dict(), 1))
         updating.start()
         while engine._generating.is_set():
             pass
         go_on.set()
-        updating.join(30)
-        (result,) = engine.wait(1, timeout=30)
+        updating.join(90)
+        (result,) = engine.wait(1, timeout=90)
     assert isinstance(result, dict)
     assert torch.equal(result["input_ids"], undisturbed["input_ids"]), "the weights were the same"
     versions = result["versions"][0].tolist()
