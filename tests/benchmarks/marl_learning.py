@@ -1,4 +1,4 @@
-"""How fast small networks learn: `python -m tests.benchmarks.marl_learning PRESET [PRESET ...] [--seeds 0 1 2] [--seconds 600] [key=value ...]`.
+"""How fast small networks learn: `python -m tests.benchmarks.marl_learning PRESET ... [--seeds 0 1 2] [--seconds 600] [key=value ...]`.
 
 Every preset is trained with each seed by MarlTrainer alone (no Ray, no database) in one process with one thread, one after another.
 Evaluation is left out of the time. Time is both: wall seconds, and CPU seconds of the process, which are what a quiet core would
@@ -87,9 +87,7 @@ def row(curve: Curve) -> str:
     told = "  ".join(
         f"{role} {point.greedy[role]:8.2f} greedy {point.sampled[role]:8.2f} sampled" for role in point.greedy
     )
-    return (
-        f"{curve.preset} seed {curve.seed}  {point.steps:>10,} steps  {point.wall:6.0f} s  {point.cpu:6.0f} s CPU  {told}"
-    )
+    return f"{curve.preset} seed {curve.seed}  {point.steps:>10,} steps  {point.wall:6.0f} s  {point.cpu:6.0f} s CPU  {told}"
 
 
 def table(curves: Sequence[Curve]) -> str:
