@@ -70,6 +70,36 @@ GALLERY: dict[str, Expected] = {
         time="a few minutes on one CPU core",
         result="eval/return rises as long as letters find their meaning",
     ),
+    "recall_mappo_gru": Expected(
+        purpose="Two agents keep a cue in mind over eight steps with a GRU, by MAPPO; without memory nothing beats a guess.",
+        time="under a minute on one CPU core",
+        result="eval/return from 0.5 (a guess) to 2.0 (both always right) within 60 iterations",
+    ),
+    "recall_mappo_lstm": Expected(
+        purpose="Two agents keep a cue in mind over eight steps with an LSTM, by MAPPO; without memory nothing beats a guess.",
+        time="under a minute on one CPU core",
+        result="eval/return from 0.5 (a guess) to 2.0 (both always right) within 60 iterations",
+    ),
+    "recall_mappo_transformer": Expected(
+        purpose="Two agents keep a cue in mind over eight steps with a transformer, by MAPPO; without memory nothing beats a guess.",
+        time="under a minute on one CPU core",
+        result="eval/return from 0.5 (a guess) to 2.0 (both always right) within 60 iterations",
+    ),
+    "recall_ippo_gru": Expected(
+        purpose="Two agents keep a cue in mind over eight steps with a GRU, by IPPO; without memory nothing beats a guess.",
+        time="under a minute on one CPU core",
+        result="eval/return from 0.5 (a guess) to 2.0 (both always right) within 60 iterations",
+    ),
+    "recall_ippo_lstm": Expected(
+        purpose="Two agents keep a cue in mind over eight steps with an LSTM, by IPPO; without memory nothing beats a guess.",
+        time="under a minute on one CPU core",
+        result="eval/return from 0.5 (a guess) to 2.0 (both always right) within 60 iterations",
+    ),
+    "recall_ippo_transformer": Expected(
+        purpose="Two agents keep a cue in mind over eight steps with a transformer, by IPPO; without memory nothing beats a guess.",
+        time="under a minute on one CPU core",
+        result="eval/return from 0.5 (a guess) to 2.0 (both always right) within 60 iterations",
+    ),
     "arithmetic": Expected(
         purpose="A pair does sums: one agent writes them for a calculator, the other reads the result and answers in a box.",
         time="1 minute on two CPU cores",

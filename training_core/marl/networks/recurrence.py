@@ -56,10 +56,15 @@ class Recurrence(Backbone):
         return features, (hidden.transpose(0, 1), cell.transpose(0, 1))
 
     def _orthogonal(self) -> None:
-        """Each gate's weights by themselves (torch stacks the gates)."""
+        """Each gate's weights by themselves (torch stacks the gates).
+
+        An LSTM begins with its forget gates open (Jozefowicz et al. 2015): it remembers before it has learnt to.
+        """
         for name, parameter in self.cells.named_parameters():
             if "weight" not in name:
                 nn.init.zeros_(parameter)
+                if self.states == 2 and "bias_ih" in name:
+                    nn.init.ones_(parameter.data[self.features : 2 * self.features])
                 continue
             for gate in parameter.data.split(self.features):
                 nn.init.orthogonal_(gate)
