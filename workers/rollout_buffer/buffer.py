@@ -85,13 +85,14 @@ class RolloutBuffer:
         """Start a plugin in the background. Raises ValueError for a wrong request, PluginFailure for an unknown type.
 
         What is held stays, and is not made again: `skip_instance_ids` grows by the groups that are ready, and groups that
-        are begun are completed. `fresh` drops it all. An instance named k times is skipped in k epochs.
+        are begun are completed. With `delivery`, the last one that the reader knows of, it grows too by those that are handed
+        out again because it does not. `fresh` drops it all. An instance named k times is skipped in k epochs.
         """
         request = self._checked(given)
         with self._lock:
             self._rollouts.end(name)
             channel = self.channel(name)
-            channel.restart(empty=bool(request.pop("fresh", False)))
+            channel.restart(empty=bool(request.pop("fresh", False)), acknowledged=request.pop("delivery"))
             self._configure(channel, request)
             self._note_rollout(name, request)
             self._run(channel, request)
@@ -142,6 +143,8 @@ class RolloutBuffer:
             ("num_process", 10),
         ):
             request[name] = whole_number(request.get(name, default), name)
+        known = request.get("delivery")
+        request["delivery"] = None if known is None else int(finite(known, "delivery"))
         skip = request.get("skip_instance_ids") or []
         if not isinstance(skip, list):
             raise ValueError("skip_instance_ids is a list of instance ids")

@@ -129,12 +129,21 @@ class Channel:
             self._sweep()
             return {instance: len(group.kept) for instance, group in self._groups.open.items()}
 
-    def restart(self, *, empty: bool) -> None:
-        """A new rollout begins: the list of finished groups starts afresh; with `empty` all that is held is dropped."""
+    def restart(self, *, empty: bool, acknowledged: int | None = None) -> None:
+        """A new rollout begins: the list of finished groups starts afresh; with `empty` all that is held is dropped.
+
+        A reader that says which delivery it knows of has what is under way, or is given it again: then those groups are
+        finished anew, lest they be made once more.
+        """
         with self._lock, self._changing():
             self._store.clear(self.name, records=empty)
             if empty:
                 self._load()
+            elif acknowledged == self._deliveries:
+                self._store.forget(_numbers(self._under_way))
+                self._under_way = []
+            elif acknowledged is not None:
+                self._store.finish(self.name, [group.instance for group in self._under_way])
 
     def _load(self) -> None:
         """Everything from disk. What a reader had not acknowledged is under way again."""

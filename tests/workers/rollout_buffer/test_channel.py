@@ -123,3 +123,25 @@ def test_a_new_rollout_forgets_what_was_finished_and_keeps_what_is_held(tmp_path
     assert channel.done_instances() == [] and channel.begun() == {"b": 1}
     channel.restart(empty=True)
     assert channel.stats()["current_size"] == 0
+
+
+def test_what_a_reader_of_an_older_checkpoint_is_given_again_is_not_made_again(tmp_path: Path) -> None:
+    """It knew of the first delivery when its checkpoint was written, and had the second one when it died."""
+    channel = make(tmp_path)
+    write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"))
+    first = channel.read(0).number
+    write(channel, ("b", 1.0, "b1"), ("b", 0.0, "b2"))
+    second = channel.read(first)
+    channel.restart(empty=False, acknowledged=first)
+    assert channel.done_instances() == ["b"], "a is in the reader's own list"
+    assert channel.read(first) == second
+    channel.restart(empty=False, acknowledged=second.number)
+    assert channel.done_instances() == [] and channel.read(second.number).records == []
+
+
+def test_nothing_is_skipped_twice_for_a_reader_that_does_not_say_what_it_has(tmp_path: Path) -> None:
+    channel = make(tmp_path)
+    write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"))
+    channel.read(0)
+    channel.restart(empty=False)
+    assert channel.done_instances() == []

@@ -113,6 +113,7 @@ class RolloutSource:
                 1, int(workflow.ahead * self._config.rollout.tasks * self._config.rollout.group_size)
             ),
             "skip_instance_ids": self.finished,
+            "delivery": self._delivery,
             "fresh": not self.finished,
         }
         client.start_rollout(request)
