@@ -41,6 +41,10 @@ class BufferFailure(TroupeError):
     """Rollouts from outside do not come: the rollout buffer is away or refuses, or its generator has failed or ended."""
 
 
+class WaitLeft(TroupeError):
+    """Nothing came from outside yet, and the run is asked to stop: nobody waits any longer."""
+
+
 class EngineFailure(TroupeError):
     """An engine could not generate."""
 

@@ -20,6 +20,7 @@ def ray_cluster() -> Iterator[None]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),  # else one is written to the home folder
+        "TROUPE_BUFFER_TOKEN_OF_TESTS": secrets.token_hex(8),  # actors have the variables of this moment
     }
     import ray  # reads those when it is imported
 

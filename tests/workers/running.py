@@ -1,6 +1,11 @@
 """Running small runs in tests: an untrained model, few tasks, and the events that came of it."""
 
 import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +56,31 @@ def events(folder: Path, kind: str, attempt: int = 1) -> list[dict[str, Any]]:
         for line in spool.read_text().splitlines()
     ]
     return [event for event in lines if event["type"] == kind]
+
+
+@contextmanager
+def stopped_when(folder: Path, completed: int) -> Iterator[None]:
+    """Asks this process's attempt, by SIGTERM, to stop once it has started and learnt so many times."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.02):
+            with suppress(ValueError):  # a line that is being written
+                started = any(event["state"] == "running" for event in events(folder, "status"))
+                updated = [
+                    event["step"] for event in events(folder, "metrics") if "time/update" in event["values"]
+                ]
+                if started and len(updated) >= completed:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
 
 
 def curve(folder: Path, *attempts: int) -> dict[tuple[str, int], Any]:

@@ -28,7 +28,10 @@ class Played:
 
 
 class Player:
-    """Holds what play needs and what does not change: tokenizers, environments, the policies' ports. Thread-safe."""
+    """Holds what play needs and what does not change: tokenizers, environments, the policies' ports. Thread-safe.
+
+    `leaves` says whether the run is asked to stop, for what waits for others.
+    """
 
     def __init__(
         self,
@@ -40,6 +43,7 @@ class Player:
         gateway: AgentGateway | None = None,
         *,
         side_by_side: bool = False,
+        leaves: Callable[[], bool] = lambda: False,
     ) -> None:
         self._config = config
         self._ports = ports
@@ -51,7 +55,9 @@ class Player:
         self._side_by_side = side_by_side
         """Whether policies have processes of their own, so that several may speak at the same time."""
         workflow = config.workflow
-        self.outside = RolloutSource(workflow, config) if isinstance(workflow, RolloutBuffer) else None
+        self.outside = (
+            RolloutSource(workflow, config, leaves) if isinstance(workflow, RolloutBuffer) else None
+        )
         """Where rollouts from outside come from, if the workflow is for those."""
         self.served = (
             ServedPolicies(config, gateway) if self.outside is not None and gateway is not None else None

@@ -5,6 +5,7 @@ same class serves local runs (its ports are workers in this process) and Ray (it
 It holds no tensors and imports no torch.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,7 @@ class Router:
         pool: EnvironmentPool,
         *,
         side_by_side: bool = True,
+        leaves: Callable[[], bool] = lambda: False,
     ) -> None:
         # Here, not above: the driver imports this module to make the actor, and stays light.
         from workers.actors import tokenizers
@@ -51,6 +53,8 @@ class Router:
         self._config = config
         self._ports = dict(ports)
         self._pool = pool
+        self._leaves = leaves
+        self._left = threading.Event()
         self._side_by_side = side_by_side
         """Whether policies have processes of their own; in one process threads would only get in each other's way."""
         self._versions = dict.fromkeys(config.used_policies, 0)
@@ -89,6 +93,7 @@ class Router:
             attempt,
             self._gateway,
             side_by_side=self._side_by_side,
+            leaves=lambda: self._left.is_set() or self._leaves(),
         )
         if resume_from is not None:
             self._baselines = read_baselines(resume_from)
@@ -207,6 +212,10 @@ class Router:
         for part in self._every(self._config.used_policies, lambda _, port: port.system()).values():
             whole.add(part)
         return whole
+
+    def leave(self) -> None:
+        """The run is asked to stop: wait for nobody outside any longer."""
+        self._left.set()
 
     def close(self) -> None:
         """End what goes on in the background."""

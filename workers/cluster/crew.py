@@ -8,6 +8,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError
 
+from training_core.config.rollout import RolloutBuffer
 from workers.cluster.session import Session, connect, open_session
 from workers.gateway.announcing import announce
 from workers.loops.records import (
@@ -36,6 +37,9 @@ class RayCrew:
         self._spot = spots.starting
         self._say = say
         self._session: Session | None = None
+        workflow = getattr(attempt.config, "workflow", None)
+        self._waits = isinstance(workflow, RolloutBuffer)
+        """Whether it may have to wait for others outside."""
         connect()
 
     def start(self, resume_from: Path | None) -> Started:
@@ -93,6 +97,8 @@ class RayCrew:
         reference = getattr(self._session.lead, method).remote(*arguments)
         while not ray.wait([reference], timeout=POLL)[0]:
             self._spot()
+            if self._waits and self._spots.leaves():
+                self._session.lead.leave.remote()
         try:
             return ray.get(reference)
         except RayActorError as error:

@@ -3,10 +3,12 @@
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import ray
+from ray.exceptions import RayError
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
 from training_core.config.kinds import AnyConfig
@@ -30,6 +32,10 @@ SAY_EVERY = 10.0
 """Seconds between lines that say what a waiting run waits for."""
 
 
+CLOSE_SECONDS = 5.0
+"""How long a router may take to end what it began outside."""
+
+
 @dataclass
 class Session:
     """The actors of one attempt."""
@@ -41,7 +47,9 @@ class Session:
     group: PlacementGroup | None
 
     def close(self) -> None:
-        """End every worker and give the devices back."""
+        """End what was begun outside, then every worker, and give the devices back."""
+        with suppress(RayError):  # it has died, or does not come to it: what it holds then ends with it
+            ray.get(self.lead.close.remote(), timeout=CLOSE_SECONDS)
         for handle in (self.lead, *self.workers.values()):
             ray.kill(handle)
         if self.group is not None:  # also ends replacements, which live in its bundles

@@ -12,6 +12,7 @@ from training_core.config.run import RunConfig
 from workers.actors.env_worker import EnvWorker
 from workers.actors.policy_worker import PolicyWorker
 from workers.actors.rollout_worker import RolloutWorker
+from workers.actors.router import Router
 from workers.actors.spec import WorkerSpec
 from workers.actors.update_worker import UpdateWorker
 from workers.cluster.placement import Seat
@@ -60,6 +61,8 @@ def start_actor(
         options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
             placement_group=group, placement_group_bundle_index=seat.bundle
         )
+    if cls is Router:
+        options["max_concurrency"] = 2  # it is told to leave, or to close, while it waits
     remote: Any = ray.remote(cls)
     if cls is RolloutWorker:
         remote = ray.remote(concurrency_groups={CONTROL: 2})(cls)  # type: ignore[call-overload]

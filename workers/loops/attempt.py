@@ -48,7 +48,7 @@ class Wishes:
     @property
     def spots(self) -> Spots:
         """For crews."""
-        return Spots(self._starting, self._running)
+        return Spots(self._starting, self._running, lambda: self() is not None)
 
     def _running(self) -> None:
         self()

@@ -33,6 +33,8 @@ class CheckpointKeeper:
         """The checkpoint.keep_best ones, best first."""
         self._saved = time.monotonic()
         """When the last one was written, or this attempt began."""
+        self.latest = 0
+        """The iteration of the last one that was written, or gone on from; 0 for none."""
         self.admission: dict[str, Any] | None = None
         """Which tasks have begun, where play runs ahead of the update (see Ahead)."""
 
@@ -49,7 +51,8 @@ class CheckpointKeeper:
             setattr(journal.progress, name, int(value))
         self.admission = state.get("admission")
         self._best = [] if forks else _read_best(state["best"])
-        return int(state["iteration"])
+        self.latest = int(state["iteration"])
+        return self.latest
 
     def due(self, iteration: int) -> bool:
         """Whether one is to be written after this iteration: by count, by epochs, by the clock, or because it is the last."""
@@ -70,7 +73,7 @@ class CheckpointKeeper:
         place = self._folder.checkpoints / name_of(iteration)
         journal.checkpointed(iteration, self._relative(place), size_of(place), best=best)
         self._retain(journal, iteration)
-        self._saved = time.monotonic()
+        self._saved, self.latest = time.monotonic(), iteration
 
     def _state(self, journal: Journal) -> dict[str, Any]:
         return {

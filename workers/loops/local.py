@@ -93,7 +93,11 @@ class LocalCrew:
 
         self._ports = {policy: port(policy) for policy in config.used_policies}
         self._router = Router(
-            config, self._ports, EnvironmentHost(config.environment, config.run.seed), side_by_side=False
+            config,
+            self._ports,
+            EnvironmentHost(config.environment, config.run.seed),
+            side_by_side=False,
+            leaves=spots.leaves,
         )
 
     def start(self, resume_from: Path | None) -> Started:

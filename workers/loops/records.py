@@ -38,6 +38,8 @@ class Spots:
     """While workers start. Raises Superseded, Unstarted."""
     running: Spot
     """From then on: what is under way is finished, unless a newer attempt exists. Raises Superseded."""
+    leaves: Callable[[], bool] = lambda: False
+    """Whether a stop is asked for, so that nobody waits for others outside any longer."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +204,7 @@ class Crew(Protocol):
         ...
 
     def collect(self, iteration: int) -> Collected:
-        """Play one iteration's training tasks and form groups. Raises StalePolicy, EngineFailure."""
+        """Play one iteration's training tasks and form groups. Raises StalePolicy, EngineFailure, WaitLeft."""
         ...
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
@@ -221,7 +223,7 @@ class Crew(Protocol):
         ...
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
-        """Play the first held-out tasks without learning."""
+        """Play the first held-out tasks without learning. Raises WaitLeft."""
         ...
 
     def save(self, folder: Path) -> None:

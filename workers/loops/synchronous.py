@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from training_core.config.experiment import ExperimentConfig
+from training_core.errors import WaitLeft
 from workers.loops.checkpointing import CheckpointKeeper, scheduled
 from workers.loops.journal import Journal
 from workers.loops.records import Crew, Started
@@ -49,7 +51,10 @@ def begin(run: Run, resume_from: Path | None, *, forks: bool) -> tuple[int, Star
 def go_on(run: Run, first: int, started: Started) -> tuple[str, int]:
     """Iteration after iteration, until the end or a wish."""
     for iteration in range(first + 1, run.config.run.iterations + 1):
-        collect(run, iteration)
+        try:
+            collect(run, iteration)
+        except WaitLeft:
+            return leave(run, iteration - 1)
         if iteration == 1 and evaluates(run.config):
             evaluate_base(run, started)
         learn(run, iteration)
@@ -61,6 +66,13 @@ def go_on(run: Run, first: int, started: Started) -> tuple[str, int]:
         if command and iteration < run.config.run.iterations:
             return ENDS[command], iteration
     return "finished", run.config.run.iterations
+
+
+def leave(run: Run, completed: int) -> tuple[str, int]:
+    """Stop before the next iteration has anything to learn from."""
+    if completed and completed != run.keeper.latest:
+        checkpoint(run, completed)
+    return ENDS[run.wanted() or "stop"], completed
 
 
 def collect(run: Run, iteration: int) -> None:
@@ -83,11 +95,12 @@ def learn(run: Run, iteration: int) -> None:
 
 
 def evaluate(run: Run, iteration: int) -> None:
-    """Play the held-out tasks, greedily and sampled as the config says."""
-    for kind, prefix in evaluations(run.config):
-        collected = run.crew.evaluate(iteration, kind, run.config.evaluation.episodes)
-        run.journal.evaluated(iteration, prefix, collected, {})
-    run.journal.all_evaluated(iteration)
+    """Play the held-out tasks, greedily and sampled as the config says; none where a stop is asked for while they are waited for."""
+    with suppress(WaitLeft):
+        for kind, prefix in evaluations(run.config):
+            collected = run.crew.evaluate(iteration, kind, run.config.evaluation.episodes)
+            run.journal.evaluated(iteration, prefix, collected, {})
+        run.journal.all_evaluated(iteration)
 
 
 def evaluate_base(run: Run, started: Started) -> None:
@@ -95,12 +108,13 @@ def evaluate_base(run: Run, started: Started) -> None:
 
     Where the figures were kept with the base models, only the probes are played, to be read.
     """
-    for kind, prefix in evaluations(run.config):
-        cached = started.base_evaluation.get(prefix, {})
-        episodes = run.config.evaluation.probes if cached else run.config.evaluation.episodes
-        collected = run.crew.evaluate(0, kind, episodes)
-        run.journal.evaluated(0, prefix, collected, cached)
-    run.journal.all_evaluated(0)
+    with suppress(WaitLeft):
+        for kind, prefix in evaluations(run.config):
+            cached = started.base_evaluation.get(prefix, {})
+            episodes = run.config.evaluation.probes if cached else run.config.evaluation.episodes
+            collected = run.crew.evaluate(0, kind, episodes)
+            run.journal.evaluated(0, prefix, collected, cached)
+        run.journal.all_evaluated(0)
 
 
 def checkpoint(run: Run, iteration: int) -> None:

@@ -10,7 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.training_core.llm.toys import SMALL, TOKENIZER, naive_logprobs
 from tests.workers.rollout_buffer.serving import Service
-from tests.workers.running import curve, events
+from tests.workers.running import curve, events, stopped_when
 from training_core.config.files import parse_config
 from training_core.config.run import RunConfig
 from training_core.llm.models.loading import load_model
@@ -209,3 +209,25 @@ def test_a_generator_asks_the_policy_under_training_and_it_learns_from_its_own_a
     assert last > 2 * first, (first, last)
     with service.client() as client:
         assert client.get("/stats").json()["data"]["rollout"]["state"] == "none", "it ends with the run"
+
+
+@pytest.mark.parametrize("written", [0, 1], ids=["at once", "after an iteration"])
+def test_a_run_that_waits_for_ever_takes_a_stop(
+    written: int, model: Path, service: Service, tmp_path: Path
+) -> None:
+    """It would look again in an hour."""
+    told = config(
+        model, workflow__generator="", workflow__input_file="", workflow__poll_interval=3600.0, rollout__tasks=1,
+        checkpoint__every=0,
+    )  # fmt: skip
+    with service.client() as client:
+        for repeat in range(8 * written):
+            said = [{"role": "user", "content": "w10"}, {"role": "assistant", "content": f"w{repeat}"}]
+            record = {"uid": f"{repeat}", "instance_id": "a", "messages": said, "reward": float(repeat == 0)}
+            client.post("/buffer/write", json=record | {"extra_info": {}}).raise_for_status()
+    folder = tmp_path / "run"
+    with stopped_when(folder, completed=written):
+        assert run_attempt(Attempt(told, "r", 1, folder, tmp_path), local=True) == 0
+    last = events(folder, "status")[-1]
+    assert (last["state"], last["iteration"]) == ("stopped", written)
+    assert (folder / "checkpoints" / "iteration-000001").is_dir() == bool(written)

@@ -2,33 +2,41 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import isfinite
 from typing import Any, Literal
 
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
-from training_core.errors import BufferFailure
+from training_core.errors import BufferFailure, WaitLeft
 from training_core.llm.outside.buffer_client import BufferClient, Fetched, Record, connect
 
 log = logging.getLogger(__name__)
 _SAY_EVERY = 30.0
 """Seconds between lines while nothing comes."""
+_LOOK_EVERY = 0.5
+"""Seconds between looks at whether the run is asked to stop."""
 _FAR_BELOW = -1e12
 """In evaluation no record is invalid: what failed counts as failed."""
 
 
 class RolloutSource:
-    """Groups of a run's rollouts. `finished` and `delivery` are what a checkpoint keeps."""
+    """Groups of a run's rollouts. `finished` and `delivery` are what a checkpoint keeps.
 
-    def __init__(self, workflow: RolloutBuffer, config: RunConfig) -> None:
+    `leaves` says whether the run is asked to stop; waiting then ends with WaitLeft.
+    """
+
+    def __init__(
+        self, workflow: RolloutBuffer, config: RunConfig, leaves: Callable[[], bool] = lambda: False
+    ) -> None:
         self.finished: list[str] = []
         """Instances of the groups that were handed over for training, one entry per group."""
         self.figures: dict[str, float] = {}
         """Of the last fetch: metrics `buffer/...`."""
         self._workflow = workflow
         self._config = config
+        self._leaves = leaves
         self._client: BufferClient | None = None
         self._delivery = 0
         self._waiting: list[list[Record]] = []
@@ -46,13 +54,13 @@ class RolloutSource:
     def take(self, count: int, engine_url: str) -> list[list[Record]]:
         """So many groups, as long as that takes; a generator asks `engine_url` for answers.
 
-        Raises BufferFailure after workflow.retry_limit vain tries in a row, or where nothing can come any more.
+        Raises BufferFailure after workflow.retry_limit vain tries in a row, or where nothing can come any more; WaitLeft.
         """
         started = time.monotonic()
         if self._client is None:
             self._client = connect(self._workflow, self._workflow.channel)
             self._start(self._client, engine_url)
-        wait = _Wait(self._workflow, self._client.url)
+        wait = _Wait(self._workflow, self._client.url, self._leaves)
         size = self._config.rollout.group_size
         while len(self._waiting) < count:
             fetched = wait.fetch(self._client, self._delivery, (count - len(self._waiting)) * size)
@@ -81,7 +89,7 @@ class RolloutSource:
         request = self._request(workflow.evaluation_file, temperature, engine_url)
         once = {"num_repeat_per_sample": 1, "num_epoch": 1, "num_prompts": most}
         client.start_rollout(request | once | {"fresh": True, "least_reward": _FAR_BELOW})
-        wait, delivery = _Wait(workflow, client.url), 0
+        wait, delivery = _Wait(workflow, client.url, self._leaves), 0
         groups: dict[str, list[Record]] = {}
         while len(groups) < most:
             fetched = wait.fetch(client, delivery, None)
@@ -150,9 +158,10 @@ class RolloutSource:
 class _Wait:
     """Vain tries in a row, and what to do after each."""
 
-    def __init__(self, workflow: RolloutBuffer, url: str) -> None:
+    def __init__(self, workflow: RolloutBuffer, url: str, leaves: Callable[[], bool]) -> None:
         self._workflow = workflow
         self._url = url
+        self._leaves = leaves
         self._vain = 0
         self._reason = ""
         self._began = self._said = time.monotonic()
@@ -166,7 +175,7 @@ class _Wait:
             return None
 
     def after(self, fetched: Fetched | None, standing: str) -> None:
-        """Wait for the next try, unless data came. Raises BufferFailure."""
+        """Wait for the next try, unless data came. Raises BufferFailure, WaitLeft."""
         if fetched is not None and fetched.finished:
             self._vain = 0
             return
@@ -183,7 +192,17 @@ class _Wait:
         if time.monotonic() - self._said > _SAY_EVERY:
             self._said = time.monotonic()
             log.info("waiting for rollouts: %s; %s", standing, self._reason)
-        time.sleep(self._workflow.poll_interval if fetched is not None else self._workflow.retry_interval)
+        self._pause(self._workflow.poll_interval if fetched is not None else self._workflow.retry_interval)
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while True:
+            if self._leaves():
+                raise WaitLeft(f"asked to stop while waiting for rollouts from {self._url}")
+            left = until - time.monotonic()
+            if left <= 0:
+                return
+            time.sleep(min(left, _LOOK_EVERY))
 
     def _check_that_some_may_come(self, meta: Mapping[str, Any]) -> None:
         """A generator that has failed or ended, with nothing left: waiting for ever would help nobody."""
