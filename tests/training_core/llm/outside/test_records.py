@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import pytest
 from pydantic import TypeAdapter
 
 from tests.training_core.llm.toys import TOKENIZER
 from training_core.boards import Lines
 from training_core.config.files import parse_config
 from training_core.config.rollout import RolloutBuffer
+from training_core.errors import ConfigError
 from training_core.llm.learning.batch import make_groups
+from training_core.llm.learning.loss_masks import MaskedTokens
 from training_core.llm.outside.records import Reader, train_episodes
 from training_core.types import NOT_SAMPLED
 
@@ -110,3 +113,34 @@ def test_what_cannot_be_learnt_from_is_a_failed_episode() -> None:
     ):
         episode = reader().episode(given, "train", "0")
         assert episode.failed and not episode.turns and said in episode.error
+
+
+def every_other(messages: Any, tokenizer: Any, tools: Any) -> MaskedTokens:
+    """A mask of one's own: of the last message's words the first, third ..."""
+    before = ids("<user> w1 <assistant>")
+    said = ids(messages[-1]["content"])
+    return MaskedTokens(before + said, [False] * len(before) + [place % 2 == 0 for place in range(len(said))])
+
+
+def too_short(messages: Any, tokenizer: Any, tools: Any) -> MaskedTokens:
+    return MaskedTokens(ids("w1 w2"), [True])
+
+
+HERE = "tests.training_core.llm.outside.test_records"
+
+
+def test_a_loss_mask_of_ones_own_says_what_is_learnt_from() -> None:
+    own = reader(loss_mask="custom", loss_mask_path=f"{HERE}:every_other")
+    (turn,) = own.episode(record(("user", "w1"), ("assistant", "w2 w3 w4 w5")), "train", "0").turns
+    answer = turn.candidates[0].answer
+    assert turn.prompt_ids == ids("<user> w1 <assistant>")
+    assert answer.token_ids == ids("w2 w3 w4"), "nothing is learnt from after it"
+    assert answer.loss_mask == [True, False, True]
+
+
+def test_a_loss_mask_that_does_not_fit_fails_the_episode_and_one_that_is_not_there_the_run() -> None:
+    talk = record(("user", "w1"), ("assistant", "w2"))
+    episode = reader(loss_mask="custom", loss_mask_path=f"{HERE}:too_short").episode(talk, "train", "0")
+    assert episode.failed and "one mark for each token" in episode.error
+    with pytest.raises(ConfigError, match="has no 'nobody'"):
+        reader(loss_mask="custom", loss_mask_path=f"{HERE}:nobody").episode(talk, "train", "0")
