@@ -1,16 +1,21 @@
 """The example of docs/marl.md, and other classes by the same contract."""
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from docs.examples.relay import Relay
+from tests.architecture.source import ROOT
 from training_core.boards import Grid
+from training_core.config.files import parse_config, read_toml
 from training_core.config.marl.environments import CustomMarl
+from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError, EnvironmentFailure
 from training_core.marl.environments.base import Choices
 from training_core.marl.environments.registry import make_environments
+from training_core.marl.trainer import MarlTrainer
 
 HERE = "tests.training_core.marl.environments.test_custom"
 
@@ -38,6 +43,23 @@ def test_the_example_s_reward_state_and_masks_reach_every_agent() -> None:
     assert moved.rewards["agents"].sum(axis=1) == pytest.approx([1 - 0.3] * 3)
     assert moved.rewards["agents"][0].tolist() == pytest.approx([0.7 / 4] * 4)
     Grid.model_validate(environments.board(1))
+
+
+def test_the_page_s_run_learns_to_hand_the_baton_round() -> None:
+    page = (ROOT / "docs" / "marl-environments.md").read_text()
+    (settings,) = [
+        block for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "relay:Relay" in block
+    ]
+    config = parse_config(read_toml(settings))
+    assert isinstance(config, MarlConfig)
+    trainer = MarlTrainer(config)
+    for iteration in range(1, 9):
+        trainer.collect(iteration)
+        trainer.update(iteration)
+    played = trainer.evaluate(greedy=True, episodes=8).episodes
+    assert sum(one.rewards["agents"] for one in played) / 8 > 7  # of 8, one for each hand-over of two laps
+    assert not any(one.truncated for one in played)
+    trainer.close()
 
 
 def test_an_end_is_an_end_and_a_cut_is_a_cut() -> None:
