@@ -24,6 +24,7 @@ from training_core.config.marl.environments import (
 )
 from training_core.marl.environments.base import VectorEnvironment
 from training_core.marl.environments.games import Games
+from training_core.marl.environments.missing import needed
 
 
 def _spread(section: SimpleSpread, count: int) -> VectorEnvironment:
@@ -63,12 +64,14 @@ def _recall_cue(section: RecallCue, count: int) -> VectorEnvironment:
 
 
 def _mpe(section: Mpe, count: int) -> VectorEnvironment:
+    needed("pettingzoo", section.type)
     from training_core.marl.environments.pettingzoo import making
 
     return making.mpe(section, count)
 
 
 def _pettingzoo(section: PettingZoo, count: int) -> VectorEnvironment:
+    needed("pettingzoo", section.type)
     from training_core.marl.environments.pettingzoo import making
 
     return making.pettingzoo(section, count)
@@ -81,12 +84,14 @@ def _custom(section: CustomMarl, count: int) -> VectorEnvironment:
 
 
 def _gymnasium(section: GymnasiumVector, count: int) -> VectorEnvironment:
+    needed("gymnasium", section.type)
     from training_core.marl.environments.gymnasium_vector import GymnasiumEnvironments
 
     return GymnasiumEnvironments(section, count)
 
 
 def _vmas(section: Vmas, count: int) -> VectorEnvironment:
+    needed("vmas", section.type)
     from training_core.marl.environments.vmas_scenarios import VmasEnvironments
 
     return VmasEnvironments(section, count)
@@ -100,6 +105,7 @@ def _toy_spread(section: ToySimpleSpread, count: int) -> VectorEnvironment:
 
 def _hetero(section: SimpleHetero, count: int) -> VectorEnvironment:
     if section.type == "simple_hetero_pz":
+        needed("pettingzoo", section.type)
         from training_core.marl.environments.pettingzoo import making
 
         return making.hetero(section, count)
@@ -110,6 +116,7 @@ def _hetero(section: SimpleHetero, count: int) -> VectorEnvironment:
 
 def _foraging(section: SimpleForaging, count: int) -> VectorEnvironment:
     if section.type == "simple_foraging_pz":
+        needed("pettingzoo", section.type)
         from training_core.marl.environments.pettingzoo import making
 
         return making.foraging(section, count)

@@ -13,7 +13,6 @@ from training_core.config.marl.environments import (
     Wrapped,
 )
 from training_core.importing import load_object
-from training_core.marl.environments.missing import needed
 from training_core.marl.environments.pettingzoo import simple_foraging, simple_hetero
 from training_core.marl.environments.pettingzoo.adapter import Manner, ParallelSingle
 from training_core.marl.environments.pettingzoo.mpe import MEMBERS, mpe_maker
@@ -58,5 +57,4 @@ def _manner(section: Wrapped, members: dict[str, tuple[str, ...]], max_steps: in
 
 
 def _singles(make: Callable[[], Any], count: int, manner: Manner, supersuit: SuperSuit) -> Singles:
-    needed("pettingzoo", "pettingzoo")
     return Singles([ParallelSingle(wrap(make(), supersuit), manner) for _ in range(count)])
