@@ -1,6 +1,6 @@
 """Pages of runs that others play, and of asynchronous ones: gateway, masked answers, records' own facts, overlap in the timeline."""
 
-import os
+import re
 import time
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.end_to_end.conftest import run_make, tell
-from tests.end_to_end.looks import look_at
+from tests.end_to_end.looks import look_at, shoot, violations
 from tests.end_to_end.seed import HOSTILE, Story, encoded
 from webapp.accounts.models import User
 from webapp.runs.models import Phase, Run
@@ -102,14 +102,26 @@ def test_the_gateway_tells_where_it_is_and_how_to_use_it(page: Page, run: Run) -
     page.goto(f"/runs/{run.pk}/")
     panel = page.get_by_role("region", name="Gateway")
     expect(panel).to_contain_text("http://127.0.0.1:43817")
-    if folder := os.environ.get("TROUPE_SHOTS"):
-        panel.screenshot(path=f"{folder}/gateway.png")
 
 
 def test_the_warm_start_is_asked_for_in_the_form(page: Page, ada: User) -> None:
     page.goto("/experiments/new/?preset=plan_path_duo")
-    if folder := os.environ.get("TROUPE_SHOTS"):
-        page.screenshot(path=f"{folder}/form.png", full_page=True)
+    page.locator("details", has_text="Policies by name").locator("> summary").first.click()
+    steps = page.locator("[data-field='policies.planner.warm_start.steps'] input")
+    steps.fill("25")
+    steps.press("Tab")
+    expect(page.locator("#preview")).to_contain_text("Ready to launch, with 1 change")
+    expect(page).to_have_url(re.compile("policies.planner.warm_start.steps=25"))
+    part = page.locator("fieldset", has=steps).last
+    for width in (1440, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        part.scroll_into_view_if_needed()
+        shoot(page, f"warm-start-{width}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert violations(page) == []
+    page.get_by_role("button", name="Launch").click()
+    expect(page).to_have_url(re.compile("/runs/"))
+    assert Run.objects.get().config["policies"]["planner"]["warm_start"]["steps"] == 25
 
 
 def test_what_was_masked_is_told_from_what_was_learnt(page: Page, run: Run) -> None:

@@ -1,9 +1,9 @@
 """The base of every config section: frozen, strict about keys, documented field by field."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 
 class Section(BaseModel):
@@ -42,3 +42,30 @@ class EnvironmentSection(Section):
     def answers_at_a_time(self) -> int:
         """Answers that one process tries at a time: above 1 where trying means waiting for other processes."""
         return 1
+
+
+def _writable(table: dict[str, Any]) -> dict[str, Any]:
+    """Nothing that TOML, in which runs are kept, or a dotted path, by which fields are set, cannot say."""
+    for name, value in table.items():
+        if not name or "." in name:
+            raise ValueError(
+                f"the name {name!r} must have letters and no dots: fields are set by dotted paths"
+            )
+        _no_null(name, value)
+    return table
+
+
+def _no_null(name: str, value: Any) -> None:
+    if value is None:
+        raise ValueError(
+            f"{name} is null, which a run's TOML file cannot hold; leave it out, or give a word for it"
+        )
+    if isinstance(value, dict):
+        _writable(value)
+    elif isinstance(value, list):
+        for item in value:
+            _no_null(name, item)
+
+
+Arguments = Annotated[dict[str, Any], AfterValidator(_writable)]
+"""Keyword arguments for code of the user's own."""

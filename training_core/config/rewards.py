@@ -1,10 +1,10 @@
 """Reward functions by `type`."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from training_core.config.base import Section
+from training_core.config.base import Arguments, Section
 from training_core.importing import IMPORT_PATH
 
 
@@ -38,7 +38,7 @@ class CustomReward(RewardFunction):
     """reward_fn(prompt, completions, prompt_ids, completion_ids, **data), sync or async, by import path."""
     path: str = Field(pattern=IMPORT_PATH)
     """Where it is: package.module:name of a function, or of a class whose objects can be called."""
-    args: dict[str, Any] = {}
+    args: Arguments = {}
     """Further keyword arguments of the function, or those that the class is made with."""
 
 

@@ -1,11 +1,11 @@
 """Collection of experience, and the processes it runs in."""
 
 from math import ceil
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from training_core.config.base import Section
+from training_core.config.base import Arguments, Section
 from training_core.config.rewards import MathReward, Reward
 from training_core.importing import IMPORT_PATH
 
@@ -46,7 +46,7 @@ class CustomWorkflow(Section):
     """A function (tasks, table) -> episodes, or a class whose objects can be called so."""
     path: str = Field(pattern=IMPORT_PATH)
     """Where it is: package.module:name."""
-    args: dict[str, Any] = {}
+    args: Arguments = {}
     """Further keyword arguments of the function, or those that the class is made with."""
 
 
@@ -58,7 +58,7 @@ class Agent(Section):
     """Any agent framework, unchanged: an agent calls an OpenAI-compatible address and says what its episode earned."""
     path: str = Field("", pattern=f"^$|{IMPORT_PATH}")
     """package.module:Class with `async run(data, **kwargs)`, which returns a reward; empty waits for agents outside, over HTTP."""
-    args: dict[str, Any] = {}
+    args: Arguments = {}
     """Arguments that the class is made with."""
     concurrency: int = Field(64, ge=1, le=10_000)
     """Episodes that agents of `path` play at a time."""
@@ -82,11 +82,11 @@ class RolloutWorkflow(Section):
     """A class that asks the policy for tokens and returns padded tensors, interactions, or nothing for a rejected episode."""
     path: str = Field(pattern=IMPORT_PATH)
     """package.module:Class with `arun_episode(engine, data)`, or with `collect_trajectory(prompt, env, obs_queue, act_queue)`."""
-    args: dict[str, Any] = {}
+    args: Arguments = {}
     """Arguments that the class is made with, beside `gconfig`, `tokenizer` and `reward_fn` where it takes them."""
     environment_path: str = Field("", pattern=f"^$|{IMPORT_PATH}")
     """package.module:Class with asynchronous `reset` and `step`, for agents with queues."""
-    environment_args: dict[str, Any] = {}
+    environment_args: Arguments = {}
     """Arguments that it is made with."""
     reward: Reward = MathReward()
     """What a class that takes `reward_fn` is given."""

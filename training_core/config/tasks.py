@@ -1,10 +1,10 @@
 """Environments that are questions with an answer: arithmetic, data sets."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from training_core.config.base import EnvironmentSection
+from training_core.config.base import Arguments, EnvironmentSection
 from training_core.config.rewards import MathReward, Reward
 from training_core.importing import IMPORT_PATH
 
@@ -74,7 +74,7 @@ class CustomEnvironment(EnvironmentSection):
     """A class of your own that fulfils TextEnvironment."""
     path: str = Field(pattern=IMPORT_PATH)
     """Where it is: package.module:Class, made with `seed` and `args`."""
-    args: dict[str, Any] = {}
+    args: Arguments = {}
     """Further keyword arguments that it is made with."""
     max_turns: int = Field(64, ge=1, le=1024)
     """Turns of the whole team at most; the environment may end earlier."""

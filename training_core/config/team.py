@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from training_core.config.base import Section
+from training_core.config.base import Arguments, Section
 from training_core.importing import IMPORT_PATH
 
 NAME_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
@@ -56,7 +56,7 @@ class RoleAgent(Section):
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
     path: str = Field("", pattern=rf"^$|{IMPORT_PATH}")
     """package.module:function of messages that answers with messages, or a class whose objects do; empty for none."""
-    args: dict[str, Any] = {}
+    args: Arguments = {}
     """Further keyword arguments of the function, or those that the class is made with."""
 
 

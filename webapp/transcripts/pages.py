@@ -81,7 +81,8 @@ def stretches(said: Mapping[str, Any]) -> list[dict[str, Any]]:
     masks = said.get("masks") or []
     if all(masks):
         return []
-    text, found, place = said["text"], [], 0
+    text, place = said["text"], 0
+    found: list[dict[str, Any]] = []
     for token, learnt in zip(said["tokens"], masks, strict=False):
         start = text.find(token, place, place + len(token) + _GAP) if token else -1
         if start < 0:

@@ -10,7 +10,8 @@ from typing import Any
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+"""An ASGI application: frameworks write the types of its arguments each in their own way."""
 
 
 class BodyLimit:

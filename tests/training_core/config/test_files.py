@@ -47,6 +47,9 @@ WRONG = [
     ({"environment.type": "dataset", "environment.path": ""}, "environment.path", "this is needed"),
     ({"environment.type": "custom", "environment.path": ""}, "environment.path", "this is needed"),
     ({"workflow.type": "agent", "workflow.args": "word"}, "workflow.args", "write `name = value`"),
+    ({"workflow.type": "agent", "workflow.args": {"deep": [{"most": None}]}}, "workflow.args", "most is null"),
+    ({"workflow.type": "agent", "workflow.args": {"a.b": 1}}, "workflow.args", "no dots"),
+    ({"team.roles.planner.agent": {"path": "a:B", "args": {"x": None}}}, "team.roles.planner.agent.args", "x is null"),
     ({"team.roles": {f"r{n}": {"policy": "planner"} for n in range(65)}}, "team.roles", "at most 64 items"),
 ]  # fmt: skip
 

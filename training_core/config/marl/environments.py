@@ -1,10 +1,10 @@
 """Environments of small-network agents by `type`: arrays in, arrays out. The seed's registry names are the tags."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from training_core.config.base import EnvironmentSection, Section
+from training_core.config.base import Arguments, EnvironmentSection, Section
 from training_core.importing import IMPORT_PATH
 
 
@@ -212,7 +212,7 @@ class PettingZoo(Wrapped):
     """A parallel environment of your own or of a package."""
     path: str = Field(pattern=IMPORT_PATH)
     """package.module:function that makes one, e.g. mypackage.my_env:parallel_env."""
-    args: dict[str, Any] = {}
+    args: Arguments = {}
     """Its keyword arguments."""
     members: dict[str, tuple[str, ...]] = {}
     """Which agents play each role, by the start of their names: {adversaries = ["adversary_"]}. Empty: one role has all of them."""
@@ -226,7 +226,7 @@ class CustomMarl(MarlEnvironment):
     """reset(seed) -> (obs, critic_obs); step(actions) -> (obs, critic_obs, reward, done, info)."""
     path: str = Field(pattern=IMPORT_PATH)
     """package.module:Class with num_agents, obs_dim, action_dim, reset and step."""
-    args: dict[str, Any] = {}
+    args: Arguments = {}
     """Arguments that it is made with."""
 
 
@@ -237,7 +237,7 @@ class GymnasiumVector(MarlEnvironment):
     """A registered environment, e.g. CartPole-v1."""
     id: str = Field("CartPole-v1", max_length=200, pattern=r"^[\w./-]+$")
     """Its registered name (without a module before it: that would be code of anybody's)."""
-    args: dict[str, Any] = {}
+    args: Arguments = {}
     """Keyword arguments of gymnasium.make_vec."""
 
 
@@ -253,7 +253,7 @@ class Vmas(MarlEnvironment):
     """Steps of an episode."""
     continuous_actions: bool = False
     """Forces as numbers in place of moves."""
-    args: dict[str, Any] = {}
+    args: Arguments = {}
     """Keyword arguments of the scenario, such as n_agents."""
     members: dict[str, tuple[str, ...]] = {}
     """Which agents play each role, by the start of their names, as for pettingzoo. Empty: one role has all of them."""
