@@ -121,7 +121,8 @@ def rows_work(rows: Iterable[Row]) -> Work:
 def generation_work(prompts: Sequence[Prompt], answers: Sequence[Sequence[Answer]]) -> Work:
     """Of sampling these answers: equal prompts, and what answers to them have in common at their start, count once.
 
-    The last token of an answer is not fed to the model.
+    The last token of an answer is not fed to the model. What an engine has kept of earlier calls (conversations that go on, vLLM's
+    prefix cache) is not known here and counts: utilisation is then told too high.
     """
     tokens = context = predicted = 0
     known: dict[tuple[int, ...], dict[tuple[int, int], int]] = {}
