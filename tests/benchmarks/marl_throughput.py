@@ -11,6 +11,7 @@ fails a test run.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -25,13 +26,16 @@ import torch
 
 from training_core.config.marl.environments import SimpleSpread
 from training_core.config.marl.run import MarlConfig
-from training_core.marl.environments.registry import MARL_ENVIRONMENTS, make_environments
+from training_core.marl.environments.registry import make_environments
 from training_core.marl.trainer import MarlTrainer
+from workers.actors.machine import prepare_process
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARL = ROOT / "var" / "benchmarl" / "bin" / "python"
 AGENTS, CYCLES, MOVES = 3, 25, 5
 WARM_UP = 2
+KEEPS_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(256 * 1024**2), "MALLOC_MMAP_THRESHOLD_": str(64 * 1024**2)}
+"""What our workers' processes set by themselves (workers/actors/machine.py), for BenchMARL's."""
 
 
 @dataclass(frozen=True)
@@ -166,11 +170,18 @@ def training(environment: dict[str, Any], shape: Shape, learner: dict[str, Any])
     return pace
 
 
-def benchmarl(python: Path, shape: Shape) -> Pace:
+def benchmarl(python: Path, shape: Shape, settings: dict[str, str]) -> Pace:
     """BenchMARL in a process of its own."""
     said = json.dumps(vars(shape) | {"max_cycles": CYCLES})
     command = [str(python), "-W", "ignore", str(ROOT / "tests" / "benchmarks" / "benchmarl_step.py"), said]
-    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    answer = subprocess.run(
+        command,
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"} | settings,
+    )
     figures = json.loads(answer.stdout.splitlines()[-1])
     return Pace(figures["frames"], figures["wall"], figures["cpu"])
 
@@ -197,11 +208,13 @@ def training_sides(python: Path) -> dict[str, Callable[[], Pace]]:
     bf16 = {"precision": "bf16"}
     sides: dict[str, Callable[[], Pace]] = {}
     if python.exists():
-        sides["BenchMARL on VMAS, 2 x 256"] = lambda: benchmarl(python, shape)
-    if "vmas" in MARL_ENVIRONMENTS:
-        sides["this trainer on VMAS, 2 x 256, fp32"] = lambda: training(simulator, shape, {})
-        sides["this trainer on VMAS, 2 x 256, bf16"] = lambda: training(simulator, shape, bf16)
+        sides["BenchMARL on VMAS, 2 x 256"] = lambda: benchmarl(python, shape, {})
+        sides["BenchMARL on VMAS, 2 x 256, freed memory kept"] = lambda: benchmarl(
+            python, shape, KEEPS_MEMORY
+        )
     sides |= {
+        "this trainer on VMAS, 2 x 256, fp32": lambda: training(simulator, shape, {}),
+        "this trainer on VMAS, 2 x 256, bf16": lambda: training(simulator, shape, bf16),
         "this trainer, native, 2 x 256, fp32": lambda: training(spread, shape, {}),
         "this trainer, native, 2 x 256, bf16": lambda: training(spread, shape, bf16),
         "this trainer, one mpe2 environment, 2 x 128, minibatches of 255": lambda: training(
@@ -240,7 +253,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--benchmarl", type=Path, default=BENCHMARL)
     arguments = parser.parse_args(words)
-    torch.set_num_threads(1)
+    prepare_process(1)
     parts = {"environments": environment_sides(), "training": training_sides(arguments.benchmarl)}
     for part in arguments.parts:
         for line in report(part, parts[part], arguments.repeats):

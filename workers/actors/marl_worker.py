@@ -12,7 +12,7 @@ from training_core.config.marl.run import MarlConfig
 from training_core.marl.environments.base import VectorEnvironment
 from training_core.marl.environments.registry import make_environments
 from training_core.marl.records import Collection, Played, Story
-from workers.actors.machine import limit_threads, machine_load
+from workers.actors.machine import machine_load, prepare_process
 from workers.actors.utilisation import UtilisationSampler
 from workers.loops.records import Collected, EpisodeFacts, EpisodeKind, Phase, Span, Started, System, Updated
 
@@ -31,7 +31,7 @@ class MarlWorker:
     ) -> None:
         """`make`: (environment section, how many) -> environments; None steps them in this process."""
         self._born = time.time()
-        limit_threads(config.resources.threads)
+        prepare_process(config.resources.threads)
         self._config, self._make = config, make or make_environments
         self._attempt = 1
         self._version = 0
