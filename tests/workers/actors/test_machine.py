@@ -1,5 +1,6 @@
 """What a worker's process is made ready with."""
 
+import os
 import resource
 import subprocess
 import sys
@@ -24,7 +25,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def faults(how: str) -> int:
-    run = subprocess.run([sys.executable, "-c", STEPS, how], capture_output=True, text=True, check=True)
+    fresh = {"MALLOC_MMAP_THRESHOLD_": "131072"}  # else glibc raises it by itself, as chance will have it
+    run = subprocess.run(
+        [sys.executable, "-c", STEPS, how], env=os.environ | fresh, capture_output=True, text=True, check=True
+    )
     return int(run.stdout)
 
 
@@ -32,4 +36,4 @@ def faults(how: str) -> int:
 def test_memory_of_a_step_is_there_for_the_next():
     pages = 20 * 32 * 2**20 // resource.getpagesize()
     assert faults("prepared") < pages / 10
-    assert faults("plain") > 2 * faults("prepared")
+    assert faults("plain") > pages / 2
