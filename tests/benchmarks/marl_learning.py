@@ -1,4 +1,4 @@
-"""How fast small networks learn: `python -m tests.benchmarks.marl_learning PRESET ... [--seeds 0 1 2] [--seconds 600] [key=value ...]`.
+"""How fast small networks learn: `python -m tests.benchmarks.marl_learning PRESET ... [key=value ...] [--seeds 0 1 2] [--seconds 600]`.
 
 Every preset is trained with each seed by MarlTrainer alone (no Ray, no database) in one process with one thread, one after another.
 Evaluation is left out of the time. Time is both: wall seconds, and CPU seconds of the process, which are what a quiet core would
