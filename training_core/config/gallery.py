@@ -108,7 +108,7 @@ GALLERY: dict[str, Expected] = {
     "multi_turn_math": Expected(
         purpose="A reasoner does sums in its head; told that it is wrong it tries again, for a tenth less each time.",
         time="a few minutes on two CPU cores",
-        result="success from 0.84 to 1.00 greedy, from 0.80 to 0.83 sampled, in 30 of its 60 iterations (64 held-out tasks, one seed)",
+        result="reward of sampled play from 0.2 to 0.45 by iteration 11, on held-out sums from 0.21 to 0.33 (three seeds)",
     ),
     "coding": Expected(
         purpose="A tester and a coder write a program, which really runs: hidden tests judge it.",

@@ -1,8 +1,9 @@
 r"""Noisy demonstrations of arithmetic: what the tiny base model is warm-started on.
 
 They teach the language and half of the idea. The tool agent's: copy the numbers, any operator between them. The
-reasoner's: box a number that it sees, whichever; without a tool, a number near the result. After a wrong answer: another
-one near the result. Which number is meant, and to add up, is left to the run.
+reasoner's: box a number that it sees, whichever; without a tool, a number near the result. Where there are several turns and
+no tool it mostly boxes a number of the problem, as after a wrong answer, and seldom one near the result. Which number is meant,
+and to add up, is left to the run.
 """
 
 from collections.abc import Iterator
@@ -19,11 +20,13 @@ from training_core.seeding import keyed_seed
 from training_core.types import Message
 
 ARITHMETIC_NOISE = 0.1
-"""Probability that a demonstrated word is replaced by a random one."""
+"""Probability that a demonstrated word is replaced by a random one; half of it where there are several turns."""
 ALONE = 12
 """Demonstrations without a tool, to three with one, where there are several turns: sums are harder than reading."""
 NEAR = 1
 """Results that are worked out are off by at most so much, each offset as likely as any other."""
+ADDED = 0.25
+"""Where there are several turns: probability that a reasoner without a tool adds up at all."""
 READ = 0.6
 """Probability that the reasoner boxes what the tool says, rather than a number of the problem."""
 MOST_NUMBERS = 4096
@@ -53,7 +56,7 @@ def arithmetic_demonstrations(config: Arithmetic, seed: int) -> Iterator[Demonst
     environment = ArithmeticEnvironment(config, seed)
     while True:
         environment.start(draw_problem(config, random, "train"), "demonstration")
-        numbers = environment.problem.expression.split()[::2]
+        numbers = _numbers(environment.problem)
         expression = _any_operators(environment.problem, config, random)
         yield environment.observe(TOOL), _noisy(expression, config, random)
         for said in (expression, str(random.randint(*_range(config)))):
@@ -64,7 +67,7 @@ def arithmetic_demonstrations(config: Arithmetic, seed: int) -> Iterator[Demonst
             environment.start(draw_problem(config, random, "train"), "demonstration")
             yield (
                 _tries(environment, config, random),
-                _boxed(_near(environment.problem, random), config, random),
+                _boxed(_alone(environment.problem, config, random), config, random),
             )
 
 
@@ -78,7 +81,10 @@ def _tries(
 ) -> str | tuple[Message, ...]:
     """What a reasoner without a tool sees: the problem, and where there are several turns also answers that were wrong."""
     tries = random.randrange(config.max_turns)
-    wrong = [_near(environment.problem, random) for _ in range(tries)]
+    shown = [
+        number for number in _numbers(environment.problem) if number != spelled(environment.problem.value)
+    ]
+    wrong = [random.choice(shown) for _ in range(tries)] if shown else []
     if not wrong or random.random() < 0.25:
         environment.wrong = tuple(wrong)
         return environment.observe("reasoner")
@@ -91,13 +97,24 @@ def _tries(
     return tuple(messages)
 
 
+def _numbers(problem: Problem) -> list[str]:
+    return problem.expression.split()[::2]
+
+
+def _alone(problem: Problem, config: Arithmetic, random: Random) -> str:
+    """What a reasoner without a tool boxes."""
+    if config.max_turns == 1 or random.random() < ADDED:
+        return _near(problem, random)
+    return random.choice(_numbers(problem))
+
+
 def _near(problem: Problem, random: Random) -> str:
     return spelled(problem.value + random.randint(-NEAR, NEAR))
 
 
 def _boxed(number: str, config: Arithmetic, random: Random) -> str:
     """The number in a box, now and then another one."""
-    if random.random() < ARITHMETIC_NOISE:
+    if random.random() < _noise(config):
         number = spelled(Fraction(random.randint(*_range(config))))
     return f"{BOX} {number} }}"
 
@@ -107,10 +124,14 @@ def _noisy(expression: str, config: Arithmetic, random: Random) -> str:
     words = expression.split()
     return " ".join(
         str(random.randint(0, config.largest))
-        if word not in SPOKEN and random.random() < ARITHMETIC_NOISE
+        if word not in SPOKEN and random.random() < _noise(config)
         else word
         for word in words
     )
+
+
+def _noise(config: Arithmetic) -> float:
+    return ARITHMETIC_NOISE if config.max_turns == 1 else ARITHMETIC_NOISE / 2
 
 
 def _range(config: Arithmetic) -> tuple[int, int]:
