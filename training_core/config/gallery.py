@@ -25,6 +25,11 @@ GALLERY: dict[str, Expected] = {
         time="1 to 2 minutes on two CPU cores",
         result="success from 0.18 to 0.98 by iteration 60 (greedy, 256 held-out tasks, one seed)",
     ),
+    "plan_path_self_play": Expected(
+        purpose="One policy in both seats of plan_path_duo, each seat with a baseline of its own (RAE).",
+        time="about 1 minute on two CPU cores",
+        result="success from 0.18 to 0.97 by iteration 60 (greedy, 256 held-out tasks, one seed)",
+    ),
     "plan_path_single": Expected(
         purpose="One agent sees goal and walls and walks alone: the control for plan_path_duo.",
         time="about 1 minute on two CPU cores",
