@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import ray
 
 from tests.workers.running import curve
 from training_core.config.files import load_config
@@ -13,7 +12,6 @@ from training_core.config.marl.environments import PettingZoo
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import EnvironmentFailure
 from workers.actors.marl_env_worker import MarlEnvWorker
-from workers.cluster.remote_environments import RemoteMaker
 from workers.loops.attempt import run_attempt
 from workers.loops.records import Attempt, WorkerLost
 
@@ -40,13 +38,17 @@ def run(folder: Path, workers: int) -> dict[Any, Any]:
     return curve(folder)
 
 
-def test_the_curve_does_not_depend_on_environment_workers(tmp_path: Path) -> None:
+def test_the_curve_does_not_depend_on_environment_workers(ray_cluster: None, tmp_path: Path) -> None:
     alone, shared = run(tmp_path / "alone", 0), run(tmp_path / "shared", 2)
     assert {key for key, _ in alone} >= {"eval/return", "train/return", "policy/agents/value_loss"}
     assert shared == alone
 
 
-def test_shares_step_in_their_workers_and_failures_name_the_environment() -> None:
+def test_shares_step_in_their_workers_and_failures_name_the_environment(ray_cluster: None) -> None:
+    import ray  # here, not above: it reads the fixture's variables when it is imported
+
+    from workers.cluster.remote_environments import RemoteMaker
+
     section = PettingZoo(
         path="tests.training_core.marl.environments.parallel:Countdown", args={"leaves": "red_1"}
     )
