@@ -50,7 +50,9 @@ def whole(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_roles_share_the_tensors_of_one_base_model(little_model: Path, tmp_path: Path) -> None:
     attempt = Attempt(config_of(little_model), "r", 1, tmp_path, tmp_path)
-    crew = LocalCrew(attempt, Spots(lambda: None, lambda: None), lambda done, text: None)
+    crew = LocalCrew(
+        attempt, config_of(little_model), Spots(lambda: None, lambda: None), lambda done, text: None
+    )
     crew.start(None)
     one, other = (crew._router._ports[policy]._rollout.engine.model for policy in ("planner", "executor"))
     assert has_adapter(one) and has_adapter(other)
