@@ -111,7 +111,7 @@ def test_every_registry_tag_has_a_config_class_and_every_class_its_tag() -> None
 def test_every_environment_of_small_networks_has_a_config_class() -> None:
     from training_core.marl.environments.registry import MARL_ENVIRONMENTS
 
-    assert set(MARL_ENVIRONMENTS) <= set(MARL_ENVIRONMENT_CONFIGS)
+    assert set(MARL_ENVIRONMENTS) == set(MARL_ENVIRONMENT_CONFIGS)
     for tag, section in MARL_ENVIRONMENT_CONFIGS.items():
         assert section.model_validate(smallest(tag)).type == tag
 

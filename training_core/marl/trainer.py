@@ -3,7 +3,7 @@
 Whatever is random follows from (run.seed, stream, iteration): a run that is resumed draws what it would have drawn.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +108,6 @@ class MarlTrainer:
             )
         for name, learner in self.learners.items():
             load_policy(folder / name, learner)
-
-    def weights(self) -> Mapping[str, int]:
-        """Number of weights of each policy's actor and critic together."""
-        return {
-            name: learner.actor_adam.weights.numel() + learner.critic_adam.weights.numel()
-            for name, learner in self.learners.items()
-        }
 
     def close(self) -> None:
         """Give the environments back."""

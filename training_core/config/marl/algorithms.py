@@ -31,7 +31,7 @@ class MarlPpo(Section):
     normalise_advantages: bool = True
     """By mean and standard deviation over all steps and agents of the policy's batch."""
     normalise_values: bool = True
-    """Learn values on a scale that follows a running mean and standard deviation of the returns (PopArt without its output correction)."""
+    """Learn values on a scale that follows a running mean and standard deviation of the returns (PopArt)."""
     bootstrap_truncated: bool = True
     """An episode that is cut off goes on in the values: V of its last state takes the place of what would have followed."""
 

@@ -11,16 +11,14 @@ Nothing is pickled: what is read back cannot run code.
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from training_core.checkpoint_reading import explained
 from training_core.config.team import NAME_PATTERN
 from training_core.errors import CheckpointError, ModelError
 from training_core.llm.learning.learner import Learner, LearnerState
@@ -88,7 +86,7 @@ def load_policy(folder: Path, learner: Learner) -> int:
     The learning rate is the config's of the run that goes on, so a fork may have a schedule of its own. A policy that
     was frozen when the checkpoint was written begins with a fresh optimiser.
     """
-    with _explained(folder):
+    with explained(folder, "this policy's model"):
         facts = _facts(folder)
         with learner.gathered():
             weights = _weights(folder, learner.model)
@@ -104,7 +102,7 @@ def load_policy(folder: Path, learner: Learner) -> int:
 
 def load_frozen(folder: Path, model: PreTrainedModel) -> int:
     """Put a policy's weights into `model`; returns the version. Raises CheckpointError."""
-    with _explained(folder):
+    with explained(folder, "this policy's model"):
         version = int(_facts(folder)["version"])
         load_trained_weights(model, _weights(folder, model))
         return version
@@ -172,22 +170,6 @@ def _facts(folder: Path) -> dict[str, Any]:
     if not isinstance(facts, dict):
         raise ValueError("policy.json is not what Troupe writes")
     return facts
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """What goes wrong when a folder is read, as CheckpointError."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise CheckpointError(
-            f"the checkpoint {folder} is not complete ({error.filename} is missing); resume from another one"
-        ) from error
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-        raise CheckpointError(
-            f"the checkpoint {folder} does not fit this policy's model, or is torn: {error}; "
-            "resume with the config that it was written under, or from another checkpoint"
-        ) from error
 
 
 def _with_tied(weights: dict[str, Tensor], model: PreTrainedModel) -> dict[str, Tensor]:

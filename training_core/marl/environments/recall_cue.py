@@ -8,68 +8,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training_core.config.marl.environments import RecallCue
-from training_core.marl.environments.base import Actions, Choices, Reals, RoleSpec, Spec, Transition, View
-from training_core.marl.environments.seeds import draws, episode_seeds
+from training_core.marl.environments.base import Actions, Choices, Flags, Reals, RoleSpec, Spec, View
+from training_core.marl.environments.games import Whole
+from training_core.marl.environments.seeds import draws
 
 
-class RecallCueEnvironment:
+class RecallCueGame:
     """n agents, C cues. An agent sees its own cue (one-hot) at step 0, and zeros afterwards; a last number is 1 when it is time to
     choose. The choice at that step earns 1 if it is the agent's cue, else 0; all choices before it do nothing."""
 
+    last_step = "terminated"
+
     def __init__(self, section: RecallCue, count: int) -> None:
-        self.count, self._cues, self._delay = count, section.num_cues, section.delay
+        self._cues, self._delay = section.num_cues, section.delay
         agents = tuple(f"agent_{index}" for index in range(section.num_agents))
-        names = tuple(f"cue {cue}" for cue in range(section.num_cues))
-        actions = Choices(section.num_cues, names)
+        actions = Choices(section.num_cues, tuple(f"cue {cue}" for cue in range(section.num_cues)))
         self.spec = Spec(
             {"agents": RoleSpec(agents, section.num_cues + 1, actions)}, max_steps=section.delay + 1
         )
-        self._seed, self._episode, self._step = 0, 0, 0
-        self._numbers = np.arange(count, dtype=np.int64)
         self._drawn: NDArray[Any] = np.zeros((count, len(agents)), dtype=np.int64)
+        self._seen_at: Whole = np.zeros(count, dtype=np.int64)
 
-    def reset(self, seed: int, first: int = 0) -> View:
-        """New cues; each environment's depend on `seed` and its own number."""
-        self._seed, self._episode = seed, 0
-        self._numbers = first + np.arange(self.count, dtype=np.int64)
-        return self._begin()
+    def begin(self, rows: Whole, seeds: Whole) -> None:
+        """New cues."""
+        self._drawn[rows] = (draws(seeds, 0, self._drawn.shape[1]) * self._cues).astype(np.int64)
 
-    def step(self, actions: Mapping[str, Actions]) -> Transition:
-        """All environments end at the same step."""
-        over = self._step == self._delay
-        right = actions["agents"] == self._drawn
-        rewards = (right if over else np.zeros_like(right)).astype(np.float32)
-        self._step += 1
-        ended = np.full(self.count, over)
-        view = View({"agents": self._observe()})
-        final = view if over else None
-        return Transition(
-            self._begin() if over else view, {"agents": rewards}, ended, np.zeros_like(ended), final
-        )
+    def play(self, actions: Mapping[str, Actions], steps: Whole) -> tuple[dict[str, Reals], Flags]:
+        """Only the last choice counts."""
+        right = (actions["agents"] == self._drawn) & (steps == self._delay)[:, None]
+        return {"agents": right.astype(np.float32)}, np.zeros(len(steps), dtype=bool)
 
-    def board(self, index: int) -> dict[str, Any]:
+    def view(self, steps: Whole) -> View:
+        """(B, n, C + 1)."""
+        self._seen_at = steps.copy()
+        seen: Reals = np.zeros((*self._drawn.shape, self._cues + 1), dtype=np.float32)
+        shown = (steps == 0).astype(np.float32)[:, None, None]
+        np.put_along_axis(seen, self._drawn[:, :, None], shown, axis=2)
+        seen[:, :, -1] = (steps == self._delay)[:, None]
+        return View({"agents": seen})
+
+    def board(self, row: int) -> dict[str, Any]:
         """Each agent's cue in words."""
-        when = "shown now" if self._step == 0 else "choose now" if self._step == self._delay else "to be kept"
+        step = int(self._seen_at[row])
+        when = "shown now" if step == 0 else "choose now" if step == self._delay else "to be kept"
         agents = self.spec.roles["agents"].agents
         lines = [
             {"label": agent, "text": f"cue {cue}, {when}"}
-            for agent, cue in zip(agents, self._drawn[index].tolist(), strict=True)
+            for agent, cue in zip(agents, self._drawn[row].tolist(), strict=True)
         ]
         return {"kind": "lines", "lines": lines}
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    def _begin(self) -> View:
-        seeds = episode_seeds(self._seed, self._numbers, np.full_like(self._numbers, self._episode))
-        self._step, self._episode = 0, self._episode + 1
-        self._drawn = (draws(seeds, 0, self._drawn.shape[1]) * self._cues).astype(np.int64)
-        return View({"agents": self._observe()})
-
-    def _observe(self) -> Reals:
-        """(B, n, C + 1)."""
-        seen: Reals = np.zeros((*self._drawn.shape, self._cues + 1), dtype=np.float32)
-        if self._step == 0:
-            np.put_along_axis(seen, self._drawn[:, :, None], 1.0, axis=2)
-        seen[:, :, -1] = self._step == self._delay
-        return seen

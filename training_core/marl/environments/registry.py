@@ -58,9 +58,10 @@ def _tag(section: SimpleTag, count: int) -> VectorEnvironment:
 
 
 def _recall_cue(section: RecallCue, count: int) -> VectorEnvironment:
-    from training_core.marl.environments.recall_cue import RecallCueEnvironment
+    from training_core.marl.environments.games import Games
+    from training_core.marl.environments.recall_cue import RecallCueGame
 
-    return RecallCueEnvironment(section, count)
+    return Games(RecallCueGame(section, count), count)
 
 
 def _mpe(section: Mpe, count: int) -> VectorEnvironment:

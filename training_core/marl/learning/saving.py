@@ -10,9 +10,9 @@ import json
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from training_core.checkpoint_reading import explained
 from training_core.errors import CheckpointError
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.learning.value_scale import ValueScale
@@ -52,7 +52,7 @@ def save_policy(folder: Path, learner: PolicyLearner) -> None:
 
 def load_policy(folder: Path, learner: PolicyLearner) -> None:
     """Put weights, optimisers and value scale back as they were. Raises CheckpointError."""
-    try:
+    with explained(folder, "this policy's networks"):
         facts = json.loads((folder / FACTS).read_text())
         moments = load_file(folder / "optimizer.safetensors")
         networks = {"actor": learner.actor, "critic": learner.critic}
@@ -67,12 +67,3 @@ def load_policy(folder: Path, learner: PolicyLearner) -> None:
             )
         learner.scale = ValueScale(**facts["value_scale"])
         learner.updates = int(facts["updates"])
-    except FileNotFoundError as error:
-        raise CheckpointError(
-            f"the checkpoint {folder} is not complete ({error.filename} is missing); resume from another one"
-        ) from error
-    except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
-        raise CheckpointError(
-            f"the checkpoint {folder} does not fit this policy's networks, or is torn: {error}; "
-            "resume with the config that it was written under, or from another checkpoint"
-        ) from error

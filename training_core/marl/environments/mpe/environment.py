@@ -165,17 +165,8 @@ class GoalEnvironment(MpeEnvironment):
 
     chances = 1
 
-    def __init__(
-        self,
-        bodies: Bodies,
-        roles: Mapping[str, tuple[str, ...]],
-        count: int,
-        max_cycles: int,
-        continuous: bool,
-    ) -> None:
-        super().__init__(bodies, roles, count, max_cycles, continuous)
-        self.goals: NDArray[Any] = np.zeros(count, dtype=np.int64)
-        """(B,): which landmark."""
+    goals: NDArray[Any]
+    """(B,): which landmark; drawn where an episode begins."""
 
     def place(self, positions: Floats, chances: Floats) -> None:
         """Everything anywhere, one landmark drawn."""
