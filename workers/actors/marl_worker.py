@@ -197,7 +197,7 @@ def _candidate(actions: dict[str, str], rewards: dict[str, float], agents: Seque
     """A step of a role's agents as the answer that they gave."""
     earned = sum(rewards[agent] for agent in agents)
     return {
-        "text": "\n".join(f"{agent}: {actions[agent]} ({rewards[agent]:+.3f})" for agent in agents),
+        "text": "\n".join(f"{agent}: {actions[agent]} ({rewards[agent]:+z.3f})" for agent in agents),
         "token_ids": [],
         "tokens": [],
         "logprobs": [],
