@@ -69,31 +69,41 @@ class RemotePool:
 
     def _call(self, method: str, parts: Mapping[int, tuple[Any, ...]], *, keep: bool) -> dict[int, Any]:
         """Call every worker that has a part at once; join what they answer."""
-        pending = {
-            worker: (self._lives[worker], self._send(worker, (method, part)))
-            for worker, part in parts.items()
-        }
+        with self._mutex:
+            pending = {
+                worker: (self._lives[worker], self._send(worker, (method, part)))
+                for worker, part in parts.items()
+            }
         joined: dict[int, Any] = {}
         for worker, (life, reference) in pending.items():
-            call = (method, parts[worker])
-            try:
-                joined.update(ray.get(reference))
-            except RayActorError as error:
-                with self._mutex:
-                    joined.update(self._again(worker, life, call, error))
-            if keep:
-                with self._mutex:
-                    self._done[worker].append(call)
+            joined.update(self._answer(worker, life, reference, (method, parts[worker]), keep=keep))
         return joined
+
+    def _answer(self, worker: int, life: int, reference: Any, call: Call, *, keep: bool) -> Any:
+        """What a call that was sent in `life` answered, from a worker that knows of it afterwards."""
+        lost: RayActorError | None = None
+        try:
+            answer = ray.get(reference)
+        except RayActorError as error:
+            lost = error
+        with self._mutex:
+            if lost is not None:
+                answer = self._again(worker, life, call, lost)
+            elif keep and life < self._lives[worker]:
+                # Answered, then replaced by another thread before the call was noted: the new worker has not seen it.
+                answer = self._again(worker, life, call, None)
+            if keep:
+                self._done[worker].append(call)
+        return answer
 
     def _send(self, worker: int, call: Call) -> Any:
         method, arguments = call
         return getattr(self._workers[worker], method).remote(*arguments)
 
-    def _again(self, worker: int, life: int, call: Call, error: RayActorError) -> Any:
+    def _again(self, worker: int, life: int, call: Call, error: RayActorError | None) -> Any:
         """Replace a worker that died in `life`, replay what it had done, and make the call.
 
-        Where another thread has replaced it already, only the call is made.
+        Where another thread has replaced it already, only the call is made (`error` may be None then).
         """
         if life < self._lives[worker]:
             try:

@@ -68,3 +68,54 @@ def test_workers_that_die_are_brought_back_to_where_they_were(pool: tuple[Any, l
     assert spread._lives == [1, 1, 0], "the last one died after the last call"
     assert opening(spread) == opening(alone)
     assert spread._lives == [1, 1, 1]
+
+
+class Crossing:
+    """A mutex that kills worker 0 and makes another thread's call notice it, as soon as a call was answered."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool, self._mutex = pool, pool._mutex
+        self.crossed = False
+        self._entered = 0
+
+    def __enter__(self) -> None:
+        self._entered += 1
+        if self._entered == 2 and not self.crossed:  # first the call is sent, then what it did is noted
+            self.crossed = True
+            self._replace()
+        self._mutex.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._mutex.__exit__(*error)
+
+    def _replace(self) -> None:
+        import ray
+
+        os.kill(ray.get(self._pool._workers[0].ping.remote()), signal.SIGKILL)
+        self._pool.reset({30: (7, "train")})  # slot 30 is worker 0's as well
+
+
+@pytest.mark.parametrize("act", ["reset", "try_answers", "commit"])
+def test_a_worker_replaced_between_an_answer_and_its_note_hears_of_it(
+    pool: tuple[Any, list[Any]], act: str
+) -> None:
+    config = load_config("plan_path_duo")
+    spread, _ = pool
+    alone = EnvironmentHost(config.environment, config.run.seed)
+    acts: dict[str, Any] = {
+        "reset": lambda where: where.reset({0: (100, "train")}),
+        "try_answers": lambda where: where.try_answers({0: ANSWERS["planner"]}, "planner"),
+        "commit": lambda where: where.commit({0: 1}),
+    }
+    plain = spread._mutex
+    for name, call in acts.items():
+        crossing = Crossing(spread)
+        if name == act:
+            spread._mutex = crossing
+            if act == "reset":
+                crossing._entered = -1  # a reset first forgets what its slots had done
+        assert call(spread) == call(alone), name
+        spread._mutex = plain
+        assert crossing.crossed == (name == act)
+    assert spread._lives == [1, 0, 0]
+    assert spread.observe([0], "executor") == alone.observe([0], "executor")
