@@ -36,7 +36,7 @@ def evaluate(stage: Stage, seed: int, greedy: bool, episodes: int, kept: int) ->
             name: None if greedy else player.head.noise((count, player.seats.count), generator)
             for name, player in stage.players.items()
         }
-        step = stage.step(noise)
+        step = stage.step(noise, tuple(telling))
         found.steps += count
         for place, moments in telling.items():
             moments.append(_moment(stage, step, place, boards[place]))
@@ -44,7 +44,8 @@ def evaluate(stage: Stage, seed: int, greedy: bool, episodes: int, kept: int) ->
             by_place[place].append(played)
             if place in telling:
                 index = sum(quotas[:place])
-                found.stories.append(Story(index, telling.pop(place), _agents(stage), played))
+                last = step.transition.last_boards[place]
+                found.stories.append(Story(index, telling.pop(place), _agents(stage), played, last))
     found.episodes = [
         episode for done, quota in zip(by_place, quotas, strict=True) for episode in done[:quota]
     ]

@@ -40,7 +40,8 @@ class Story:
     roles: dict[str, tuple[str, ...]]
     """Agents by role."""
     played: Played
-    final_board: dict[str, Any] | None = None
+    final_board: dict[str, Any] | None
+    """The state that it ended in."""
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """The one place where policies play: B environments, step by step, for training and for evaluation."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,15 +78,18 @@ class Stage:
             total[:] = 0.0
 
     @torch.no_grad()
-    def step(self, noise: Mapping[str, Tensor | None]) -> Step:
-        """Everyone acts once; by policy the noise (B, N, A) that draws its actions, None for the likeliest."""
+    def step(self, noise: Mapping[str, Tensor | None], watched: Sequence[int] = ()) -> Step:
+        """Everyone acts once; by policy the noise (B, N, A) that draws its actions, None for the likeliest.
+
+        `watched`: environments whose last boards are kept.
+        """
         view = self.view
         assert view is not None, "reset comes first"
         acted = {name: self._act(name, player, view, noise[name]) for name, player in self.players.items()}
         actions: dict[str, Actions] = {}
         for name, player in self.players.items():
             actions |= player.seats.sent(player.head.sent(acted[name].raw))
-        transition = self.environment.step(actions)
+        transition = self.environment.step(actions, watched)
         played = self._account(transition)
         self.view = transition.view
         self.begins = torch.from_numpy(transition.terminated | transition.truncated)

@@ -1,6 +1,7 @@
 """MarlEnvWorker: hosts shares of the environments of small networks in one process, without torch where they need none."""
 
 import os
+from collections.abc import Sequence
 
 from training_core.config.marl.environments import MarlEnvironment
 from training_core.marl.environments.base import Actions, Spec, Transition, VectorEnvironment, View
@@ -29,9 +30,9 @@ class MarlEnvWorker:
         """See VectorEnvironment."""
         return self._shares[share].reset(seed, first)
 
-    def step(self, share: int, actions: dict[str, Actions]) -> Transition:
+    def step(self, share: int, actions: dict[str, Actions], watched: Sequence[int]) -> Transition:
         """See VectorEnvironment."""
-        return self._shares[share].step(actions)
+        return self._shares[share].step(actions, watched)
 
     def board(self, share: int, index: int) -> dict[str, object] | None:
         """See VectorEnvironment."""

@@ -42,8 +42,8 @@ class RemoteShare:
     def begin_reset(self, seed: int, first: int) -> None:
         self._begun = self._worker.reset.remote(self._number, seed, first)
 
-    def begin_step(self, actions: dict[str, Actions]) -> None:
-        self._begun = self._worker.step.remote(self._number, actions)
+    def begin_step(self, actions: dict[str, Actions], watched: Sequence[int]) -> None:
+        self._begun = self._worker.step.remote(self._number, actions, watched)
 
     def view(self) -> View:
         view: View = answer(self._begun)

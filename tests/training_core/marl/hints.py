@@ -1,6 +1,6 @@
 """A small vectorised environment: everyone is shown a number and earns 1 for naming it (the other side: for not being matched)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from training_core.marl.environments.base import (
     Spec,
     Transition,
     View,
+    last_boards,
 )
 
 
@@ -61,7 +62,7 @@ class Hints:
         self._draw()
         return self._view()
 
-    def step(self, actions: Mapping[str, Actions]) -> Transition:
+    def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
         self.sent.append(actions)
         rewards = {}
         for role, number in self.sides.items():
@@ -74,6 +75,7 @@ class Hints:
         self._draw()
         ended = self.at >= self.length
         final = self._view() if ended.any() else None
+        boards = last_boards(self, watched, ended)
         self.at = np.where(ended, 0, self.at)
         never = np.zeros(self.count, bool)
         return Transition(
@@ -82,6 +84,7 @@ class Hints:
             ended if self.terminates else never,
             never if self.terminates else ended,
             final,
+            boards,
         )
 
     def board(self, index: int) -> dict[str, Any] | None:

@@ -8,9 +8,10 @@ import pytest
 
 from tests.workers.running import curve
 from training_core.config.files import load_config
-from training_core.config.marl.environments import PettingZoo
+from training_core.config.marl.environments import PettingZoo, SimpleTag
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import EnvironmentFailure
+from training_core.marl.environments.registry import make_environments
 from workers.actors.marl_env_worker import MarlEnvWorker
 from workers.loops.attempt import run_attempt
 from workers.loops.records import Attempt, WorkerLost
@@ -64,6 +65,15 @@ def test_shares_step_in_their_workers_and_failures_name_the_environment(ray_clus
             EnvironmentFailure, match="environment 0, step: agents changed in mid-episode: red_1 left"
         ):
             environments.step(stay)
+        tag = SimpleTag(max_cycles=2)
+        workers += (others := [remote.remote(tag) for _ in range(2)])
+        apart, here = RemoteMaker(others)(tag, 3), make_environments(tag, 3)
+        moves = {role: np.full((3, len(own.agents)), 2) for role, own in here.spec.roles.items()}
+        for each in (apart, here):
+            each.reset(4)
+        assert apart.step(moves, (0, 2)).last_boards == here.step(moves, (0, 2)).last_boards == {}
+        boards = apart.step(moves, (0, 2)).last_boards
+        assert set(boards) == {0, 2} and boards == here.step(moves, (0, 2)).last_boards
         ray.kill(workers[1])
         with pytest.raises(WorkerLost, match="environment worker died"):
             environments.reset(1)

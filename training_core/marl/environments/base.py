@@ -7,7 +7,7 @@ Agents of one role have observations and actions of one size; an environment pad
 with choices that its masks forbid). What belongs to a role comes in a dict by the role's name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -85,6 +85,8 @@ class Transition:
     """(B,): the episode was cut off; values bootstrap from `final`."""
     final: View | None = None
     """The last states of episodes that ended in this step; other environments' rows mean nothing. None where none ended."""
+    last_boards: dict[int, dict[str, Any] | None] = field(default_factory=dict)
+    """The last states as pictures, of the environments that were watched and whose episode ended in this step."""
 
 
 class VectorEnvironment(Protocol):
@@ -106,8 +108,11 @@ class VectorEnvironment(Protocol):
         """
         ...
 
-    def step(self, actions: Mapping[str, Actions]) -> Transition:
-        """One step of all environments, by role. Raises EnvironmentFailure, which names the environment."""
+    def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
+        """One step of all environments, by role; of the `watched` ones, last boards are kept.
+
+        Raises EnvironmentFailure, which names the environment.
+        """
         ...
 
     def board(self, index: int) -> dict[str, Any] | None:
@@ -117,3 +122,10 @@ class VectorEnvironment(Protocol):
     def close(self) -> None:
         """Give back what it holds."""
         ...
+
+
+def last_boards(
+    environments: VectorEnvironment, watched: Sequence[int], ended: Flags
+) -> dict[int, dict[str, Any] | None]:
+    """Pictures of the watched environments whose episode has just ended (B,); to be taken before the next one begins."""
+    return {index: environments.board(index) for index in watched if ended[index]}

@@ -1,12 +1,12 @@
 """Small games as rules on arrays, and the vectorised environment that plays them: seeds, ends of episodes, last states."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from training_core.marl.environments.base import Actions, Flags, Reals, Spec, Transition, View
+from training_core.marl.environments.base import Actions, Flags, Reals, Spec, Transition, View, last_boards
 from training_core.marl.environments.seeds import episode_seeds
 
 Whole = NDArray[np.int64]
@@ -59,7 +59,7 @@ class Games:
         self._begin(np.arange(self._count))
         return self.game.view(self._steps)
 
-    def step(self, actions: Mapping[str, Actions]) -> Transition:
+    def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
         rewards, terminated = self.game.play(actions, self._steps)
         self._steps += 1
         cut = (self._steps >= self.spec.max_steps) & ~terminated
@@ -69,8 +69,9 @@ class Games:
         view = self.game.view(self._steps)
         if not ended.any():
             return Transition(view, rewards, terminated, cut)
+        boards = last_boards(self, watched, ended)
         self._begin(np.flatnonzero(ended))
-        return Transition(self.game.view(self._steps), rewards, terminated, cut, final=view)
+        return Transition(self.game.view(self._steps), rewards, terminated, cut, view, boards)
 
     def board(self, index: int) -> dict[str, Any] | None:
         return self.game.board(index)

@@ -5,14 +5,22 @@ observations. Here that is switched off: what a step returns is the last state, 
 seeds of their own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from training_core.config.marl.environments import GymnasiumVector
 from training_core.errors import ConfigError, EnvironmentFailure
-from training_core.marl.environments.base import Actions, Choices, RoleSpec, Spec, Transition, View
+from training_core.marl.environments.base import (
+    Actions,
+    Choices,
+    RoleSpec,
+    Spec,
+    Transition,
+    View,
+    last_boards,
+)
 from training_core.marl.environments.missing import needed
 from training_core.marl.environments.pettingzoo.spaces import actions_of, flat, given_to, width_of
 from training_core.marl.environments.seeds import episode_seeds
@@ -60,7 +68,7 @@ class GymnasiumEnvironments:
         observations, _ = self._env.reset(seed=self._seeds())
         return self._view(observations)
 
-    def step(self, actions: Mapping[str, Actions]) -> Transition:
+    def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
         chosen = [given_to(self._acting, action) for action in actions["agents"][:, 0]]
         kind = np.int64 if isinstance(self._spec.roles["agents"].actions, Choices) else self._acting.dtype
         try:
@@ -72,9 +80,10 @@ class GymnasiumEnvironments:
         ended, view = terminated | truncated, self._view(observations)
         if not ended.any():
             return Transition(view, earned, terminated, truncated)
+        boards = last_boards(self, watched, ended)
         self._episodes += ended
         observations, _ = self._env.reset(seed=self._seeds(), options={"reset_mask": ended})
-        return Transition(self._view(observations), earned, terminated, truncated, final=view)
+        return Transition(self._view(observations), earned, terminated, truncated, view, boards)
 
     def board(self, index: int) -> dict[str, Any] | None:
         """The environment's own board(), where it has one."""

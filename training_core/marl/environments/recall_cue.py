@@ -50,7 +50,15 @@ class RecallCueGame:
     def board(self, row: int) -> dict[str, Any]:
         """Each agent's cue in words."""
         step = int(self._seen_at[row])
-        when = "shown now" if step == 0 else "choose now" if step == self._delay else "to be kept"
+        when = (
+            "over"
+            if step > self._delay
+            else "shown now"
+            if step == 0
+            else "to be kept"
+            if step < self._delay
+            else "choose now"
+        )
         agents = self.spec.roles["agents"].agents
         lines = [
             {"label": agent, "text": f"cue {cue}, {when}"}

@@ -78,8 +78,9 @@ class Singles:
         self._episodes[:] = -1
         return stacked([self._begin(row) for row in range(self.count)])
 
-    def step(self, actions: Mapping[str, Actions]) -> Transition:
+    def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
         sights, finals = [], []
+        boards: dict[int, dict[str, Any] | None] = {}
         rewards = {
             role: np.zeros((self.count, len(own.agents)), dtype=np.float32)
             for role, own in self.spec.roles.items()
@@ -92,9 +93,11 @@ class Singles:
                 rewards[role][row] = earned
             finals.append(outcome.sight)
             ended = outcome.terminated or outcome.truncated
+            if ended and row in watched:
+                boards[row] = self.board(row)
             sights.append(self._begin(row) if ended else outcome.sight)
         final = stacked(finals) if (terminated | truncated).any() else None
-        return Transition(stacked(sights), rewards, terminated, truncated, final)
+        return Transition(stacked(sights), rewards, terminated, truncated, final, boards)
 
     def board(self, index: int) -> dict[str, Any] | None:
         return self._all[index].board()

@@ -21,7 +21,7 @@ class Share(Protocol):
 
     def begin_reset(self, seed: int, first: int) -> None: ...
 
-    def begin_step(self, actions: dict[str, Actions]) -> None: ...
+    def begin_step(self, actions: dict[str, Actions], watched: Sequence[int]) -> None: ...
 
     def view(self) -> View:
         """What the reset that was begun has given."""
@@ -48,8 +48,8 @@ class LocalShare:
     def begin_reset(self, seed: int, first: int) -> None:
         self._view = self._environments.reset(seed, first)
 
-    def begin_step(self, actions: dict[str, Actions]) -> None:
-        self._transition = self._environments.step(actions)
+    def begin_step(self, actions: dict[str, Actions], watched: Sequence[int]) -> None:
+        self._transition = self._environments.step(actions, watched)
 
     def view(self) -> View:
         assert self._view is not None, "no reset was begun"
@@ -86,10 +86,11 @@ class SplitEnvironments:
             share.begin_reset(seed, first + int(edge))
         return merged_views([share.view() for share in self._shares])
 
-    def step(self, actions: Mapping[str, Actions]) -> Transition:
+    def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
         for number, share in enumerate(self._shares):
-            rows = slice(self._edges[number], self._edges[number + 1])
-            share.begin_step({role: chosen[rows] for role, chosen in actions.items()})
+            first, end = self._edges[number : number + 2].tolist()
+            own = [index - first for index in watched if first <= index < end]
+            share.begin_step({role: chosen[first:end] for role, chosen in actions.items()}, own)
         return merged_transitions([share.transition() for share in self._shares])
 
     def board(self, index: int) -> dict[str, Any] | None:
@@ -120,10 +121,16 @@ def merged_views(views: Sequence[View]) -> View:
 def merged_transitions(parts: Sequence[Transition]) -> Transition:
     """Steps of shares one below the other. Where one share has last states and another none, the other's present ones stand in."""
     finals = [part.view if part.final is None else part.final for part in parts]
+    firsts = np.cumsum([0, *(len(part.terminated) for part in parts)]).tolist()
     return Transition(
         merged_views([part.view for part in parts]),
         {role: np.concatenate([part.rewards[role] for part in parts]) for role in parts[0].rewards},
         np.concatenate([part.terminated for part in parts]),
         np.concatenate([part.truncated for part in parts]),
         merged_views(finals) if any(part.final is not None for part in parts) else None,
+        {
+            first + index: board
+            for first, part in zip(firsts, parts, strict=False)
+            for index, board in part.last_boards.items()
+        },
     )

@@ -4,7 +4,7 @@ VMAS draws from one random state that all its environments of a process share. I
 how many steps were made, so that the same seed and B give the same episodes; shares of a whole draw others than the whole would.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from training_core.marl.environments.base import (
     Spec,
     Transition,
     View,
+    last_boards,
 )
 from training_core.marl.environments.members import by_role
 from training_core.marl.environments.missing import needed
@@ -62,7 +63,7 @@ class VmasEnvironments:
         self._key, self._made_steps = (seed, first), 0
         return self._view(self._env.reset(seed=self._seed()))
 
-    def step(self, actions: Mapping[str, Actions]) -> Transition:
+    def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
         try:
             seen, earned, over, cut, _ = self._env.step(self._given(actions))
         except Exception as error:
@@ -79,7 +80,8 @@ class VmasEnvironments:
         view, ended = self._view(seen), terminated | truncated
         if not ended.any():
             return Transition(view, rewards, terminated, truncated)
-        return Transition(self._begin(ended), rewards, terminated, truncated, final=view)
+        boards = last_boards(self, watched, ended)
+        return Transition(self._begin(ended), rewards, terminated, truncated, view, boards)
 
     def board(self, index: int) -> dict[str, Any] | None:
         """A plane with agents and landmarks, as discs."""

@@ -56,4 +56,6 @@ def test_the_board_says_each_agents_cue() -> None:
     ]
     environment.step({"agents": cues})
     assert "choose now" in str(environment.board(0))
+    moved = environment.step({"agents": cues}, [1])
+    assert str(moved.last_boards[1]).count(", over") == 2 and "shown now" in str(environment.board(1))
     environment.close()

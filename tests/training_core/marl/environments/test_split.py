@@ -48,7 +48,7 @@ def step_all(environments: list[VectorEnvironment], random: np.random.Generator)
         role: random.integers(0, own.actions.count, (7, len(own.agents)))  # type: ignore[union-attr]
         for role, own in spec.roles.items()
     }
-    return [one.step(actions) for one in environments]
+    return [one.step(actions, (0, 3, 6)) for one in environments]
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=[section.type for section in SECTIONS])
@@ -69,12 +69,14 @@ def test_the_same_episodes_are_played_however_the_whole_is_shared(section: Any) 
         one, *rest = step_all(ways, random)
         ended = one.terminated | one.truncated
         ends += int(ended.sum())
+        assert set(one.last_boards) == {0, 3, 6} & set(np.flatnonzero(ended).tolist())
         for other in rest:
             assert np.array_equal(one.terminated, other.terminated) and np.array_equal(
                 one.truncated, other.truncated
             )
             assert all(np.array_equal(one.rewards[role], other.rewards[role]) for role in one.rewards)
             same(one.view, other.view)
+            assert one.last_boards == other.last_boards
             assert (one.final is None) == (other.final is None)
             if one.final is not None and other.final is not None:
                 same(one.final, other.final, ended)

@@ -1,7 +1,7 @@
 """What the native multi-particle environments have in common: actions, episodes, pictures. A scenario adds bodies, eyes and rewards."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from training_core.marl.environments.base import (
     Spec,
     Transition,
     View,
+    last_boards,
 )
 from training_core.marl.environments.mpe.physics import TIME_STEP, Bodies, Floats, World
 from training_core.marl.environments.seeds import draws, episode_seeds
@@ -80,7 +81,7 @@ class MpeEnvironment(ABC):
         self._numbers = first + np.arange(self.count, dtype=np.int64)
         return self._begin()
 
-    def step(self, actions: Mapping[str, Actions]) -> Transition:
+    def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
         """Move all worlds. Raises EnvironmentFailure for actions that there are not."""
         given = np.concatenate([actions[role] for role in self.spec.roles], axis=1)
         self.world.step(self._controls(given))
@@ -88,8 +89,11 @@ class MpeEnvironment(ABC):
         rewards, view = self.reward(), View(self.observe())
         over = self._steps >= self.spec.max_steps
         ended = np.full(self.count, over)
-        final = view if over else None
-        return Transition(self._begin() if over else view, rewards, np.zeros_like(ended), ended, final)
+        never = np.zeros_like(ended)
+        if not over:
+            return Transition(view, rewards, never, ended)
+        boards = last_boards(self, watched, ended)
+        return Transition(self._begin(), rewards, never, ended, view, boards)
 
     def board(self, index: int) -> dict[str, Any]:
         """A plane with agents and landmarks; it grows with those that go far."""
