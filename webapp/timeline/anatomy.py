@@ -23,7 +23,8 @@ class Member:
 
     name: str
     title: str
-    success: bool
+    success: bool | None
+    """None: the environment knows none."""
     failed: bool
     truncated: bool
     episode_return: float

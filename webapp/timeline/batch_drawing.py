@@ -50,9 +50,9 @@ def sums(anatomy: Anatomy) -> list[dict[str, str]]:
     spent = {name: sum(member.seconds()[name] for member in members) for name in SPENT}
     whole = sum(spent.values()) or 1.0
     stale = [member.staleness for member in members if member.staleness is not None]
-    solved, cut = (
-        _percent(sum(part), count) for part in ([m.success for m in members], [m.truncated for m in members])
-    )
+    known = [member.success for member in members if member.success is not None]
+    solved = _percent(sum(known), len(known)) if known else "–"
+    cut = _percent(sum(member.truncated for member in members), count)
     share = {name: _percent(seconds, whole) for name, seconds in spent.items()}
     return [
         _tile("episodes", str(len(members)), f"{sum(each.failed for each in members)} failed"),

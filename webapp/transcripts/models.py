@@ -24,7 +24,8 @@ class Episode(models.Model):
     task = models.CharField(max_length=200)
     title = models.CharField(max_length=200)
     outcome = models.CharField(max_length=200)
-    success = models.BooleanField()
+    success = models.BooleanField(null=True)
+    """None: the environment knows no success."""
     failed = models.BooleanField(default=False)
     error = models.TextField(blank=True)
     truncated = models.BooleanField(default=False)

@@ -159,7 +159,7 @@ class MarlWorker:
                 "task": f"{self._config.environment.type}-{story.index}",
                 "title": f"{self._config.environment.type}, start {story.index}",
                 "outcome": _outcome(story.played),
-                "success": bool(story.played.success),
+                "success": story.played.success,
                 "failed": False,
                 "error": "",
                 "truncated": False,

@@ -113,7 +113,8 @@ class EpisodeEvent(Event):
     """The task in a few words."""
     outcome: str = Field(max_length=200)
     """How it ended in a few words: "reached the goal", "turns used up", "failed: ..."."""
-    success: bool
+    success: bool | None
+    """None where the environment knows no success."""
     failed: bool = False
     """The environment raised."""
     error: str = ""

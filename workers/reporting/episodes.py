@@ -96,7 +96,7 @@ def episode_fields(
         "task": name,
         "title": _title(told),
         "outcome": "",
-        "success": False,
+        "success": None,
         "truncated": any(
             turn["candidates"][turn["executed"]]["stop_reason"] == "length"
             for turn in told

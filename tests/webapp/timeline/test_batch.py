@@ -105,6 +105,14 @@ def test_sums_by_hand(told: Run) -> None:
     assert (heads["reward"], heads["start"], heads["turns"]) == ("reward", "start", "-turns")
 
 
+def test_success_that_nobody_knows_is_not_counted(told: Run) -> None:
+    Episode.objects.update(success=None)
+    Batch.objects.all().delete()
+    anatomy = anatomy_read(told, 7)
+    assert anatomy and [each.success for each in anatomy.members] == [None]
+    assert {tile["label"]: tile["value"] for tile in sums(anatomy)}["solved"] == "–"
+
+
 def test_the_latest_attempt_s_batch_is_shown(told: Run) -> None:
     tell(told, 2, 7, [member("2-7-train-0", 100, 0.0)])
     anatomy = anatomy_read(told, 7)

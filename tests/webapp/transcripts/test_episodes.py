@@ -140,17 +140,20 @@ def test_filters(run: Run) -> None:
             played("c", success=False, failed=True, outcome="failed: the floor gave way", iteration=4),
         ],
     )
+    episodes_store(
+        run, 2, [played("d", success=None)]
+    )  # its environment knows no success: neither solved nor not
 
     def names(**filters: Any) -> str:
         return "".join(episodes_list(run, filters).values_list("name", flat=True))
 
-    assert names() == "cba"
+    assert names() == "dcba"
     assert (names(outcome="success"), names(outcome="unsolved"), names(outcome="failed")) == ("a", "b", "c")
     assert (names(kind="eval"), names(task="t-2"), names(probe=True), names(probe=False)) == (
         "b",
         "b",
         "b",
-        "ca",
+        "dca",
     )
     assert (names(iteration=4), names(q="FLOOR gave"), names(q="floor reached")) == ("c", "c", "")
 

@@ -65,6 +65,9 @@ def test_returns_are_sums_over_agents_and_steps_of_what_the_transcript_says(whol
     ]
     earned = sum(turn["candidates"][0]["reward"] for turn in episode["turns"])
     assert earned == pytest.approx(episode["episode_return"], abs=1e-3)
+    assert episode["success"] is None  # nobody says what it would be
+    boards = [turn["board"] for turn in episode["turns"]]
+    assert episode["final_board"]["kind"] == "plane" and episode["final_board"] not in boards
     assert len(episode["turns"]) == 25 and episode["outcome"] == "cut off after 25 steps"
     assert all(turn["board"]["kind"] == "plane" for turn in episode["turns"])
     assert [line.partition(":")[0] for line in episode["turns"][0]["candidates"][0]["text"].splitlines()] == [

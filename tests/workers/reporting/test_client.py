@@ -89,6 +89,12 @@ def test_messages_become_turns_and_the_last_one_bears_the_reward(run: ClientRun)
     assert episode["task"] == "sum-1" and episode["title"] == "2 + 2?" and episode["success"] is True
 
 
+def test_success_is_unknown_unless_the_trainer_says_so(run: ClientRun) -> None:
+    run.log_episode([{"role": "assistant", "content": "4"}], reward=1.0)
+    run.finish()
+    assert told(run, "episode")[0]["success"] is None
+
+
 def test_turns_with_candidates_and_token_ids(run: ClientRun) -> None:
     group = [
         {"text": "a", "reward": 0.0, "token_ids": [1]},
