@@ -9,9 +9,11 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from training_core.config.files import parse_config, read_toml
-from training_core.config.kinds import with_language_models
+from training_core.config.kinds import AnyConfig
+from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError, TroupeError
 from workers.launch.job_folder import JobFolder
 
@@ -28,26 +30,15 @@ def main(words: Sequence[str] | None = None) -> int:
     folder = JobFolder(arguments.folder)
     try:
         request = folder.read("request")
-        config = with_language_models(parse_config(read_toml(folder.config.read_text())), "a short job")
+        config = parse_config(read_toml(folder.config.read_text()))
         if request is None:
             raise ValueError("request.json is missing")
     except (ConfigError, OSError, ValueError) as error:
         sys.stderr.write(f"{arguments.folder}: {error}\n")
         return 2
-    from workers.jobs.context import JobContext  # heavy: only once the request is known to be good
-    from workers.jobs.registry import JOBS
-
-    context = JobContext(
-        config,
-        folder,
-        arguments.home,
-        request["parameters"],
-        Path(request["checkpoint"]) if request["checkpoint"] else None,
-        Path(request["other"]) if request["other"] else None,
-    )
     try:
-        context.progress(0.0, "loading")
-        result = JOBS[request["kind"]](context)
+        folder.write("progress", {"done": 0.0, "text": "loading"})
+        result = _result(config, folder, arguments.home, request)
     except Exception as error:
         traceback.print_exc()
         reason = str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}"
@@ -55,6 +46,18 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     folder.write("result", result)
     return 0
+
+
+def _result(config: AnyConfig, folder: JobFolder, home: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Figures of the job that was asked for. Raises TroupeError."""
+    from workers.jobs.context import JobContext  # heavy: only once the request is known to be good
+    from workers.jobs.registry import JOBS, NETWORK_JOBS
+
+    places = [Path(request[name]) if request[name] else None for name in ("checkpoint", "other")]
+    if isinstance(config, MarlConfig):
+        context = JobContext(config, folder, home, request["parameters"], *places)
+        return NETWORK_JOBS[request["kind"]](context)
+    return JOBS[request["kind"]](JobContext(config, folder, home, request["parameters"], *places))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from training_core.config.experiment import ExperimentConfig
 from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
 from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
-from training_core.errors import ConfigError
 
 AnyConfig = RunConfig | MarlConfig
 CONFIGS: dict[str, type[ExperimentConfig]] = {"language_models": RunConfig, "networks": MarlConfig}
@@ -19,14 +18,3 @@ def config_class(tree: Mapping[str, Any]) -> type[RunConfig] | type[MarlConfig]:
     algorithm = tree.get("algorithm")
     kind = algorithm.get("type") if isinstance(algorithm, Mapping) else None
     return MarlConfig if isinstance(kind, str) and kind in MARL_ALGORITHM_CONFIGS else RunConfig
-
-
-def with_language_models(config: AnyConfig, what: str) -> RunConfig:
-    """The config, where its agents are language models. Raises ConfigError: `what` is for those alone."""
-    if isinstance(config, MarlConfig):
-        raise ConfigError(
-            {
-                "algorithm.type": f"{what} is for language-model agents; {config.algorithm.type} trains small networks"
-            }
-        )
-    return config

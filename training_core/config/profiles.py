@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from training_core.config.kinds import AnyConfig
 from training_core.config.run import RunConfig
+from training_core.errors import ConfigError
 
 EVALUATION_ROOM = 32
 """Environments that a worker hosts at least: held-out tasks are played in waves of what all workers host."""
@@ -27,13 +29,21 @@ PROFILES: dict[str, Profile] = {
 }
 
 
-def profile_overrides(name: str, config: RunConfig) -> dict[str, Any]:
-    """Config fields by dotted path that spread a run over a profile's devices. Raises KeyError for an unknown name.
+def profile_overrides(name: str, config: AnyConfig) -> dict[str, Any]:
+    """Config fields by dotted path that spread a run over a profile's devices. Raises KeyError for an unknown name, ConfigError
+    for small networks, which learn in one process.
 
     GPUs are shared out evenly between the policies. Two or more for a policy: half of them update, the others have a rollout
     worker each. One: a single process does both. Less than one: so many policies share it. Half of the cores go to environment
     workers, one each, which together hold an iteration's tasks.
     """
+    if not isinstance(config, RunConfig):
+        raise ConfigError(
+            {
+                "resources": "profiles spread language models over GPUs, and small networks learn in one process; "
+                "set resources.cpus and resources.threads, or resources.environment_workers where environments are slow"
+            }
+        )
     profile = PROFILES[name]
     workers = profile.cpus // 2
     changes: dict[str, Any] = {
@@ -47,8 +57,8 @@ def profile_overrides(name: str, config: RunConfig) -> dict[str, Any]:
     return changes
 
 
-def profiles_document(config: RunConfig) -> dict[str, Any]:
-    """All profiles for a config, as JSON."""
+def profiles_document(config: AnyConfig) -> dict[str, Any]:
+    """All profiles for a config, as JSON. Raises ConfigError for small networks."""
     return {
         name: {
             "gpus": profile.gpus,

@@ -3,7 +3,7 @@
 Whatever is random follows from (run.seed, stream, iteration): a run that is resumed draws what it would have drawn.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from training_core.marl.environments.base import VectorEnvironment
 from training_core.marl.environments.registry import make_environments
 from training_core.marl.evaluating import evaluate
 from training_core.marl.learning.learner import PolicyLearner
-from training_core.marl.learning.saving import load_policy, save_policy
+from training_core.marl.learning.saving import load_actor, load_policy, save_policy
 from training_core.marl.records import Collection
 from training_core.marl.seats import seats_of
 from training_core.marl.stage import Player, Stage
@@ -108,6 +108,14 @@ class MarlTrainer:
             )
         for name, learner in self.learners.items():
             load_policy(folder / name, learner)
+
+    def load_actors(self, places: Mapping[str, Path]) -> None:
+        """Act as in checkpoints, a policy's folder by its name; critics and what learning needs stay as they are.
+
+        Raises CheckpointError.
+        """
+        for name, folder in places.items():
+            load_actor(folder, self.learners[name])
 
     def close(self) -> None:
         """Give the environments back."""

@@ -6,6 +6,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
+from training_core.config.kinds import config_class
+from training_core.config.marl.run import MarlConfig
 from training_core.errors import TroupeError
 from webapp.checkpoints.drawing import lineage_drawing
 from webapp.checkpoints.forms import PruneForm
@@ -40,6 +42,7 @@ def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "chosen": next((row for row in there if str(row.iteration) == wanted), None),
         "jobs": jobs_visible(request.user).filter(run=run)[:JOBS],
         "rivals": checkpoint_rivals(request.user),
+        "networks": config_class(run.config) is MarlConfig,
         "several": len({role["policy"] for role in run.config["team"]["roles"].values()}) > 1,
     }
     return render(request, "checkpoints/page.html", context)

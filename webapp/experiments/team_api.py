@@ -9,7 +9,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from training_core.config.kinds import with_language_models
 from training_core.config.profiles import profiles_document
 from training_core.errors import ConfigError
 from webapp.api.schema import JSON
@@ -44,12 +43,11 @@ class Profiles(APIView):
 
     @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
-        """Devices of each profile, and the overrides that spread {"preset", "overrides"} or {"config"} over them."""
-        return Response(
-            profiles_document(
-                with_language_models(config_of(body_of(request, CONFIG_KEYS)), "a resource profile")
-            )
-        )
+        """Devices of each profile, and the overrides that spread {"preset", "overrides"} or {"config"} over them.
+
+        Of language models; small networks learn in one process and are refused.
+        """
+        return Response(profiles_document(config_of(body_of(request, CONFIG_KEYS))))
 
 
 def _team(request: Request) -> Team:

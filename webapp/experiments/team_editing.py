@@ -7,7 +7,7 @@ from typing import Any
 from training_core.config.base import EnvironmentSection
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import apply_overrides, parse_config
-from training_core.config.kinds import config_class, with_language_models
+from training_core.config.kinds import config_class
 from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
 from training_core.config.marl.policies import MarlPolicy
 from training_core.config.marl.run import MarlConfig, MarlRole
@@ -88,9 +88,7 @@ def profile_take(tree: Tree, name: str) -> Tree:
     """Devices and environment workers of a resource profile. Raises ConfigError for one that is not there, or a wrong tree."""
     if name not in PROFILES:
         raise ConfigError({"resources": f"no profile {name!r}; profiles are {', '.join(PROFILES)}"})
-    return apply_overrides(
-        tree, profile_overrides(name, with_language_models(parse_config(tree), "a resource profile"))
-    )
+    return apply_overrides(tree, profile_overrides(name, parse_config(tree)))
 
 
 ACTS: dict[str, Callable[[Tree, str], Tree]] = {

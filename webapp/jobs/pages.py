@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from training_core.config.kinds import config_class
+from training_core.config.marl.run import MarlConfig
 from webapp.accounts.permissions import Person, can_edit
 from webapp.common.tones import role_tones
 from webapp.jobs.models import Job
@@ -12,7 +14,7 @@ from webapp.jobs.services import moment
 FIGURES = (
     ("success", "success"),
     ("return", "return"),
-    ("length", "turns"),
+    ("length", "{steps}"),
     ("tokens", "tokens"),
     ("tokens_per_second", "tokens per second"),
     ("failed", "failed"),
@@ -26,13 +28,20 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
     place = int(episode) if episode.isascii() and episode.isdigit() and len(episode) < 6 else 0
     now = moment(job) if job.live and job.kind == Job.Kind.TALK else None
     shown = episodes[place] if place < len(episodes) and not now else None
+    networks = config_class(job.config) is MarlConfig
+    steps = "steps" if networks else "turns"
     return {
         "place": "jobs",
         "job": job,
+        "networks": networks,
+        "steps_word": steps,
+        "policies": job.result.get("policies", []),
         "title": job_title(job),
         "can_edit": can_edit(user, job.project),
         "tones": tones,
-        "figures": [(label, job.result[name]) for name, label in FIGURES if name in job.result],
+        "figures": [
+            (label.format(steps=steps), job.result[name]) for name, label in FIGURES if name in job.result
+        ],
         "rewards": job.result.get("rewards", {}),
         "seatings": job.result.get("seatings", []),
         "swapped": job.result.get("seats", {}) if job.parameters.get("swapped") else {},

@@ -19,7 +19,7 @@ class Parameters(BaseModel):
 
 
 class DryRun(Parameters):
-    """Training episodes by the base models."""
+    """Training episodes by the base models; of small networks, episodes after two short iterations."""
 
     episodes: int = Field(1, ge=1, le=16)
 
@@ -73,3 +73,24 @@ def parameters_read(kind: str, given: Mapping[str, Any], roles: Mapping[str, Any
     if unknown:
         raise ConfigError({"roles": f"there is no role {unknown[0]}; the team has {', '.join(roles)}"})
     return wanted
+
+
+def check_for_networks(kind: str, wanted: Mapping[str, Any]) -> None:
+    """Raises ConfigError for what small networks cannot be asked for, with what to do instead."""
+    wrong: dict[str, str] = {}
+    if kind == Job.Kind.TALK:
+        wrong["kind"] = (
+            "small networks neither read nor write, so nobody can talk to them; "
+            "evaluate the checkpoint and watch its episodes instead: troupe evaluate RUN best"
+        )
+    if wanted.get("swapped"):
+        wrong["swapped"] = (
+            "roles of small networks see and do different things, so none can play another's part; "
+            "let two checkpoints meet instead: troupe match RUN:1 RUN:best"
+        )
+    if wanted.get("first"):
+        wrong["first"] = (
+            "episodes of small networks follow from run.seed; for other ones override it: run.seed=1"
+        )
+    if wrong:
+        raise ConfigError(wrong)

@@ -18,7 +18,8 @@ from django.utils import timezone
 from kombu.exceptions import OperationalError
 
 from training_core.config.files import apply_overrides, to_toml
-from training_core.config.kinds import with_language_models
+from training_core.config.kinds import AnyConfig
+from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
@@ -26,7 +27,7 @@ from webapp.accounts.permissions import Person, can_edit
 from webapp.checkpoints.models import Checkpoint
 from webapp.common.permitted import parse_permitted
 from webapp.jobs.models import Job
-from webapp.jobs.parameters import parameters_read
+from webapp.jobs.parameters import check_for_networks, parameters_read
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
 from workers.launch.job_folder import JobFolder
@@ -71,10 +72,10 @@ def job_create(
         raise PermissionDenied(
             f"you may not start jobs in the project {project.slug}; ask an owner for the editor level"
         )
-    config = with_language_models(
-        parse_permitted(apply_overrides(subject.config, subject.overrides or {})), "a short job"
-    )
+    config = parse_permitted(apply_overrides(subject.config, subject.overrides or {}))
     wanted = parameters_read(kind, parameters or {}, config.team.roles)
+    if isinstance(config, MarlConfig):
+        check_for_networks(kind, wanted)
     if wanted.get("swapped") and len(config.used_policies) < 2:
         raise ConfigError({"swapped": "all roles share one policy; there is none to swap it with"})
     for checkpoint in (subject.checkpoint, subject.other):
@@ -237,17 +238,19 @@ def _submit(job: Job) -> bool:
             "other": _place(job.other),
         }
         folder.open(to_toml(config), request)
-        gpus = max(
-            policy.devices.rollout_gpus
-            for policy in with_language_models(config, "a short job").policies.values()
-        )
-        launch = JobLaunch(job.pk, folder.root, settings.TROUPE_HOME, min(gpus, 1.0))
+        launch = JobLaunch(job.pk, folder.root, settings.TROUPE_HOME, min(_gpus(config), 1.0))
         make_launcher(settings.TROUPE_LAUNCHER).submit(launch)
     except (LauncherFailure, OSError, ConfigError) as error:
         with transaction.atomic():
             _end(Job.objects.select_for_update().get(pk=job.pk), Job.State.FAILED, str(error))
         return False
     return True
+
+
+def _gpus(config: AnyConfig) -> float:
+    if isinstance(config, MarlConfig):
+        return config.resources.gpus
+    return max(policy.devices.rollout_gpus for policy in config.policies.values())
 
 
 def _place(checkpoint: Checkpoint | None) -> str:

@@ -5,13 +5,15 @@ from typing import Any
 
 from django.http import Http404
 
-from training_core.config.files import preset_names, read_preset
+from training_core.config.files import parse_config, preset_names, read_preset
+from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
 from webapp.accounts.selectors import project_default, project_get
 from webapp.jobs.models import Job
 from webapp.jobs.selectors import checkpoint_find
 from webapp.jobs.services import Subject, job_create
+from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
 
 
@@ -45,6 +47,10 @@ def match_start(user: Person, wanted: Mapping[str, Any]) -> Job:
     rival = run_get(user, str(wanted.get("other_run") or run.pk))
     if {*run.config["team"]["roles"]} != {*rival.config["team"]["roles"]}:
         raise ConfigError({"other_run": "its team has other roles; only teams of the same roles can meet"})
+    if _networks(run) != _networks(rival):
+        raise ConfigError(
+            {"other_run": "its policies have other networks; only networks of one kind can meet"}
+        )
     subject = Subject(
         run.config,
         run,
@@ -53,6 +59,14 @@ def match_start(user: Person, wanted: Mapping[str, Any]) -> Job:
         wanted.get("overrides") or {},
     )
     return job_create(user, run.project, Job.Kind.MATCH, subject, wanted.get("parameters"))
+
+
+def _networks(run: Run) -> dict[str, Any]:
+    """Of a run of small networks by policy; of language models nothing, for models of any kind can meet."""
+    config = parse_config(run.config)
+    if not isinstance(config, MarlConfig):
+        return {}
+    return {name: config.policies[name].network for name in sorted(config.used_policies)}
 
 
 def job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:

@@ -63,7 +63,7 @@ class MarlWorker:
     def collect(self, iteration: int) -> Collected:
         """See Crew. Nothing is kept for reading: evaluations are."""
         start = time.time()
-        collection = self._at_work.collect(iteration)
+        collection = self.trainer.collect(iteration)
         seconds = time.time() - start
         facts = [self._facts(played) for played in collection.episodes]
         figures = {
@@ -82,7 +82,7 @@ class MarlWorker:
     def update(self, iteration: int) -> Updated:
         """See Crew."""
         start = time.time()
-        metrics = self._at_work.update(iteration)
+        metrics = self.trainer.update(iteration)
         self._version = iteration
         return Updated(metrics, [], {}, 0, 0.0, [self._span("update", iteration, start)])
 
@@ -93,7 +93,7 @@ class MarlWorker:
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
         """See Crew."""
         start = time.time()
-        collection = self._at_work.evaluate(
+        collection = self.trainer.evaluate(
             greedy=kind == "eval", episodes=episodes, kept=min(self._config.evaluation.probes, episodes)
         )
         facts = [self._facts(played) for played in collection.episodes]
@@ -105,7 +105,7 @@ class MarlWorker:
 
     def save(self, folder: Path) -> None:
         """See Crew."""
-        self._at_work.save(folder)
+        self.trainer.save(folder)
 
     def system(self) -> System:
         """See Crew."""
@@ -120,7 +120,8 @@ class MarlWorker:
             self._sampler.close()
 
     @property
-    def _at_work(self) -> "MarlTrainer":
+    def trainer(self) -> "MarlTrainer":
+        """What plays and learns, once it was started."""
         assert self._trainer is not None, "start comes first"
         return self._trainer
 

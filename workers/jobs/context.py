@@ -3,17 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from training_core.config.run import RunConfig
+from training_core.config.experiment import ExperimentConfig
 from workers.launch.job_folder import JobFolder
+
+Config = TypeVar("Config", bound=ExperimentConfig)
 
 
 @dataclass(frozen=True)
-class JobContext:
+class JobContext(Generic[Config]):
     """One job: under which config, from which weights, with which wishes."""
 
-    config: RunConfig
+    config: Config
     folder: JobFolder
     home: Path
     """TROUPE_HOME, where base models are cached."""

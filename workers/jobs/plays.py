@@ -1,18 +1,16 @@
 """Jobs that play by themselves: dry runs, evaluations, matches."""
 
-from itertools import product
 from typing import Any
 
 from training_core.config.models import Policy
 from training_core.config.run import RunConfig
 from workers.jobs.context import JobContext
-from workers.jobs.seats import KEPT, figures, played, ports_of, router_of, seated, swapped
+from workers.jobs.figures import KEPT, figures
+from workers.jobs.seating import seatings
+from workers.jobs.seats import played, ports_of, router_of, seated, swapped
 
-SEATINGS = 16
-"""A match of more seatings than this plays only those where one checkpoint holds one seat."""
 
-
-def dry_run(context: JobContext) -> dict[str, Any]:
+def dry_run(context: JobContext[RunConfig]) -> dict[str, Any]:
     """Training episodes by the base models, with all their candidates, and what they earned. Nothing is learnt."""
     config = seated(context.config, None)
     count = int(context.parameters.get("episodes", 1))
@@ -30,7 +28,7 @@ def dry_run(context: JobContext) -> dict[str, Any]:
     }
 
 
-def evaluate(context: JobContext) -> dict[str, Any]:
+def evaluate(context: JobContext[RunConfig]) -> dict[str, Any]:
     """Held-out tasks by a checkpoint, or by the base models where none is given; with `swapped`, each role by another's policy."""
     config = seated(context.config, context.checkpoint)
     wishes = context.parameters
@@ -45,7 +43,7 @@ def evaluate(context: JobContext) -> dict[str, Any]:
     return figures(collected.facts) | {"kind": wishes.get("kind", "eval"), "first": first, "seats": seats}
 
 
-def match(context: JobContext) -> dict[str, Any]:
+def match(context: JobContext[RunConfig]) -> dict[str, Any]:
     """Two checkpoints on the same tasks, in every seating of the team's roles.
 
     Result: one line of figures per seating, which names the checkpoint ("a" or "b") that plays each role.
@@ -54,19 +52,19 @@ def match(context: JobContext) -> dict[str, Any]:
     ports = ports_of(context, config)
     count = int(context.parameters.get("episodes", 32))
     kind = context.parameters.get("kind", "eval_sampled")
-    seatings = _seatings(list(config.team.roles))
+    ways = seatings(list(context.config.team.roles))
     lines = []
-    for place, seating in enumerate(seatings):
+    for place, seating in enumerate(ways):
         router = router_of(context, _seat(config, seating, sides), ports)
-        collected = played(router, kind, range(count), context, f"seating {place + 1} of {len(seatings)}: ")
-        for document in collected.transcripts[: max(1, KEPT // len(seatings))]:
+        collected = played(router, kind, range(count), context, f"seating {place + 1} of {len(ways)}: ")
+        for document in collected.transcripts[: max(1, KEPT // len(ways))]:
             title = ", ".join(f"{role}: {side}" for role, side in seating.items())
             context.folder.keep([document | {"title": f"{title} · {document['title']}"[:200]}])
         lines.append({"seats": seating, **figures(collected.facts)})
     return {"kind": kind, "seatings": lines, "episodes": count}
 
 
-def _both(context: JobContext) -> tuple[RunConfig, dict[str, dict[str, str]]]:
+def _both(context: JobContext[RunConfig]) -> tuple[RunConfig, dict[str, dict[str, str]]]:
     """A config with the policies of both checkpoints, and the policy of each role by side."""
     config = context.config
     policies: dict[str, Policy] = {}
@@ -83,17 +81,6 @@ def _both(context: JobContext) -> tuple[RunConfig, dict[str, dict[str, str]]]:
     }
     roomy = frozen.team.model_copy(update={"roles": every})
     return frozen.model_copy(update={"team": roomy}), sides
-
-
-def _seatings(roles: list[str]) -> list[dict[str, str]]:
-    """Every way to seat a and b, all-a and all-b first."""
-    names = list(dict.fromkeys(role.partition("_")[2] for role in roles))
-    every = [dict(zip(names, sides, strict=True)) for sides in product("ab", repeat=len(names))]
-    alone = [seating for seating in every if len(set(seating.values())) == 1]
-    mixed = [seating for seating in every if seating not in alone]
-    if len(every) > SEATINGS:
-        mixed = [seating for seating in mixed if 1 in (list(seating.values()).count(side) for side in "ab")]
-    return alone + mixed
 
 
 def _seat(config: RunConfig, seating: dict[str, str], sides: dict[str, dict[str, str]]) -> RunConfig:

@@ -1,6 +1,6 @@
 """Who plays: policies from checkpoints or base models that only speak, and never learn."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,9 @@ from workers.actors.policy_worker import PolicyWorker
 from workers.actors.router import Router
 from workers.actors.spec import PolicyPort, PolicyUpdate, Ready, WorkerSpec
 from workers.jobs.context import JobContext
-from workers.jobs.intervals import wilson
+from workers.jobs.figures import KEPT
 from workers.loops.records import Collected, EpisodeFacts, Span, System
 
-KEPT = 200
-"""Episodes of one job that are kept whole."""
 CHUNK = 16
 """Episodes between two words on progress."""
 
@@ -74,7 +72,7 @@ def swapped(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"team": config.team.model_copy(update={"roles": roles})})
 
 
-def ports_of(context: JobContext, config: RunConfig) -> dict[str, PolicyPort]:
+def ports_of(context: JobContext[RunConfig], config: RunConfig) -> dict[str, PolicyPort]:
     """One worker per policy, in this process; they are loaded when a router starts."""
 
     def loading(done: float, text: str) -> None:
@@ -90,7 +88,7 @@ def ports_of(context: JobContext, config: RunConfig) -> dict[str, PolicyPort]:
 
 
 def router_of(
-    context: JobContext,
+    context: JobContext[RunConfig],
     config: RunConfig,
     ports: Mapping[str, PolicyPort],
     pool: EnvironmentPool | None = None,
@@ -104,7 +102,9 @@ def router_of(
     return router
 
 
-def played(router: Router, kind: Any, tasks: range, context: JobContext, label: str = "") -> Collected:
+def played(
+    router: Router, kind: Any, tasks: range, context: JobContext[RunConfig], label: str = ""
+) -> Collected:
     """Play held-out tasks in chunks, with progress; transcripts of the first KEPT."""
     facts: list[EpisodeFacts] = []
     documents: list[dict[str, Any]] = []
@@ -115,24 +115,6 @@ def played(router: Router, kind: Any, tasks: range, context: JobContext, label: 
         documents.extend(collected.transcripts[: max(0, KEPT - len(documents))])
         context.progress(0.5 + 0.5 * len(facts) / len(tasks), f"{label}{len(facts)} of {len(tasks)} episodes")
     return Collected(facts, documents)
-
-
-def figures(facts: Iterable[EpisodeFacts]) -> dict[str, Any]:
-    """Success (with its 95 % interval) and return over episodes; rewards by role. Failed ones are no success and have no return."""
-    items = list(facts)
-    sound = [item for item in items if not item.failed]
-    roles = list(dict.fromkeys(role for item in sound for role in item.rewards))
-    count, won = len(sound) or 1, sum(item.success is True for item in items)
-    return {
-        "episodes": len(items),
-        "success": won / (len(items) or 1),
-        "success_interval": wilson(won, len(items)),
-        "return": sum(item.episode_return for item in sound) / count,
-        "length": sum(item.turns for item in sound) / count,
-        "tokens": sum(item.tokens for item in items),
-        "failed": len(items) - len(sound),
-        "rewards": {role: sum(item.rewards.get(role, 0.0) for item in sound) / count for role in roles},
-    }
 
 
 class Voiceless:

@@ -18,7 +18,8 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
 from workers.actors.spec import Generated, PolicyPort, Ready
 from workers.jobs.context import JobContext
-from workers.jobs.seats import Kept, Voiceless, figures, ports_of, router_of, seated
+from workers.jobs.figures import figures
+from workers.jobs.seats import Kept, Voiceless, ports_of, router_of, seated
 from workers.loops.records import EpisodeFacts
 
 PATIENCE = 900.0
@@ -80,7 +81,7 @@ class Watched:
 class PersonPort(Voiceless):
     """A person in a policy's place."""
 
-    def __init__(self, context: JobContext, model: str, ask: Callable[[int | None], None]) -> None:
+    def __init__(self, context: JobContext[RunConfig], model: str, ask: Callable[[int | None], None]) -> None:
         self._context = context
         self._model = model
         self._ask = ask
@@ -103,7 +104,7 @@ class PersonPort(Voiceless):
         return Generated([[Answer([], [], [], "stop", text)] for _ in prompts], [])
 
 
-def talk(context: JobContext) -> dict[str, Any]:
+def talk(context: JobContext[RunConfig]) -> dict[str, Any]:
     """One held-out task; `roles` are the person's, `task` its number. Result: the episode's figures."""
     theirs = [str(role) for role in context.parameters.get("roles", [])]
     task = int(context.parameters.get("task", 0))
@@ -136,7 +137,7 @@ def talk(context: JobContext) -> dict[str, Any]:
     return figures(facts) | {"roles": theirs, "outcome": watched.view.outcome}
 
 
-def _loaded(context: JobContext, config: RunConfig, theirs: list[str]) -> dict[str, PolicyPort]:
+def _loaded(context: JobContext[RunConfig], config: RunConfig, theirs: list[str]) -> dict[str, PolicyPort]:
     """Ports of the policies that somebody still needs: to speak, or for its tokenizer."""
     speaking = [role.policy for name, role in config.team.roles.items() if name not in theirs]
     ports = ports_of(context, config)

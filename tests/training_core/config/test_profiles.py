@@ -7,6 +7,7 @@ import pytest
 from training_core.config.files import apply_overrides, load_config, parse_config
 from training_core.config.profiles import PROFILES, profile_overrides, profiles_document
 from training_core.config.run import RunConfig
+from training_core.errors import ConfigError
 
 
 def team(policies: int) -> RunConfig:
@@ -73,3 +74,8 @@ def test_the_document_has_all_of_them() -> None:
     assert list(found) == ["minimal", "recommended", "large"]
     assert found["minimal"]["memory_gigabytes"] == 32
     assert found["minimal"]["overrides"]["policies.planner.devices.rollout_gpus"] == 1.0
+
+
+def test_small_networks_are_told_what_to_set_instead() -> None:
+    with pytest.raises(ConfigError, match=r"resources\.cpus and resources\.threads"):
+        profiles_document(load_config("spread_toy"))

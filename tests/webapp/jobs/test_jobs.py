@@ -251,12 +251,10 @@ def test_pages_of_hostile_episodes(
 
 def test_the_dry_run_button_sends_the_form_as_it_stands(user: User, project: Project, client: Client) -> None:
     client.force_login(user)
-    said = client.post(
-        "/jobs/start/dry_run/", {"preset": "plan_path_duo", "project": "lab", "field.run.seed": "7"}
-    )
+    said = client.post("/jobs/start/dry_run/", {"preset": "plan_path_duo", "project": "lab", "run.seed": "7"})
     assert said.status_code == 302
     job = Job.objects.get()
-    assert (job.kind, job.project) == ("dry_run", project)
+    assert (job.kind, job.project, job.config["run"]["seed"]) == ("dry_run", project, 7)
     wrong = client.post("/jobs/start/evaluate/", {"run": "none"})
     assert wrong.status_code == 404
 

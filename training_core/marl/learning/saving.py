@@ -67,3 +67,9 @@ def load_policy(folder: Path, learner: PolicyLearner) -> None:
             )
         learner.scale = ValueScale(**facts["value_scale"])
         learner.updates = int(facts["updates"])
+
+
+def load_actor(folder: Path, learner: PolicyLearner) -> None:
+    """Only the weights that act. Raises CheckpointError."""
+    with explained(folder, "this policy's networks"), torch.no_grad():
+        learner.actor.load_state_dict(load_file(folder / "actor.safetensors"))

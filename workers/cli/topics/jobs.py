@@ -29,7 +29,7 @@ def dry_run(
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Play training episodes with the base models, before a run spends anything."""
+    """Play training episodes with the base models, before a run spends anything; small networks also learn a little."""
     body = {"preset": preset, "overrides": parse_overrides(overrides or [])}
     _start("dry_run", body | {"parameters": {"episodes": episodes}}, no_wait, as_json)
 
@@ -172,13 +172,21 @@ def _show(found: dict[str, Any]) -> None:
     result = found["result"]
     for line in result.get("seatings", []):
         seats = ", ".join(f"{role}: {side}" for role, side in line["seats"].items())
-        console.print(
-            Text(f"  {seats}  success {line['success']:.3f}{_interval(line)}, return {line['return']:.3f}")
-        )
-    if "success" in result:
+        console.print(Text(f"  {seats}  {_outcome(line)}"))
+    if "return" in result:
+        console.print(Text(f"  {result['episodes']} episodes: {_outcome(result)}"))
+    for each in result.get("policies", []):
         console.print(
             Text(
-                f"  {result['episodes']} episodes: success {result['success']:.3f}{_interval(result)}, return {result['return']:.3f}"
+                f"  {each['policy']}: {len(each['agents'])} agents, {each['observation']} numbers seen, {each['actions']}, "
+                f"{each['actor']} + {each['critic']} parameters"
+            )
+        )
+    if "steps_per_second" in result:
+        console.print(
+            Text(
+                f"  {result['steps_per_second']:.0f} environment steps per second: {result['iteration_seconds']:.1f} s an iteration, "
+                f"{result['run_seconds'] / 60:.1f} min in all, evaluations left out"
             )
         )
     episodes = found.get("episodes") or []
@@ -191,6 +199,16 @@ def _path(job_id: str, below: str = "") -> str:
     if not (job_id.isascii() and job_id.isalnum()):
         raise ServerFailure(f"{job_id!r} is no job's id; `troupe jobs` lists them")
     return f"/api/v1/jobs/{job_id}/{below}"
+
+
+def _outcome(figures: dict[str, Any]) -> str:
+    """Success, where the environment knows it, and return; where only the return is known, by role."""
+    if "success" in figures:
+        return f"success {figures['success']:.3f}{_interval(figures)}, return {figures['return']:.3f}"
+    spread = f" ± {figures['return_std']:.3f}" if "return_std" in figures else ""
+    roles = figures["rewards"] if len(figures["rewards"]) > 1 else {}
+    earned = "".join(f", {role} {reward:.3f}" for role, reward in roles.items())
+    return f"return {figures['return']:.3f}{spread}{earned}"
 
 
 def _interval(figures: dict[str, Any]) -> str:

@@ -50,8 +50,7 @@ def profile(
     name: Annotated[str, typer.Argument(help="minimal, recommended or large; none lists them.")] = "",
     overrides: Annotated[list[str] | None, typer.Argument(help="Fields to change first: key=value.")] = None,
 ) -> None:
-    """Print the fields that spread a run over a cluster of a given size, to launch it with."""
-    from training_core.config.kinds import with_language_models
+    """Print the fields that spread a run of language models over a cluster of a given size, to launch it with."""
     from training_core.config.profiles import PROFILES, profile_overrides
     from workers.cli.launching import config_of
 
@@ -60,9 +59,7 @@ def profile(
         return console.print(_table(("profile", "GPUs", "CPU cores", "memory, GB"), sizes))
     if name not in PROFILES:
         raise ConfigError({"profile": f"no profile {name!r}; profiles are {', '.join(PROFILES)}"})
-    changes = profile_overrides(
-        name, with_language_models(config_of(source, overrides or []), "a resource profile")
-    )
+    changes = profile_overrides(name, config_of(source, overrides or []))
     typer.echo(" ".join(f"{path}={value}" for path, value in changes.items()))
 
 

@@ -1,0 +1,156 @@
+"""Short jobs of small networks on the web side: what may be asked for, what is refused with what to do instead, what pages offer."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from rest_framework.test import APIClient
+
+from training_core.config.files import load_config
+from training_core.errors import ConfigError
+from webapp.accounts.models import Project, User
+from webapp.checkpoints.models import Checkpoint
+from webapp.jobs.models import Job
+from webapp.jobs.services import Subject, job_create, job_folder, jobs_follow, jobs_submit
+from webapp.jobs.starting import job_start
+from webapp.runs.models import Run
+from workers.job import main
+from workers.launch.fake import FakeLauncher
+
+pytestmark = pytest.mark.django_db
+SMALL = {"run.iterations": 2, "rollout.environments": 2, "rollout.steps": 25}
+
+
+@pytest.fixture
+def launcher(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLauncher:
+    settings.TROUPE_HOME = tmp_path
+    fake = FakeLauncher()
+    monkeypatch.setattr("webapp.jobs.services.make_launcher", lambda kind: fake)
+    return fake
+
+
+def tag_run(project: Project, user: User, **overrides: Any) -> Run:
+    config = load_config("tag_mappo", SMALL | overrides)
+    return Run.objects.create(
+        project=project,
+        owner=user,
+        name="chase",
+        preset="tag_mappo",
+        config=config.model_dump(mode="json"),
+        iterations=2,
+    )
+
+
+@pytest.fixture
+def run(project: Project, user: User) -> Run:
+    return tag_run(project, user)
+
+
+def kept(run: Run) -> Checkpoint:
+    return Checkpoint.objects.create(
+        run=run, attempt=1, cursor=1, iteration=2, path="checkpoints/iteration-000002", size=1, time=timezone.now(),
+    )  # fmt: skip
+
+
+def played(job: Job) -> Job:
+    """The job as it is when its process, which runs here, has ended."""
+    jobs_submit()
+    assert main([str(job_folder(job).root), "--home", str(job_folder(job).root.parent)]) == 0
+    jobs_follow()
+    job.refresh_from_db()
+    return job
+
+
+def test_a_dry_run_is_asked_for_by_the_form_and_shows_shapes_and_pace(
+    user: User, project: Project, client: Client, launcher: FakeLauncher
+) -> None:
+    client.force_login(user)
+    assert "disabled>Dry run" not in client.get("/experiments/new/?preset=tag_mappo").content.decode()
+    fields = {path: str(value) for path, value in SMALL.items()}
+    client.post("/jobs/start/dry_run/", {"preset": "tag_mappo", "project": "lab", **fields})
+    job = played(Job.objects.get())
+    assert job.state == "finished" and job.result["environment_steps"] == 2 * 25
+    page = client.get(f"/jobs/{job.pk}/").content.decode()
+    assert "14 numbers" in page and "5 choices" in page and "environment steps per second" in page
+    assert "<dt>steps</dt>" in page and "<dt>success</dt>" not in page
+    assert 'id="job-boards"' in page
+
+
+def test_an_evaluation_is_asked_for_by_rest_and_shown(
+    user: User, run: Run, client: Client, launcher: FakeLauncher
+) -> None:
+    api = APIClient()
+    api.force_authenticate(user)
+    body = {"kind": "evaluate", "run": run.pk, "checkpoint": "base", "overrides": {"run.seed": 3}}
+    made = api.post(
+        "/api/v1/jobs/", body | {"parameters": {"episodes": 4, "kind": "eval_sampled"}}, format="json"
+    )
+    assert made.status_code == 201, made.json()
+    played(Job.objects.get())
+    found = api.get(f"/api/v1/jobs/{made.json()['id']}/").json()
+    assert (found["state"], found["result"]["episodes"], len(found["episodes"])) == ("finished", 4, 2)
+    client.force_login(user)
+    assert "standard deviation over episodes" in client.get(f"/jobs/{found['id']}/").content.decode()
+
+
+def test_a_match_shows_what_each_role_earned(
+    user: User, project: Project, run: Run, client: Client, launcher: FakeLauncher
+) -> None:
+    one = kept(run)
+    job = job_create(user, project, "match", Subject(run.config, run, one, one), {"episodes": 2})
+    jobs_submit()
+    line = {"seats": {"adversaries": "a", "good": "b"}, "return": 7.5, "length": 25.0}
+    job_folder(job).write(
+        "result",
+        {"episodes": 2, "seatings": [line | {"rewards": {"adversaries": 7.5, "good": -40.25}}]},
+    )
+    jobs_follow()
+    client.force_login(user)
+    page = client.get(f"/jobs/{job.pk}/").content.decode()
+    assert "adversaries earned" in page and "−40.25" in page.replace("-40.25", "−40.25")
+
+
+def test_networks_of_two_kinds_do_not_meet(
+    user: User, project: Project, run: Run, launcher: FakeLauncher
+) -> None:
+    other = tag_run(project, user, **{"policies.good.network.hidden_dim": 32})
+    kept(run), kept(other)
+    with pytest.raises(ConfigError, match="other networks"):
+        job_start(user, "match", {"run": run.pk, "other_run": other.pk})
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "instead"),
+    [
+        ("talk", {"roles": ["good"]}, "troupe evaluate RUN best"),
+        ("evaluate", {"swapped": True}, "troupe match"),
+        ("evaluate", {"first": 8}, "run.seed=1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_what_to_do_instead(
+    user: User, project: Project, run: Run, launcher: FakeLauncher, kind: str, parameters: Any, instead: str
+) -> None:
+    with pytest.raises(ConfigError, match=instead):
+        job_create(user, project, kind, Subject(run.config, run, kept(run)), parameters)
+    assert not Job.objects.exists()
+
+
+def test_the_checkpoints_page_offers_what_there_is(user: User, run: Run, client: Client) -> None:
+    kept(run)
+    client.force_login(user)
+    page = client.get(f"/runs/{run.pk}/checkpoints/").content.decode()
+    for there in ("Evaluate again", "Let two meet", "untrained networks", "a folder per policy"):
+        assert there in page
+    for away in ("Talk", "talk to it", "First task", "swap the policies", "Hugging Face", "base models"):
+        assert away not in page
+
+
+def test_one_gpu_is_asked_for_where_the_run_uses_one(
+    user: User, project: Project, launcher: FakeLauncher
+) -> None:
+    run = tag_run(project, user, **{"resources.gpus": 2.0})
+    job_create(user, project, "evaluate", Subject(run.config, run))
+    jobs_submit()
+    assert [launch.gpus for launch in launcher.short] == [1.0]

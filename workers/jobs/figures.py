@@ -1,0 +1,33 @@
+"""What comes out of episodes that were played, as figures."""
+
+from collections.abc import Iterable
+from statistics import stdev
+from typing import Any
+
+from workers.jobs.intervals import wilson
+from workers.loops.records import EpisodeFacts
+
+KEPT = 200
+"""Episodes of one job that are kept whole."""
+
+
+def figures(facts: Iterable[EpisodeFacts]) -> dict[str, Any]:
+    """Success (with its 95 % interval) where the environment knows it, return and its standard deviation over episodes,
+    rewards by role. Failed ones are no success and have no return.
+    """
+    items = list(facts)
+    sound = [item for item in items if not item.failed]
+    roles = list(dict.fromkeys(role for item in sound for role in item.rewards))
+    count, won = len(sound) or 1, sum(item.success is True for item in items)
+    known = any(item.success is not None for item in items)
+    returns = [item.episode_return for item in sound]
+    return {
+        "episodes": len(items),
+        **({"success": won / len(items), "success_interval": wilson(won, len(items))} if known else {}),
+        "return": sum(returns) / count,
+        **({"return_std": stdev(returns)} if len(returns) > 1 else {}),
+        "length": sum(item.turns for item in sound) / count,
+        "tokens": sum(item.tokens for item in items),
+        "failed": len(items) - len(sound),
+        "rewards": {role: sum(item.rewards.get(role, 0.0) for item in sound) / count for role in roles},
+    }
