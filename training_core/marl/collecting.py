@@ -57,6 +57,8 @@ class Rollout:
     """(T, B)."""
     truncated: Tensor
     """(T, B): and not terminated."""
+    failed: Tensor
+    """(T, B): the environment failed; nobody knows what came of this step. Truncated as well."""
     begins: Tensor
     """(T + 1, B): an episode's first step; the last row says who stands at one when the rollout ends."""
     state: Tensor | None
@@ -102,7 +104,7 @@ def _room(step: Step, steps: int) -> Rollout:
         tracks[name] = Track(room(acted.observations, 1), masks, room(acted.out), room(acted.raw), rewards)
     ends = torch.from_numpy(step.transition.terminated)
     state = None if step.view.state is None else room(torch.from_numpy(step.view.state), 1)
-    return Rollout(tracks, room(ends), room(ends), room(ends, 1), state)
+    return Rollout(tracks, room(ends), room(ends), room(ends), room(ends, 1), state)
 
 
 def _write(rollout: Rollout, t: int, step: Step, begins: Tensor, stage: Stage) -> None:
@@ -117,6 +119,8 @@ def _write(rollout: Rollout, t: int, step: Step, begins: Tensor, stage: Stage) -
     terminated = torch.from_numpy(step.transition.terminated)
     rollout.terminated[t] = terminated
     rollout.truncated[t] = torch.from_numpy(step.transition.truncated) & ~terminated
+    rollout.failed[t] = False
+    rollout.failed[t, list(step.transition.failures)] = True
     rollout.begins[t] = begins
     if rollout.state is not None and step.view.state is not None:
         rollout.state[t] = torch.from_numpy(step.view.state)

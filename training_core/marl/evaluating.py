@@ -44,7 +44,7 @@ def evaluate(stage: Stage, seed: int, greedy: bool, episodes: int, kept: int) ->
             by_place[place].append(played)
             if place in telling:
                 index = sum(quotas[:place])
-                last = step.transition.last_boards[place]
+                last = step.transition.last_boards.get(place)
                 found.stories.append(Story(index, telling.pop(place), _agents(stage), played, last))
     found.episodes = [
         episode for done, quota in zip(by_place, quotas, strict=True) for episode in done[:quota]

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from training_core.marl.environments.base import Failure
+
 
 @dataclass(frozen=True)
 class Played:
@@ -13,9 +15,11 @@ class Played:
     length: int
     """Steps."""
     truncated: bool
-    """Cut off by the environment's limit of steps, not ended by itself."""
+    """Cut off, not ended by itself: by the environment's limit of steps, or because it failed."""
     success: bool | None = None
     """Where the environment says so."""
+    failure: Failure | None = None
+    """Of one that broke off; its rewards are those before its last step."""
 
 
 @dataclass(frozen=True)

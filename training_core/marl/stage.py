@@ -122,7 +122,8 @@ class Stage:
         for index in ended.tolist():
             rewards = {role: float(total[index]) for role, total in self._returns.items()}
             cut = bool(transition.truncated[index] and not transition.terminated[index])
-            played.append((index, Played(rewards, int(self._lengths[index]), cut)))
+            failure = transition.failures.get(index)
+            played.append((index, Played(rewards, int(self._lengths[index]), cut, failure=failure)))
         if len(ended):
             self._lengths[ended] = 0
             for total in self._returns.values():

@@ -61,7 +61,7 @@ class MarlWorker:
         )
 
     def collect(self, iteration: int) -> Collected:
-        """See Crew. Nothing is kept for reading: evaluations are."""
+        """See Crew. Of training, failed episodes alone are kept for reading, without their steps."""
         start = time.time()
         collection = self.trainer.collect(iteration)
         seconds = time.time() - start
@@ -69,10 +69,11 @@ class MarlWorker:
         figures = {
             "rollout/env_steps_per_second": collection.steps / seconds,
             "rollout/episodes_per_second": len(facts) / seconds,
+            "rollout/failed": float(sum(fact.failed for fact in facts)),
         }
         return Collected(
             facts,
-            [],
+            self._failed(collection, iteration, start),
             [self._span("rollout", iteration, start)],
             seconds,
             figures=figures,
@@ -97,9 +98,9 @@ class MarlWorker:
             greedy=kind == "eval", episodes=episodes, kept=min(self._config.evaluation.probes, episodes)
         )
         facts = [self._facts(played) for played in collection.episodes]
-        returns = [each.episode_return for each in facts]
+        returns = [each.episode_return for each in facts if not each.failed]
         figures = {f"{kind}/return_std": stdev(returns)} if len(returns) > 1 else {}
-        told = self._documents(collection, iteration, kind, start)
+        told = self._told(collection, iteration, kind, start)
         spans = [self._span("evaluate", iteration, start)]
         return Collected(facts, told, spans, time.time() - start, figures=figures, env_steps=collection.steps)
 
@@ -131,7 +132,7 @@ class MarlWorker:
     def _facts(self, played: Played) -> EpisodeFacts:
         return EpisodeFacts(
             success=played.success,
-            failed=False,
+            failed=played.failure is not None,
             episode_return=self._return(played),
             rewards=played.rewards,
             candidate_rewards={},
@@ -146,35 +147,57 @@ class MarlWorker:
         first = next(name for name in self._config.role_order if self._config.team.roles[name].trained)
         return played.rewards[first]
 
-    def _documents(
+    def _failed(self, collection: Collection, iteration: int, start: float) -> list[dict[str, Any]]:
+        """The first of the failed episodes, as many as are kept of an iteration."""
+        failed = [
+            (index, played) for index, played in enumerate(collection.episodes) if played.failure is not None
+        ]
+        kind = self._config.environment.type
+        return [
+            self._document(played, f"{self._attempt}-{iteration}-train-{index}", iteration, "train", start)
+            | {"probe": False, "task": kind, "title": f"{kind}, training", "turns": []}
+            for index, played in failed[: self._config.reporting.episodes_per_iteration]
+        ]
+
+    def _told(
         self, collection: Collection, iteration: int, kind: EpisodeKind, start: float
     ) -> list[dict[str, Any]]:
-        """Episode events' own fields (see workers.launch.events.EpisodeEvent) of the stories."""
-        end = time.time()
+        """The stories of an evaluation."""
+        environment = self._config.environment.type
         return [
-            {
-                "episode": f"{self._attempt}-{iteration}-{kind}-{story.index}",
-                "iteration": iteration,
-                "kind": kind,
+            self._document(
+                story.played, f"{self._attempt}-{iteration}-{kind}-{story.index}", iteration, kind, start
+            )
+            | {
                 "probe": True,
-                "task": f"{self._config.environment.type}-{story.index}",
-                "title": f"{self._config.environment.type}, start {story.index}",
-                "outcome": _outcome(story.played),
-                "success": story.played.success,
-                "failed": False,
-                "error": "",
-                "truncated": False,
-                "episode_return": self._return(story.played),
-                "rewards": story.played.rewards,
-                "versions": dict.fromkeys(self._config.used_policies, self._version),
-                "tokens": 0,
-                "started": start,
-                "ended": end,
+                "task": f"{environment}-{story.index}",
+                "title": f"{environment}, start {story.index}",
                 "turns": self._turns(story),
                 "final_board": story.final_board,
             }
             for story in collection.stories
         ]
+
+    def _document(
+        self, played: Played, episode: str, iteration: int, kind: EpisodeKind, start: float
+    ) -> dict[str, Any]:
+        """An episode event's own fields (see workers.launch.events.EpisodeEvent), less its task and turns."""
+        return {
+            "episode": episode,
+            "iteration": iteration,
+            "kind": kind,
+            "outcome": _outcome(played),
+            "success": played.success,
+            "failed": played.failure is not None,
+            "error": played.failure.error if played.failure else "",
+            "truncated": False,
+            "episode_return": self._return(played),
+            "rewards": played.rewards,
+            "versions": dict.fromkeys(self._config.used_policies, self._version),
+            "tokens": 0,
+            "started": start,
+            "ended": time.time(),
+        }
 
     def _turns(self, story: Story) -> list[dict[str, Any]]:
         """One turn per step and role: what its agents did, and what they earned together."""
@@ -211,6 +234,8 @@ def _candidate(actions: dict[str, str], rewards: dict[str, float], agents: Seque
 
 
 def _outcome(played: Played) -> str:
+    if played.failure is not None:
+        return f"failed in step {played.length}"
     ended = "cut off" if played.truncated else "ended"
     success = "" if played.success is None else ", with success" if played.success else ", without success"
     return f"{ended} after {played.length} steps{success}"

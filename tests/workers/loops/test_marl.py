@@ -92,6 +92,46 @@ def test_a_resumed_run_draws_the_same_curve(whole: Path, tmp_path: Path) -> None
     assert curve(tmp_path / "resumed") == late
 
 
+def fragile(every: int) -> dict[str, Any]:
+    """A run whose episodes fail in their third step, where their seed is a multiple of `every`."""
+    path = "tests.training_core.marl.environments.fragile:Fragile"
+    return {
+        "environment": {"type": "custom_marl", "path": path, "args": {"every": every}},
+        "run__iterations": 2,
+        "rollout__environments": 8,
+        "rollout__steps": 12,
+        "evaluation__episodes": 24,
+        "evaluation__probes": 8,
+        "reporting__episodes_per_iteration": 2,
+    }
+
+
+def test_failed_episodes_are_counted_and_kept_with_their_error(tmp_path: Path) -> None:
+    config = small("spread_toy", **fragile(every=3))
+    assert run_attempt(Attempt(config, "r", 1, tmp_path, tmp_path.parent), local=True) == 0
+    values = curve(tmp_path)
+    assert values["rollout/failed", 1] > 2 and values["eval/failed", 2] > 0
+    assert (values["train/return", 1], values["eval/return", 2], values["eval/return_std", 2]) == (
+        10.0,
+        10.0,
+        0.0,
+    )
+    kept = [event for event in events(tmp_path, "episode") if event["kind"] == "train"]
+    assert [event["iteration"] for event in kept] == [1, 1, 2, 2]  # as many as are kept of an iteration
+    assert all(event["failed"] and event["error"].endswith("the physics blew up") for event in kept)
+    assert all(event["outcome"] == "failed in step 3" and event["episode_return"] == 3.0 for event in kept)
+    told = [event for event in events(tmp_path, "episode") if event["kind"] == "eval" and event["failed"]]
+    assert told and all(len(event["turns"]) == 3 and event["error"] for event in told)
+
+
+def test_an_environment_that_only_fails_ends_the_attempt_with_what_to_do(tmp_path: Path) -> None:
+    config = small("spread_toy", **fragile(every=1))
+    assert run_attempt(Attempt(config, "r", 1, tmp_path, tmp_path.parent), local=True) == 1
+    last = events(tmp_path, "status")[-1]
+    assert last["state"] == "failed" and "every environment failed" in last["message"]
+    assert "Mend the environment" in last["message"]
+
+
 def test_a_pickle_is_refused_with_a_hint() -> None:
     with pytest.raises(ConfigError, match="can run code when it is loaded"):
         small(checkpoint__resume_from="checkpoints/mappo_SS_MPE/ckpt_100.pt")

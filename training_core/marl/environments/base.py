@@ -71,6 +71,14 @@ class View:
     """(B, S), where the environment has its own."""
 
 
+@dataclass(frozen=True)
+class Failure:
+    """Why an episode broke off."""
+
+    error: str
+    """For people; names the environment."""
+
+
 @dataclass
 class Transition:
     """What came of a step. Environments whose episode ended stand at the start of the next one already."""
@@ -87,6 +95,8 @@ class Transition:
     """The last states of episodes that ended in this step; other environments' rows mean nothing. None where none ended."""
     last_boards: dict[int, dict[str, Any] | None] = field(default_factory=dict)
     """The last states as pictures, of the environments that were watched and whose episode ended in this step."""
+    failures: dict[int, Failure] = field(default_factory=dict)
+    """By row, of environments that failed in this step: truncated, with rewards and last states that mean nothing, and no last board."""
 
 
 class VectorEnvironment(Protocol):
@@ -111,7 +121,8 @@ class VectorEnvironment(Protocol):
     def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
         """One step of all environments, by role; of the `watched` ones, last boards are kept.
 
-        Raises EnvironmentFailure, which names the environment.
+        Where environments are stepped one by one, one that fails is told in the transition, and begins its next episode. Raises
+        EnvironmentFailure where none can go on: all are stepped at once, or one cannot begin an episode.
         """
         ...
 

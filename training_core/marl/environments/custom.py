@@ -80,7 +80,14 @@ class ContractSingle:
 def make(section: CustomMarl, count: int) -> Singles:
     """`count` objects of the class. Raises ConfigError where it cannot be made or does not meet the contract."""
     found = load_object(section.path, FIELD)
-    try:
-        return Singles([ContractSingle(found(**section.args)) for _ in range(count)])
-    except TypeError as error:
-        raise ConfigError({FIELD: f"{section.path} cannot be made with environment.args: {error}"}) from error
+
+    def one() -> ContractSingle:
+        try:
+            environment = found(**section.args)
+        except TypeError as error:
+            raise ConfigError(
+                {FIELD: f"{section.path} cannot be made with environment.args: {error}"}
+            ) from error
+        return ContractSingle(environment)
+
+    return Singles(one, count, section.path)

@@ -1,14 +1,22 @@
-"""Environments that are stepped one by one, behind the vectorised interface: seeds, ends of episodes, last states, failures."""
+"""Environments that are stepped one by one, behind the vectorised interface: seeds, ends of episodes, last states.
 
-from collections.abc import Mapping, Sequence
+One that raises in a step, or says what is no number, fails by itself: its episode breaks off, and it begins the next one. An environment
+that cannot begin is made anew, once; then nobody can play it.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from training_core.errors import ConfigError, EnvironmentFailure
-from training_core.marl.environments.base import Actions, Flags, Reals, Spec, Transition, View
+from training_core.errors import EnvironmentFailure, TroupeError
+from training_core.marl.environments.base import Actions, Failure, Flags, Reals, Spec, Transition, View
 from training_core.marl.environments.seeds import episode_seeds
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -59,10 +67,12 @@ class Single(Protocol):
 class Singles:
     """A VectorEnvironment of single ones. Each episode is begun with a seed of its own, by the environment's number."""
 
-    def __init__(self, environments: Sequence[Single]) -> None:
-        self._all = list(environments)
-        self._numbers = np.arange(len(self._all))
-        self._episodes = np.zeros(len(self._all), dtype=np.int64)
+    def __init__(self, make: Callable[[], Single], count: int, name: str) -> None:
+        """`name`: what is made, for people. Raises ConfigError, and EnvironmentFailure where `make` raises anything else."""
+        self._make, self._name = make, name
+        self._all = [self._made() for _ in range(count)]
+        self._numbers = np.arange(count)
+        self._episodes = np.zeros(count, dtype=np.int64)
         self._seed = 0
 
     @property
@@ -79,15 +89,21 @@ class Singles:
         return stacked([self._begin(row) for row in range(self.count)])
 
     def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
-        sights, finals = [], []
         boards: dict[int, dict[str, Any] | None] = {}
         rewards = {
             role: np.zeros((self.count, len(own.agents)), dtype=np.float32)
             for role, own in self.spec.roles.items()
         }
         terminated, truncated = np.zeros(self.count, dtype=bool), np.zeros(self.count, dtype=bool)
+        failures: dict[int, Failure] = {}
+        sights, finals = [], []
         for row in range(self.count):
             outcome = self._step(row, {role: chosen[row] for role, chosen in actions.items()})
+            if isinstance(outcome, Failure):
+                failures[row], truncated[row] = outcome, True
+                sights.append(self._begin(row))
+                finals.append(sights[-1])
+                continue
             terminated[row], truncated[row] = outcome.terminated, outcome.truncated
             for role, earned in outcome.rewards.items():
                 rewards[role][row] = earned
@@ -97,7 +113,7 @@ class Singles:
                 boards[row] = self.board(row)
             sights.append(self._begin(row) if ended else outcome.sight)
         final = stacked(finals) if (terminated | truncated).any() else None
-        return Transition(stacked(sights), rewards, terminated, truncated, final, boards)
+        return Transition(stacked(sights), rewards, terminated, truncated, final, boards, failures)
 
     def board(self, index: int) -> dict[str, Any] | None:
         return self._all[index].board()
@@ -106,25 +122,62 @@ class Singles:
         for environment in self._all:
             environment.close()
 
+    def _made(self) -> Single:
+        try:
+            return self._make()
+        except TroupeError:
+            raise
+        except Exception as error:
+            raise EnvironmentFailure(
+                f"{self._name} cannot be made: {_said(error)}. Mend it, and try it by itself before you launch again"
+            ) from error
+
     def _begin(self, row: int) -> Sight:
+        """The next episode; by an environment made anew, where this one cannot begin it."""
         self._episodes[row] += 1
-        seed = episode_seeds(self._seed, self._numbers[row : row + 1], self._episodes[row : row + 1])[0]
+        seed = int(episode_seeds(self._seed, self._numbers[row : row + 1], self._episodes[row : row + 1])[0])
         try:
-            return self._all[row].reset(int(seed))
-        except Exception as error:
-            raise self._failure(row, "reset", error) from error
+            return self._reset(row, seed)
+        except EnvironmentFailure as failure:
+            log.warning("%s; making it anew", failure)
+        with suppress(Exception):  # what cannot begin may not be able to end
+            self._all[row].close()
+        self._all[row] = self._made()
+        return self._reset(row, seed)
 
-    def _step(self, row: int, actions: Mapping[str, Actions]) -> Outcome:
+    def _reset(self, row: int, seed: int) -> Sight:
         try:
-            return self._all[row].step(actions)
+            sight = self._all[row].reset(seed)
+            _refuse_no_numbers(sight)
         except Exception as error:
-            raise self._failure(row, "step", error) from error
+            raise EnvironmentFailure(
+                f"environment {self._numbers[row]}, {self._name}, cannot begin an episode: {_said(error)}. "
+                f"Mend its reset, and try it by itself with seed={seed} before you launch again"
+            ) from error
+        return sight
 
-    def _failure(self, row: int, act: str, error: Exception) -> Exception:
-        if isinstance(error, ConfigError):
-            return error
-        said = str(error) if isinstance(error, EnvironmentFailure) else f"{type(error).__name__}: {error}"
-        return EnvironmentFailure(f"environment {self._numbers[row]}, {act}: {said}")
+    def _step(self, row: int, actions: Mapping[str, Actions]) -> Outcome | Failure:
+        try:
+            outcome = self._all[row].step(actions)
+            _refuse_no_numbers(outcome.sight, outcome.rewards)
+        except Exception as error:
+            return Failure(f"environment {self._numbers[row]}, {self._name}, step: {_said(error)}")
+        return outcome
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, EnvironmentFailure) else f"{type(error).__name__}: {error}"
+
+
+def _refuse_no_numbers(sight: Sight, rewards: Mapping[str, Reals] | None = None) -> None:
+    """Raises EnvironmentFailure where something that is learnt from is nan or infinite."""
+    found = {f"rewards of {role}": earned for role, earned in (rewards or {}).items()}
+    found |= {f"observations of {role}": seen for role, seen in sight.observations.items()}
+    if sight.state is not None:
+        found["critic_obs"] = sight.state
+    for what, numbers in found.items():
+        if not np.isfinite(numbers).all():
+            raise EnvironmentFailure(f"{what} are not finite (nan or infinite)")
 
 
 def stacked(sights: Sequence[Sight]) -> View:

@@ -128,9 +128,13 @@ def merged_transitions(parts: Sequence[Transition]) -> Transition:
         np.concatenate([part.terminated for part in parts]),
         np.concatenate([part.truncated for part in parts]),
         merged_views(finals) if any(part.final is not None for part in parts) else None,
-        {
-            first + index: board
-            for first, part in zip(firsts, parts, strict=False)
-            for index, board in part.last_boards.items()
-        },
+        _renumbered([part.last_boards for part in parts], firsts),
+        _renumbered([part.failures for part in parts], firsts),
     )
+
+
+def _renumbered(tables: Sequence[Mapping[int, Any]], firsts: Sequence[int]) -> dict[int, Any]:
+    """What shares say of single environments, by the number in the whole."""
+    return {
+        first + row: said for table, first in zip(tables, firsts, strict=False) for row, said in table.items()
+    }

@@ -12,16 +12,20 @@ def advantages(
     truncated: Tensor,
     discount: float,
     gae_lambda: float,
+    failed: Tensor | None = None,
 ) -> Tensor:
     """All arguments and the result are (T, ...).
 
     next_values[t] is V of the state that step t led to: the episode's own last state where it was cut off there, not the first
-    state of the episode after it. What terminated has no value after it; the trace is cut at both ends.
+    state of the episode after it. What terminated has no value after it; the trace is cut at both ends. A step that failed (which is
+    truncated, too) has no advantage: the one before it is followed by V of the state in which it failed.
 
         delta_t = r_t + discount * V(s_{t+1}) * (1 - terminated_t) - V(s_t)
         A_t     = delta_t + discount * gae_lambda * (1 - terminated_t) * (1 - truncated_t) * A_{t+1}
     """
     delta = rewards + discount * next_values * ~terminated - values
+    if failed is not None:
+        delta = delta.masked_fill(failed, 0.0)
     carry = discount * gae_lambda * ~(terminated | truncated)
     result = torch.empty_like(delta)
     running = torch.zeros_like(delta[0])

@@ -137,7 +137,7 @@ class PolicyLearner:
     def _prepare(self, rollout: Rollout, reward: str) -> tuple[Chunks, float]:
         """Advantages and returns of a rollout, in chunks; and the explained variance of the values."""
         track = rollout.tracks[self.seats.policy]
-        steps, environments = track.rewards.shape[:2]
+        steps, environments = rollout.failed.shape
         before = self._critic_memory
         if before is None:
             before = self.critic.start(environments)
@@ -155,12 +155,14 @@ class PolicyLearner:
             cuts,
             self.algorithm.discount,
             self.algorithm.gae_lambda,
+            rollout.failed.unsqueeze(-1).to(values.device),
         )
         returns = self.sight.by_column(gains + by_agent)
-        weights, value_weights = self._weights(steps, environments, values.device)
-        explained = explained_variance(values, returns)
+        weights, value_weights = self._weights(rollout, values.device)
+        known = ~rollout.failed.to(values.device)
+        explained = explained_variance(values[known], returns[known])
         if self.algorithm.normalise_values:
-            self.scale.update(returns, _last_layers(self.critic))
+            self.scale.update(returns[known], _last_layers(self.critic))
         log_probs, _ = self.head.log_prob(track.outs, track.raw)
         pieces = partial(cut, length=self.length)
         chunks = Chunks(
@@ -184,7 +186,7 @@ class PolicyLearner:
         """Advantages (T, B, N), over all steps and agents that are learnt from."""
         if not self.algorithm.normalise_advantages:
             return gains
-        learnt = gains[..., self._trained(gains.device)]
+        learnt = gains[~rollout.failed.to(gains.device)][:, self._trained(gains.device)]
         return (gains - learnt.mean()) / (learnt.std(correction=0) + 1e-8)
 
     def _trained(self, device: torch.device) -> Tensor:
@@ -198,15 +200,14 @@ class PolicyLearner:
             device=device,
         )
 
-    def _weights(
-        self, steps: int, environments: int, device: torch.device
-    ) -> tuple[Tensor | None, Tensor | None]:
+    def _weights(self, rollout: Rollout, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
         """(G, L, N) and (G, L, K), None where every sample counts once."""
-        if all(self.seats.trained) and steps % self.length == 0:
+        steps, environments = rollout.failed.shape
+        if all(self.seats.trained) and steps % self.length == 0 and not rollout.failed.any():
             return None, None
-        fresh = fresh_steps(steps, self.length).to(device).float()
-        fresh = fresh.repeat_interleave(environments, dim=0).unsqueeze(-1)
-        by_agent = fresh * self._trained(device).float()
+        fresh = fresh_steps(steps, self.length).repeat_interleave(environments, dim=0)
+        counted = (fresh & ~cut(rollout.failed, self.length)).to(device).float()
+        by_agent = counted.unsqueeze(-1) * self._trained(device).float()
         return by_agent, self.sight.by_column(by_agent)
 
     def _step(self, part: Chunks) -> Tensor:

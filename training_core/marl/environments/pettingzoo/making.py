@@ -22,20 +22,16 @@ from training_core.marl.environments.singles import Singles
 
 def mpe(section: Mpe, count: int) -> Singles:
     """The package's own multi-particle environments."""
-    return _singles(
-        mpe_maker(section),
-        count,
-        _manner(section, MEMBERS[section.type], section.max_cycles),
-        section.supersuit,
-    )
+    manner = _manner(section, MEMBERS[section.type], section.max_cycles)
+    make = mpe_maker(section)
+    return Singles(lambda: _single(make(), section.supersuit, manner), count, section.type)
 
 
 def pettingzoo(section: PettingZoo, count: int) -> Singles:
     """Any parallel environment, by import path."""
     make = load_object(section.path, "environment.path")
-    return _singles(
-        lambda: make(**section.args), count, _manner(section, section.members, 0), section.supersuit
-    )
+    manner = _manner(section, section.members, 0)
+    return Singles(lambda: _single(make(**section.args), section.supersuit, manner), count, section.path)
 
 
 def hetero(section: SimpleHetero, count: int) -> Singles:
@@ -49,12 +45,13 @@ def foraging(section: SimpleForaging, count: int) -> Singles:
 
 
 def _toy(section: MarlEnvironment, make: Callable[..., Any], count: int, max_steps: int) -> Singles:
-    return _singles(lambda: make(**section.model_dump()), count, Manner(max_steps=max_steps), SuperSuit())
+    manner = Manner(max_steps=max_steps)
+    return Singles(lambda: _single(make(**section.model_dump()), SuperSuit(), manner), count, section.type)
 
 
 def _manner(section: Wrapped, members: dict[str, tuple[str, ...]], max_steps: int) -> Manner:
     return Manner(members, section.strict_agents, section.action_masks, max_steps)
 
 
-def _singles(make: Callable[[], Any], count: int, manner: Manner, supersuit: SuperSuit) -> Singles:
-    return Singles([ParallelSingle(wrap(make(), supersuit), manner) for _ in range(count)])
+def _single(environment: Any, supersuit: SuperSuit, manner: Manner) -> ParallelSingle:
+    return ParallelSingle(wrap(environment, supersuit), manner)

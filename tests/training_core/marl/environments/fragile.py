@@ -1,0 +1,46 @@
+"""An environment by MARLKit's contract that fails in episodes which its seeds tell."""
+
+from typing import Any
+
+import numpy as np
+
+
+class Fragile:
+    """Two agents, four steps; each sees [step, seed mod 10], and the team earns 1 + step. Where the seed is a multiple of `every`, the step
+    `at` (from 0) goes wrong: `how` is "raise", "reward", "observation" or "critic". `reset`: "once" raises at one reset of a seed that
+    is such a multiple, "always" at all of them.
+    """
+
+    num_agents, obs_dim, action_dim = 2, 2, 2
+    raised: set[int] = set()
+    """Seeds at which a reset has raised, in this process."""
+
+    def __init__(self, every: int = 0, at: int = 2, how: str = "raise", reset: str = "") -> None:
+        self._every, self._at, self._how, self._reset = every, at, how, reset
+
+    def reset(self, seed: int) -> tuple[Any, Any]:
+        self._seed, self._steps = seed, 0
+        if self._breaks and (self._reset == "always" or (self._reset == "once" and seed not in self.raised)):
+            self.raised.add(seed)
+            raise RuntimeError("no start")
+        return self._seen(), np.zeros(1)
+
+    def step(self, actions: Any) -> tuple[Any, Any, float, bool, dict[str, Any]]:
+        wrong = self._how if self._breaks and self._steps == self._at and not self._reset else ""
+        if wrong == "raise":
+            raise RuntimeError("the physics blew up")
+        self._steps += 1
+        return (
+            self._seen() * (np.nan if wrong == "observation" else 1),
+            np.full(1, np.nan if wrong == "critic" else self._steps),
+            np.inf if wrong == "reward" else float(self._steps),
+            self._steps == 4,
+            {"truncated": True},
+        )
+
+    @property
+    def _breaks(self) -> bool:
+        return self._every > 0 and self._seed > 0 and self._seed % self._every == 0
+
+    def _seen(self) -> Any:
+        return np.tile([float(self._steps), float(self._seed % 10)], (2, 1))
