@@ -55,14 +55,17 @@ class Fork(APIView):
 
 
 class Downloading(APIView):
-    """A checkpoint as Hugging Face folders."""
+    """A checkpoint's models."""
 
     @extend_schema(
         parameters=[parameter("policy", str, "only this policy; without it all of them")],
         responses={(200, "application/x-tar"): OpenApiTypes.BINARY, 409: JSON},
     )
     def get(self, request: Request, run_id: str, name: str) -> StreamingHttpResponse:
-        """A tar of a folder per policy: config.json, model.safetensors, the tokenizer, a model card."""
+        """A tar of a folder per policy: config.json, model.safetensors, the tokenizer, a model card.
+
+        Of small networks the whole checkpoint, with its config.toml.
+        """
         checkpoint = checkpoint_named(request.user, run_id, name)
         download = checkpoint_download(request.user, checkpoint, text(request, "policy"))
         return download_response(request._request, download)

@@ -1,4 +1,7 @@
-"""Checkpoints as Hugging Face folders, streamed as a tar: a folder per policy, with a card that says what it is."""
+"""Checkpoints streamed as a tar: a folder per policy, with a card that says what it is.
+
+Language models are Hugging Face folders. Small networks come as the whole checkpoint, with the config that makes them.
+"""
 
 import asyncio
 import json
@@ -9,6 +12,9 @@ from django.conf import settings
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 
+from training_core.config.files import parse_config, to_toml
+from training_core.config.kinds import config_class
+from training_core.config.marl.run import MarlConfig
 from training_core.errors import CheckpointError, ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
@@ -18,6 +24,7 @@ from workers.launch.checkpoint_files import (
     Member,
     checkpoint_place,
     model_files,
+    network_files,
     policies_in,
     tar_chunks,
     tar_size,
@@ -58,7 +65,11 @@ def checkpoint_download(user: Person, checkpoint: Checkpoint, policy: str = "") 
     chosen = [policy] if policy else there
     if not chosen:
         raise TransitionRefused(f"there are no models in {place}")
-    members = [member for name in chosen for member in (*model_files(place, name), _card(checkpoint, name))]
+    if config_class(checkpoint.run.config) is MarlConfig:
+        members = [*network_files(place, chosen), _config(checkpoint)]
+    else:
+        members = [member for name in chosen for member in model_files(place, name)]
+    members += [_card(checkpoint, name) for name in chosen]
     audit_note(user, checkpoint.run.project, "checkpoint.download", f"{checkpoint.run_id}/{checkpoint.path}")
     return Download(f"{checkpoint.run_id}-{checkpoint.path.rpartition('/')[2]}", members)
 
@@ -83,21 +94,30 @@ async def _in_threads(download: Download) -> AsyncIterator[bytes]:
         yield chunk
 
 
+def _config(checkpoint: Checkpoint) -> Member:
+    """The run's config, from which small networks and their environment are made."""
+    content = to_toml(parse_config(checkpoint.run.config)).encode()
+    return Member("config.toml", len(content), content)
+
+
 def _card(checkpoint: Checkpoint, policy: str) -> Member:
     """A model card: where the weights come from. User text is indented, so that it stays text."""
     run = checkpoint.run
     roles = [name for name, role in run.config["team"]["roles"].items() if role["policy"] == policy]
+    section = run.config["policies"].get(policy, {})
+    networks = config_class(run.config) is MarlConfig
     facts = {
         "run": run.pk,
         "name": run.name,
         "iteration": checkpoint.iteration,
         "policy": policy,
         "roles": roles,
-        "base model": run.config["policies"][policy]["model"] if policy in run.config["policies"] else "",
+        **({"network": section.get("network")} if networks else {"base model": section.get("model", "")}),
         "environment": run.config["environment"],
         "metrics": checkpoint.metrics,
     }
+    front = "" if networks else "---\nlibrary_name: transformers\n---\n"
     shown = "\n".join(f"    {line}" for line in json.dumps(facts, indent=2, ensure_ascii=False).splitlines())
-    text = f"---\nlibrary_name: transformers\n---\n# {policy}, iteration {checkpoint.iteration}\n\nTrained with Troupe.\n\n{shown}\n"
+    text = f"{front}# {policy}, iteration {checkpoint.iteration}\n\nTrained with Troupe.\n\n{shown}\n"
     content = text.encode()
     return Member(f"{policy}/README.md", len(content), content)

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from training_core.checkpoints import DRAFT, PINNED
+from training_core.checkpoints import DRAFT, MANIFEST, PINNED, STATE
 from training_core.errors import CheckpointError
 
 LEARNING = ("optimizer.safetensors", "policy.json")
-"""Files that only learning needs; a model is whole without them."""
+"""Files that only learning needs; a language model is whole without them."""
+MARKS = ("config.json", "actor.safetensors")
+"""What a policy's folder has: of a language model, of small networks."""
 CHUNK = 1024 * 1024
 _BLOCK = tarfile.BLOCKSIZE
 
@@ -79,19 +81,30 @@ def delete(aside: Path) -> None:
 
 def policies_in(checkpoint: Path) -> list[str]:
     """Policies that a checkpoint has weights of, by name."""
-    return sorted(
-        item.parent.name for item in checkpoint.glob("*/config.json") if not item.parent.is_symlink()
-    )
+    found = [item.parent for mark in MARKS for item in checkpoint.glob(f"*/{mark}")]
+    return sorted(folder.name for folder in found if not folder.is_symlink())
 
 
 def model_files(checkpoint: Path, policy: str) -> list[Member]:
     """The Hugging Face folder of one policy: config, weights, tokenizer; names begin with the policy's."""
-    folder = checkpoint / policy
     return [
         Member(f"{policy}/{item.name}", item.stat().st_size, item)
-        for item in sorted(folder.iterdir())
-        if item.is_file() and not item.is_symlink() and item.name not in LEARNING
+        for item in _plain(checkpoint / policy)
+        if item.name not in LEARNING
     ]
+
+
+def network_files(checkpoint: Path, policies: Iterable[str]) -> list[Member]:
+    """Small networks' folders with all that is in them, and what makes them a checkpoint that can be gone on from."""
+    folders = [checkpoint / policy for policy in policies]
+    inside = [(f"{folder.name}/{item.name}", item) for folder in folders for item in _plain(folder)]
+    beside = [(item.name, item) for item in _plain(checkpoint) if item.name in (STATE, MANIFEST)]
+    return [Member(name, item.stat().st_size, item) for name, item in (*inside, *beside)]
+
+
+def _plain(folder: Path) -> list[Path]:
+    """Its files, links left out."""
+    return [item for item in sorted(folder.iterdir()) if item.is_file() and not item.is_symlink()]
 
 
 def tar_size(members: Iterable[Member]) -> int:

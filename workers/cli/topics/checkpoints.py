@@ -55,7 +55,7 @@ def download(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a checkpoint as Hugging Face folders, one per policy."""
+    """Fetch a checkpoint: a folder per policy, Hugging Face's where it is a language model."""
     from workers.cli.fetching import fetch_tar
 
     place = fetch_tar(find_server(), checkpoint_path(run_id, checkpoint, "download/"), to, policy=policy)
@@ -64,7 +64,7 @@ def download(
 
         for item in place.iterdir():
             merge_folder(item)
-    folders = sorted(str(item) for item in place.iterdir())
+    folders = sorted(str(item) for item in place.iterdir() if item.is_dir())
     if as_json:
         return typer.echo(json.dumps({"folder": str(place), "policies": folders}, indent=2))
     for folder in folders:
