@@ -1,15 +1,18 @@
-"""How fast small networks learn: `python -m tests.benchmarks.marl_learning PRESET ... [key=value ...] [--seeds 0 1 2] [--seconds 600]`.
+"""How fast small networks learn: `python -m tests.benchmarks.marl_learning PRESET ... [key=value ...] [--seeds 0 1 2] [--out FOLDER]`.
 
 Every preset is trained with each seed by MarlTrainer alone (no Ray, no database) in one process with one thread, one after another.
 Evaluation is left out of the time. Time is both: wall seconds, and CPU seconds of the process, which are what a quiet core would
 need where others use the machine too. Prints each curve (environment steps, seconds, greedy and sampled return per role: sums
 over the role's agents), and a table over seeds in Markdown with when each bar was first passed. Nothing here fails.
+`--out FOLDER` also writes every curve as CSV, point by point, for tests/benchmarks/marl_curves.py, which draws them.
 """
 
 import argparse
+import csv
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import mean, stdev
 
 import torch
@@ -21,7 +24,10 @@ from training_core.marl.trainer import MarlTrainer
 
 BARS = {"mpe_simple_spread": (-45.0, -30.0), "toy_simple_spread": (125.0,)}
 """By environment: greedy returns of the first role whose first passing is reported."""
-EPISODES = 128
+EPISODES = 256
+"""Of each evaluation: on simple_spread the mean of as many is good to about 0.5 (one standard error)."""
+COLUMNS = ("preset", "seed", "environment", "steps", "wall", "cpu", "role", "greedy", "sampled")
+"""Of a curve's CSV: one line per evaluation and role."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +55,10 @@ class Curve:
         return next((point for point in self.points if next(iter(point.greedy.values())) >= bar), None)
 
 
-def train(preset: str, seed: int, seconds: float, every: int, overrides: Sequence[str]) -> Curve:
-    """One run of the preset's iterations, or until it has used `seconds` of CPU."""
+def train(
+    preset: str, seed: int, seconds: float, every: int, overrides: Sequence[str], out: Path | None = None
+) -> Curve:
+    """One run of the preset's iterations, or until it has used `seconds` of CPU; its points are kept in the folder `out`."""
     config = load_config(preset, parse_overrides([*overrides, f"run.seed={seed}"]))
     assert isinstance(config, MarlConfig), f"{preset} is no preset of small networks"
     trainer = MarlTrainer(config)
@@ -68,9 +76,37 @@ def train(preset: str, seed: int, seconds: float, every: int, overrides: Sequenc
             greedy, sampled = (returns(trainer.evaluate(kind, EPISODES)) for kind in (True, False))
             curve.points.append(Point(steps, wall, cpu, greedy, sampled))
             print(row(curve), flush=True)
+            if out:
+                write(curve, out)
         if last:
             break
     trainer.close()
+    return curve
+
+
+def write(curve: Curve, folder: Path) -> None:
+    """The curve so far, as CSV."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{curve.preset}-{curve.seed}.csv").open("w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(COLUMNS)
+        for point in curve.points:
+            for role, greedy in point.greedy.items():
+                numbers = (point.steps, f"{point.wall:.1f}", f"{point.cpu:.1f}")
+                returned = (f"{greedy:.2f}", f"{point.sampled[role]:.2f}")
+                lines.writerow([curve.preset, curve.seed, curve.environment, *numbers, role, *returned])
+
+
+def read(path: Path) -> Curve:
+    """What `write` wrote."""
+    with path.open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    curve = Curve(lines[0]["preset"], int(lines[0]["seed"]), lines[0]["environment"])
+    for line in lines:
+        if not curve.points or curve.points[-1].steps != int(line["steps"]):
+            curve.points.append(Point(int(line["steps"]), float(line["wall"]), float(line["cpu"]), {}, {}))
+        curve.points[-1].greedy[line["role"]] = float(line["greedy"])
+        curve.points[-1].sampled[line["role"]] = float(line["sampled"])
     return curve
 
 
@@ -134,11 +170,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--seconds", type=float, default=600.0, help="CPU seconds of a run at most")
     parser.add_argument("--every", type=int, default=25, help="iterations between evaluations")
+    parser.add_argument("--out", type=Path, help="folder for the curves as CSV")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     overrides = [word for word in options.presets if "=" in word]
     curves = [
-        train(preset, seed, options.seconds, options.every, overrides)
+        train(preset, seed, options.seconds, options.every, overrides, options.out)
         for preset in options.presets
         if "=" not in preset
         for seed in options.seeds
