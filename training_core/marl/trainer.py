@@ -130,9 +130,9 @@ class MarlTrainer:
 
 def _refuse_hopeless(rollout: Rollout, played: list[Played]) -> None:
     """Single failures are data; that nothing but failures came of any environment is not. Raises EnvironmentFailure."""
-    failures = [episode.failure for episode in played]
-    if rollout.failed.any(0).all() and (first := failures[0]) and all(failures):
+    broken = [episode.failure for episode in played if episode.failure and not episode.failure.lost]
+    if rollout.failed.any(0).all() and len(broken) == len(played):
         raise EnvironmentFailure(
-            f"every environment failed, and no episode came to an end. The first: {first.error}. "
+            f"every environment failed, and no episode came to an end. The first: {broken[0].error}. "
             "Mend the environment, and try it by itself before you launch again"
         )

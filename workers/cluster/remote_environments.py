@@ -1,73 +1,164 @@
-"""Environments of small networks in processes of their own: one share each, all of which step at the same time."""
+"""Environments of small networks in processes of their own: one share each, all of which step at the same time.
 
-from collections.abc import Sequence
+A worker that dies is replaced. The episodes that its environments were in have failed; they begin anew with the seed of their last reset,
+and the others play on.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from training_core.config.marl.environments import MarlEnvironment
-from training_core.marl.environments.base import Actions, Spec, Transition, VectorEnvironment, View
+from training_core.marl.environments.base import Actions, Failure, Spec, Transition, VectorEnvironment, View
 from training_core.marl.environments.split import SplitEnvironments, shares_of
+from workers.cluster.pool import MAX_LIVES
 from workers.cluster.spawner import Handle
 from workers.loops.records import WorkerLost
+
+log = logging.getLogger(__name__)
+
+
+class Host:
+    """A MarlEnvWorker, or the one that has taken its place."""
+
+    def __init__(self, name: str, spawn: Callable[..., Handle]) -> None:
+        """`spawn(life=...)` starts the process; lives count from 0."""
+        self.name = name
+        self.life = 0
+        self._spawn = spawn
+        self.worker = spawn(life=0)
+        self._counts: list[int] = []
+
+    def begin_open(self, count: int) -> Any:
+        """Have another share made; `opened` waits for it."""
+        self._counts.append(count)
+        return self.worker.open.remote(count)
+
+    def opened(self, reference: Any) -> tuple[int, Spec]:
+        """Number and spec of the share that was opened last. Raises ConfigError, EnvironmentFailure, WorkerLost."""
+        try:
+            found: tuple[int, Spec] = _answer(reference)
+        except RayActorError as error:
+            found = self.replace(self.life, error)[-1]
+        return found
+
+    def replace(self, life: int, error: RayActorError) -> list[tuple[int, Spec]]:
+        """Another worker with the same shares, none of them reset; nothing where that of this `life` was replaced already.
+
+        Raises WorkerLost where too many have died.
+        """
+        if life < self.life:
+            return []
+        while self.life < MAX_LIVES:
+            self.life += 1
+            log.warning("%s died (%s); replacing it", self.name, type(error).__name__)
+            ray.kill(self.worker)
+            self.worker = self._spawn(life=self.life)
+            try:
+                return [_answer(self.worker.open.remote(count)) for count in self._counts]
+            except RayActorError as another:
+                error = another
+        raise WorkerLost(
+            f"{self.name} died {MAX_LIVES + 1} times; look at the run's log for what ends it"
+        ) from error
 
 
 @dataclass(frozen=True)
 class RemoteMaker:
-    """Makes environments whose shares live in these MarlEnvWorkers. Travels to the trainer."""
+    """Makes environments whose shares live with these hosts. Travels to the trainer."""
 
-    workers: Sequence[Handle]
+    hosts: Sequence[Host]
 
     def __call__(self, section: MarlEnvironment, count: int) -> VectorEnvironment:
-        """`count` environments, as even shares as can be. `section` is the workers' own. Raises ConfigError, WorkerLost."""
-        counts = shares_of(count, len(self.workers))
-        opened = [worker.open.remote(own) for worker, own in zip(self.workers, counts, strict=False)]
-        shares = []
-        for worker, own, reference in zip(self.workers, counts, opened, strict=False):
-            number, spec = answer(reference)
-            shares.append(RemoteShare(worker, number, spec, own))
-        return SplitEnvironments(shares)
+        """`count` environments, as even shares as can be. `section` is the hosts' own. Raises ConfigError, WorkerLost."""
+        counts = shares_of(count, len(self.hosts))
+        begun = [host.begin_open(own) for host, own in zip(self.hosts, counts, strict=False)]
+        return SplitEnvironments(
+            [
+                RemoteShare(host, own, *host.opened(reference))
+                for host, own, reference in zip(self.hosts, counts, begun, strict=False)
+            ]
+        )
 
 
 class RemoteShare:
     """A share (see split.Share) in another process."""
 
-    def __init__(self, worker: Handle, number: int, spec: Spec, count: int) -> None:
+    def __init__(self, host: Host, count: int, number: int, spec: Spec) -> None:
         self.spec, self.count = spec, count
-        self._worker, self._number = worker, number
+        self._host, self._number = host, number
+        self._start = (0, 0)
+        """Seed and first number of the last reset."""
+        self._life = host.life
+        """Of the worker in which it was reset."""
         self._begun: Any = None
 
     def begin_reset(self, seed: int, first: int) -> None:
-        self._begun = self._worker.reset.remote(self._number, seed, first)
+        self._start, self._life = (seed, first), self._host.life
+        self._begun = self._host.worker.reset.remote(self._number, seed, first)
 
     def begin_step(self, actions: dict[str, Actions], watched: Sequence[int]) -> None:
-        self._begun = self._worker.step.remote(self._number, actions, watched)
+        if not self._lost:
+            self._begun = self._host.worker.step.remote(self._number, actions, watched)
 
     def view(self) -> View:
-        view: View = answer(self._begun)
-        return view
+        while True:
+            try:
+                view: View = _answer(self._begun)
+                return view
+            except RayActorError as error:
+                self._host.replace(self._life, error)
+                self.begin_reset(*self._start)
 
     def transition(self) -> Transition:
-        transition: Transition = answer(self._begun)
-        return transition
+        if not self._lost:
+            try:
+                transition: Transition = _answer(self._begun)
+                return transition
+            except RayActorError as error:
+                self._host.replace(self._life, error)
+        return self._cut()
 
     def board(self, index: int) -> dict[str, Any] | None:
-        board: dict[str, Any] | None = answer(self._worker.board.remote(self._number, index))
+        """None where the worker has died; the next step tells of it."""
+        if self._lost:
+            return None
+        try:
+            board: dict[str, Any] | None = _answer(self._host.worker.board.remote(self._number, index))
+        except RayActorError as error:
+            self._host.replace(self._life, error)
+            return None
         return board
 
     def close(self) -> None:
-        answer(self._worker.close.remote(self._number))
+        _answer(self._host.worker.close.remote(self._number))
+
+    @property
+    def _lost(self) -> bool:
+        """The worker in which it was reset is no more."""
+        return self._life < self._host.life
+
+    def _cut(self) -> Transition:
+        """The step in which all episodes of the share were lost, and new ones begun."""
+        self.begin_reset(*self._start)
+        view = self.view()
+        rewards = {
+            role: np.zeros((self.count, len(own.agents)), dtype=np.float32)
+            for role, own in self.spec.roles.items()
+        }
+        lost = Failure(f"{self._host.name} died and was replaced; its environments began anew", lost=True)
+        never, cut = np.zeros(self.count, dtype=bool), np.ones(self.count, dtype=bool)
+        return Transition(view, rewards, never, cut, view, failures=dict.fromkeys(range(self.count), lost))
 
 
-def answer(reference: Any) -> Any:
-    """What a worker answers. Raises what it raised, and WorkerLost where it died."""
+def _answer(reference: Any) -> Any:
+    """What a worker answers. Raises what it raised, and RayActorError where it died."""
     try:
         return ray.get(reference)
     except RayTaskError as error:
         raise error.cause from error
-    except RayActorError as error:
-        raise WorkerLost(
-            f"an environment worker died: {error}; start a new attempt from the last checkpoint"
-        ) from error

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import ray
@@ -21,7 +22,7 @@ from workers.actors.spec import PolicyPort
 from workers.cluster.placement import Placement, Seat, place
 from workers.cluster.pool import RemotePool
 from workers.cluster.ports import ApartPort, ColocatedPort
-from workers.cluster.remote_environments import RemoteMaker
+from workers.cluster.remote_environments import Host, RemoteMaker
 from workers.cluster.spawner import Handle, Spawner, start_actor
 from workers.cluster.updaters import Updaters
 from workers.launch.demand import Demand, demand
@@ -76,11 +77,12 @@ def open_session(
 def _with_trainer(
     config: MarlConfig, placement: Placement, label: str, group: PlacementGroup | None
 ) -> Session:
-    workers = {
-        seat.name: start_actor(MarlEnvWorker, seat, label, group, config.environment)
+    hosts = [
+        Host(seat.name, partial(start_actor, MarlEnvWorker, seat, label, group, config.environment))
         for seat in placement.of("environment")
-    }
-    make = RemoteMaker(tuple(workers.values())) if workers else None
+    ]
+    workers = {host.name: host.worker for host in hosts}
+    make = RemoteMaker(hosts) if hosts else None
     trainer = start_actor(MarlWorker, placement.of("trainer")[0], label, group, config, make)
     return Session(trainer, workers, group)
 

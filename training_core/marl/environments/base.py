@@ -77,6 +77,8 @@ class Failure:
 
     error: str
     """For people; names the environment."""
+    lost: bool = False
+    """The process of the environment died: it may itself be well."""
 
 
 @dataclass

@@ -1,5 +1,7 @@
 """An environment by MARLKit's contract that fails in episodes which its seeds tell."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,3 +46,18 @@ class Fragile:
 
     def _seen(self) -> Any:
         return np.tile([float(self._steps), float(self._seed % 10)], (2, 1))
+
+
+class Mortal(Fragile):
+    """Ends its process in the second step of the episode of this seed; only once, where there is a `marker` (the path of a file)."""
+
+    def __init__(self, seed: int, marker: str = "") -> None:
+        super().__init__()
+        self._fatal, self._marker = seed, marker
+
+    def step(self, actions: Any) -> tuple[Any, Any, float, bool, dict[str, Any]]:
+        if self._seed == self._fatal and self._steps == 1 and not Path(self._marker).is_file():
+            if self._marker:
+                Path(self._marker).touch()
+            os._exit(1)
+        return super().step(actions)
