@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from training_core.errors import EnvironmentFailure
-from training_core.marl.environments.base import Choices, RoleSpec
+from training_core.marl.environments.base import Choices, RoleSpec, SeveralChoices
 from training_core.marl.records import Collection, Moment, Played, Story
 from training_core.marl.stage import Stage, Step
 from training_core.seeding import keyed_seed
@@ -71,6 +71,8 @@ def _moment(stage: Stage, step: Step, place: int, board: dict[str, Any] | None) 
 
 def in_words(spec: RoleSpec, action: Any) -> str:
     """An action for people: its name where it has one, its number or numbers where it has not."""
+    if isinstance(spec.actions, SeveralChoices):
+        return " ".join(str(int(choice)) for choice in action)
     if isinstance(spec.actions, Choices):
         return spec.actions.names[int(action)] if spec.actions.names else str(int(action))
     return " ".join(f"{float(number):+.2f}" for number in action)

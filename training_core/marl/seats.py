@@ -10,7 +10,7 @@ import numpy as np
 
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
-from training_core.marl.environments.base import Actions, Choices, Continuous, Flags, Reals, Spec, View
+from training_core.marl.environments.base import ActionKind, Actions, Continuous, Flags, Reals, Spec, View
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Seats:
     trained: tuple[bool, ...]
     """By role: whether its steps are learnt from."""
     observation_dim: int
-    actions: Choices | Continuous
+    actions: ActionKind
 
     @property
     def count(self) -> int:
@@ -39,9 +39,10 @@ class Seats:
 
     def masks(self, view: View) -> Flags | None:
         """(B, N, A), True for what is allowed; None where everything always is."""
-        if not isinstance(self.actions, Choices) or not any(role in view.masks for role in self.roles):
+        if isinstance(self.actions, Continuous) or not any(role in view.masks for role in self.roles):
             return None
-        free = {role: (*view.observations[role].shape[:2], self.actions.count) for role in self.roles}
+        width = sum(self.actions.counts)
+        free = {role: (*view.observations[role].shape[:2], width) for role in self.roles}
         return np.concatenate(
             [view.masks[role] if role in view.masks else np.ones(free[role], bool) for role in self.roles], 1
         )

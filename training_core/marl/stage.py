@@ -10,7 +10,7 @@ from torch import Tensor
 from training_core.marl.environments.base import Actions, Transition, VectorEnvironment, View
 from training_core.marl.networks.agents import Networks
 from training_core.marl.networks.base import Memory, begin_anew
-from training_core.marl.networks.heads import ChoiceHead, GaussianHead, masked
+from training_core.marl.networks.heads import Head, masked
 from training_core.marl.records import Played
 from training_core.marl.seats import Seats
 
@@ -21,7 +21,7 @@ class Player:
 
     seats: Seats
     actor: Networks
-    head: ChoiceHead | GaussianHead
+    head: Head
     device: torch.device
 
 

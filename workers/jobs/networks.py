@@ -8,7 +8,7 @@ from torch import nn
 
 from training_core.config.marl.policies import Recurrent
 from training_core.config.marl.run import MarlConfig
-from training_core.marl.environments.base import Choices, Continuous
+from training_core.marl.environments.base import ActionKind, Continuous
 from training_core.marl.learning.learner import PolicyLearner
 from workers.actors.marl_worker import MarlWorker
 from workers.jobs.context import JobContext
@@ -133,10 +133,10 @@ def _described(name: str, learner: PolicyLearner) -> dict[str, Any]:
     }
 
 
-def _in_words(actions: Choices | Continuous) -> str:
-    if isinstance(actions, Choices):
-        return f"{actions.count} choices"
-    return f"{len(actions.low)} numbers from {min(actions.low):g} to {max(actions.high):g}"
+def _in_words(actions: ActionKind) -> str:
+    if isinstance(actions, Continuous):
+        return f"{len(actions.low)} numbers from {min(actions.low):g} to {max(actions.high):g}"
+    return f"{' x '.join(map(str, actions.counts))} choices"
 
 
 def _size(network: nn.Module) -> int:

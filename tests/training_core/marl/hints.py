@@ -11,6 +11,7 @@ from training_core.marl.environments.base import (
     Choices,
     Continuous,
     RoleSpec,
+    SeveralChoices,
     Spec,
     Transition,
     View,
@@ -22,6 +23,7 @@ class Hints:
     """B environments of `length` steps, each environment starting one step later in its episode than the one before it.
 
     `sides`: agents by role. Agent k of a role earns 1 + k where it names its hint. `masked`: choice 0 is forbidden and is never the hint.
+    `several`: half of that for the hint, and half for naming beside it whether the hint is odd.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Hints:
         continuous: bool = False,
         staggered: bool = True,
         state: bool = False,
+        several: bool = False,
     ) -> None:
         self.count, self.choices, self.length, self.masked = count, choices, length, masked
         self.terminates, self.continuous, self.staggered, self.with_state = (
@@ -44,7 +47,9 @@ class Hints:
             state,
         )
         self.sides = dict(sides or {"agents": 2})
-        actions = Continuous((-1.0, 0.0), (1.0, 4.0)) if continuous else Choices(choices, ())
+        self.several = several
+        plain = SeveralChoices((choices, 2)) if several else Choices(choices, ())
+        actions = Continuous((-1.0, 0.0), (1.0, 4.0)) if continuous else plain
         self.spec = Spec(
             {
                 role: RoleSpec(tuple(f"{role}_{k}" for k in range(number)), choices + 1, actions)
@@ -69,6 +74,9 @@ class Hints:
             worth = 1.0 + np.arange(number)
             if self.continuous:
                 rewards[role] = (-np.abs(actions[role][..., 1] - self.hints[role]) * worth).astype(np.float32)
+            elif self.several:
+                wanted = np.stack([self.hints[role], self.hints[role] % 2], -1)
+                rewards[role] = ((actions[role] == wanted).mean(-1) * worth).astype(np.float32)
             else:
                 rewards[role] = ((actions[role] == self.hints[role]) * worth).astype(np.float32)
         self.at = self.at + 1
@@ -105,7 +113,7 @@ class Hints:
             at = np.broadcast_to((self.at / self.length)[:, None, None], (self.count, number, 1))
             seen[role] = np.concatenate([at, np.eye(self.choices)[self.hints[role]]], -1).astype(np.float32)
             if self.masked:
-                masks[role] = np.ones((self.count, number, self.choices), bool)
+                masks[role] = np.ones((self.count, number, self.choices + 2 * self.several), bool)
                 masks[role][..., 0] = False
         state = np.stack([self.at, self.at], -1).astype(np.float32) if self.with_state else None
         return View(seen, masks, state)

@@ -56,6 +56,27 @@ def test_it_learns_continuous_actions():
     assert sent == pytest.approx(np.array([[[1.0, 4.0]]]))
 
 
+@pytest.mark.parametrize("network", [{}, {"type": "gru", "recurrent_hidden_dim": 16, "chunk_length": 4}])
+def test_it_learns_a_choice_from_each_of_several_sets(network):
+    environments = []
+
+    def make(section, count):
+        environments.append(Hints(count, several=True, masked=True, staggered=False))
+        return environments[-1]
+
+    made = MarlTrainer(config(policies={"one": policy(**network)}), make)
+    for iteration in range(1, 31):
+        made.collect(iteration)
+        metrics = made.update(iteration)["one"]
+        assert metrics["ratio_mean"] == pytest.approx(1.0, abs=0.05)
+    # hints 1 and 2: at most 12; 6 by guessing, 9 by one set alone
+    found = made.evaluate(True, 16, kept=1)
+    assert mean_return(found) > 11.0
+    sent = np.concatenate([step["agents"].reshape(-1, 2) for one in environments for step in one.sent])
+    assert set(sent[:, 0].tolist()) == {1, 2} and set(sent[:, 1].tolist()) == {0, 1}
+    assert set(found.stories[0].moments[0].actions.values()) <= {"1 1", "2 0"}
+
+
 def test_forbidden_choices_are_never_sent():
     environments = []
 

@@ -1,7 +1,7 @@
 """Environments of small-network agents: B of them stepped at once, on arrays.
 
-Letters: B environments, n agents of a role, D numbers of an observation, A actions (choices, or numbers of a continuous
-action), S numbers of what a centralised critic sees.
+Letters: B environments, n agents of a role, D numbers of an observation, A actions (choices, of all sets together, or numbers of a
+continuous action), K sets of choices, S numbers of what a centralised critic sees.
 
 Agents of one role have observations and actions of one size; an environment pads narrower ones (observations with zeros, actions
 with choices that its masks forbid). What belongs to a role comes in a dict by the role's name.
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Reals = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 Actions = NDArray[np.int64] | NDArray[np.float32]
-"""(B, n) choices, or (B, n, A) continuous."""
+"""(B, n) choices, (B, n, K) a choice from each of several sets, or (B, n, A) continuous."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,19 @@ class Choices:
     names: tuple[str, ...] = ()
     """For people, in the order of the actions; empty where they have no names."""
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Of its one set."""
+        return (self.count,)
+
+
+@dataclass(frozen=True)
+class SeveralChoices:
+    """One action from each of several sets, all at once. Masks have the choices of one set after those of the other."""
+
+    counts: tuple[int, ...]
+    """Actions of each set."""
+
 
 @dataclass(frozen=True)
 class Continuous:
@@ -35,6 +48,9 @@ class Continuous:
 
     low: tuple[float, ...]
     high: tuple[float, ...]
+
+
+ActionKind = Choices | SeveralChoices | Continuous
 
 
 @dataclass(frozen=True)
@@ -45,7 +61,7 @@ class RoleSpec:
     """Their names; n of them."""
     observation_dim: int
     """D."""
-    actions: Choices | Continuous
+    actions: ActionKind
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What an actor's outputs mean: a distribution over choices, or over continuous actions within bounds.
 
-Letters: O outputs, A choices, or numbers of a continuous action. "Raw" actions are what is learnt from: the choice (...), or
-the Gaussian's number before it is squashed (..., A).
+Letters: O outputs, A choices, or numbers of a continuous action, K sets of choices. "Raw" actions are what is learnt from: the
+choice (...), a choice from each set (..., K), or the Gaussian's number before it is squashed (..., A).
 """
 
 import math
@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from training_core.marl.environments.base import Actions, Choices, Continuous
+from training_core.marl.environments.base import ActionKind, Actions, Choices, Continuous, SeveralChoices
 
 FORBIDDEN = -1e9
 """Logit of a choice that a mask forbids: finite, so that an agent who may do nothing at all does no harm."""
@@ -71,6 +71,31 @@ class ChoiceHead:
         return actions
 
 
+class SeveralChoicesHead:
+    """A categorical for each set of choices, drawn independently: log-probabilities and entropies are sums over the sets."""
+
+    def __init__(self, actions: SeveralChoices) -> None:
+        self._sets = [ChoiceHead(Choices(count)) for count in actions.counts]
+        self._counts = list(actions.counts)
+        self.outputs = sum(actions.counts)
+
+    def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        return torch.cat([one.noise(shape, generator) for one in self._sets], dim=-1)
+
+    def act(self, out: Tensor, noise: Tensor | None) -> Tensor:
+        drawn = out if noise is None else out + noise
+        return torch.stack([part.argmax(-1) for part in drawn.split(self._counts, dim=-1)], dim=-1)
+
+    def log_prob(self, out: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
+        parts = zip(self._sets, out.split(self._counts, dim=-1), raw.unbind(-1), strict=True)
+        logs, entropies = zip(*[one.log_prob(own, chosen) for one, own, chosen in parts], strict=True)
+        return torch.stack(logs).sum(0), torch.stack(entropies).sum(0)
+
+    def sent(self, raw: Tensor) -> Actions:
+        actions: Actions = raw.cpu().numpy()
+        return actions
+
+
 class GaussianHead:
     """Diagonal Gaussian, squashed into the bounds by tanh: action = middle + half * tanh(raw).
 
@@ -118,6 +143,8 @@ class GaussianHead:
         return slope + self.half.to(raw.device).log()
 
 
-def make_head(actions: Choices | Continuous) -> ChoiceHead | GaussianHead:
+def make_head(actions: ActionKind) -> Head:
     """The family for a kind of actions."""
-    return ChoiceHead(actions) if isinstance(actions, Choices) else GaussianHead(actions)
+    if isinstance(actions, Choices):
+        return ChoiceHead(actions)
+    return SeveralChoicesHead(actions) if isinstance(actions, SeveralChoices) else GaussianHead(actions)

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from training_core.config.marl.environments import GymnasiumVector
 from training_core.errors import ConfigError
-from training_core.marl.environments.base import Choices, Continuous
+from training_core.marl.environments.base import Choices, Continuous, SeveralChoices
 from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.seeds import episode_seeds
 
@@ -58,6 +58,32 @@ def test_time_limits_cut_off_and_continuous_actions_are_held_within_bounds() -> 
     assert moved[0].rewards["agents"][0, 0] == pytest.approx(-0.1)  # of a force of 1, not of 7
     assert moved[4].final is not None and moved[4].view.observations["agents"][0, 0, 1] == 0
     assert moved[4].final.observations["agents"][0, 0, 1] > 0
+
+
+class Levers(gymnasium.Env):
+    """Three sets of choices; the reward is what was chosen, as a number of three digits."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+    action_space = gymnasium.spaces.MultiDiscrete([3, 2, 4], start=[0, 1, 0])
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[np.ndarray, dict]:
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        assert self.action_space.contains(action)
+        return np.zeros(2, np.float32), float(action @ [100, 10, 1]), False, False, {}
+
+
+def test_a_choice_from_each_of_several_sets() -> None:
+    gymnasium.register("Levers-v0", Levers)
+    try:
+        environments = make_environments(GymnasiumVector(id="Levers-v0"), 2)
+        assert environments.spec.roles["agents"].actions == SeveralChoices((3, 2, 4))
+        environments.reset(0)
+        moved = environments.step({"agents": np.array([[[2, 0, 3]], [[0, 1, 0]]])})
+        assert moved.rewards["agents"].tolist() == [[213.0], [20.0]]
+    finally:
+        del gymnasium.registry["Levers-v0"]
 
 
 def test_what_there_is_not_is_told() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from tests.training_core.marl.environments.parallel import Countdown
 from training_core.boards import Plane
@@ -23,10 +24,11 @@ from training_core.config.marl.environments import (
     SuperSuit,
 )
 from training_core.errors import ConfigError, EnvironmentFailure
-from training_core.marl.environments.base import Choices, Continuous, VectorEnvironment
+from training_core.marl.environments.base import Choices, Continuous, SeveralChoices, VectorEnvironment
 from training_core.marl.environments.games import Games
 from training_core.marl.environments.pettingzoo import simple_foraging, simple_hetero, simple_spread
 from training_core.marl.environments.pettingzoo.adapter import Manner, ParallelSingle
+from training_core.marl.environments.pettingzoo.spaces import actions_of
 from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.seeds import episode_seeds
 from training_core.marl.environments.singles import Singles
@@ -90,6 +92,36 @@ def test_boxes_of_several_widths_are_padded_clipped_and_given_their_shape_back()
     environments.step({"reds": np.array([[[0.5, -7.0], [0.9, 0.3]]]), "blues": np.array([[[0.1, 0.2, 3.0]]])})
     assert made[0].taken["red_0"].tolist() == [[0.5, -1.0]] and made[0].taken["red_1"].tolist() == [0.5]
     assert made[0].taken["blue_0"].tolist() == pytest.approx([0.1, 0.2, 1.0])
+
+
+def test_several_sets_of_choices_keep_their_shape_their_starts_and_their_masks() -> None:
+    class Levers(Countdown):
+        """A blue agent has three sets, red_0 two, red_1 one."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._acting = {
+                "red_0": spaces.MultiDiscrete([2, 3], start=[5, 1]),
+                "red_1": spaces.MultiDiscrete([4]),
+                "blue_0": spaces.MultiDiscrete([[2, 2]]),
+            }
+
+        def _infos(self) -> dict:
+            flat, apart = [1, 0, 0, 1, 1], ([0, 1, 1, 1],)
+            return {"red_0": {"action_mask": flat}, "red_1": {"action_mask": apart}, "blue_0": {}}
+
+    made = Levers()
+    environments = Singles(lambda: ParallelSingle(made, Manner(TEAMS)), 1, "levers")
+    assert environments.spec.roles["reds"].actions == SeveralChoices((4, 3))
+    assert environments.spec.roles["blues"].actions == SeveralChoices((2, 2))
+    masks = environments.reset(0).masks
+    assert masks["reds"].astype(int).tolist() == [[[1, 0, 0, 0, 0, 1, 1], [0, 1, 1, 1, 1, 0, 0]]]
+    assert masks["blues"].all()
+    environments.step({"reds": np.array([[[0, 2], [3, 0]]]), "blues": np.array([[[1, 0]]])})
+    taken = {agent: action.tolist() for agent, action in made.taken.items()}
+    assert taken == {"red_0": [5, 3], "red_1": [3], "blue_0": [[1, 0]]}
+    with pytest.raises(ConfigError, match="all Discrete, all MultiDiscrete or all Box within a role"):
+        actions_of([spaces.Discrete(2), spaces.MultiDiscrete([2, 2])], "environment.path")
 
 
 def test_masks_come_from_infos_or_observations_and_can_be_left_alone() -> None:

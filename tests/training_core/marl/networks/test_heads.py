@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import distributions
 
-from training_core.marl.environments.base import Choices, Continuous
-from training_core.marl.networks.heads import ChoiceHead, GaussianHead, masked
+from training_core.marl.environments.base import Choices, Continuous, SeveralChoices
+from training_core.marl.networks.heads import ChoiceHead, GaussianHead, make_head, masked
 
 
 def test_choices_have_the_numbers_of_a_categorical():
@@ -39,6 +39,24 @@ def test_what_a_mask_forbids_is_never_drawn_and_counts_for_nothing():
     known = distributions.Categorical(logits=torch.tensor([0.0, 1.0]))
     assert float(log_prob) == pytest.approx(float(known.log_prob(torch.tensor(1))))
     assert float(entropy) == pytest.approx(float(known.entropy()))
+
+
+def test_choices_from_several_sets_are_independent_categoricals():
+    head = make_head(SeveralChoices((3, 2)))
+    generator = torch.Generator().manual_seed(2)
+    out = masked(torch.randn(5, generator=generator), torch.tensor([True, False, True, True, True]))
+    sets = [distributions.Categorical(logits=part) for part in out.split([3, 2])]
+    drawn = head.act(out.expand(40_000, 5), head.noise((40_000,), generator))
+    assert drawn.shape == (40_000, 2) and head.outputs == 5
+    together = torch.bincount(drawn[:, 0] * 2 + drawn[:, 1], minlength=6).double() / 40_000
+    expected = (sets[0].probs[:, None] * sets[1].probs[None]).flatten().double()
+    assert together.tolist() == pytest.approx(expected.tolist(), abs=0.01) and together[2:4].sum() == 0
+    log_prob, entropy = head.log_prob(out.expand(40_000, 5), drawn)
+    assert torch.allclose(log_prob, sum(one.log_prob(drawn[:, k]) for k, one in enumerate(sets)), atol=1e-5)
+    assert float(entropy[0]) == pytest.approx(float(sum(one.entropy() for one in sets)), abs=1e-5)
+    likeliest = head.act(out, None).tolist()
+    assert likeliest == [int(one.probs.argmax()) for one in sets]
+    assert head.sent(drawn).dtype == np.int64
 
 
 def test_nobody_who_may_do_nothing_spoils_the_loss():

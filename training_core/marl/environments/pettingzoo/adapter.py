@@ -11,10 +11,18 @@ from typing import Any
 import numpy as np
 
 from training_core.errors import ConfigError, EnvironmentFailure
-from training_core.marl.environments.base import Actions, Choices, Flags, Reals, RoleSpec, Spec
+from training_core.marl.environments.base import Actions, Continuous, Flags, Reals, RoleSpec, Spec
 from training_core.marl.environments.members import by_role
 from training_core.marl.environments.pettingzoo.boards import world_board
-from training_core.marl.environments.pettingzoo.spaces import MASK, actions_of, flat, given_to, width_of
+from training_core.marl.environments.pettingzoo.spaces import (
+    MASK,
+    actions_of,
+    allowed,
+    first_choices,
+    flat,
+    given_to,
+    width_of,
+)
 from training_core.marl.environments.singles import Outcome, Sight
 
 
@@ -98,10 +106,9 @@ class ParallelSingle:
 
     def _possible(self, role: RoleSpec) -> Flags | None:
         """(n, A): the choices that agents have at all; None of continuous actions."""
-        if not isinstance(role.actions, Choices):
+        if isinstance(role.actions, Continuous):
             return None
-        counts = np.array([int(self._acting[agent].n) for agent in role.agents])
-        return np.arange(role.actions.count) < counts[:, None]
+        return np.stack([allowed(self._acting[agent], role.actions.counts) for agent in role.agents])
 
     def _sight(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> Sight:
         seen = {
@@ -110,14 +117,15 @@ class ParallelSingle:
         }
         masks = {role: own.copy() for role, own in self._possible_choices.items() if self._masked(own)}
         for agent, (role, place) in self._agents.items():
+            kind = self.spec.roles[role].actions
             if agent in observations:
                 numbers = flat(self._observed[agent], observations[agent])
                 seen[role][place, : len(numbers)] = numbers
                 mask = _mask(observations[agent], infos.get(agent)) if self._dynamic else None
-                if mask is not None and role in masks:
-                    masks[role][place, : len(mask)] &= mask
-            if role in masks and agent not in self._env.agents:
-                masks[role][place] = np.arange(masks[role].shape[1]) == 0
+                if mask is not None and not isinstance(kind, Continuous):
+                    masks[role][place] = allowed(self._acting[agent], kind.counts, mask)
+            if role in masks and agent not in self._env.agents and not isinstance(kind, Continuous):
+                masks[role][place] = first_choices(kind.counts)
         return Sight(seen, masks)
 
     def _masked(self, possible: Flags) -> bool:
@@ -142,9 +150,9 @@ class ParallelSingle:
         )
 
 
-def _mask(observation: Any, info: Any) -> Flags | None:
+def _mask(observation: Any, info: Any) -> Any:
     """The mask in an agent's info, or else in its observation."""
     for place in (info, observation):
         if isinstance(place, Mapping) and place.get(MASK) is not None:
-            return np.asarray(place[MASK]).astype(bool)
+            return place[MASK]
     return None

@@ -1,6 +1,7 @@
 """Observation and action spaces of Gymnasium as arrays: widths, choices, bounds, and back."""
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim, flatten
 
 from training_core.errors import ConfigError
-from training_core.marl.environments.base import Choices, Continuous, Reals
+from training_core.marl.environments.base import ActionKind, Choices, Continuous, Flags, Reals, SeveralChoices
 
 MASK = "action_mask"
 
@@ -37,14 +38,47 @@ def flat(space: spaces.Space[Any], seen: Any) -> Reals:
     return np.asarray(flatten(own, inner), dtype=np.float32)
 
 
-def actions_of(all_spaces: Sequence[spaces.Space[Any]], field: str) -> Choices | Continuous:
-    """The action space that a role's agents share: the largest count of choices, or the widest bounds. Raises ConfigError."""
+def counts_of(space: spaces.Space[Any]) -> tuple[int, ...]:
+    """Choices of every set: one of Discrete, several of MultiDiscrete."""
+    if isinstance(space, spaces.Discrete):
+        return (int(space.n),)
+    assert isinstance(space, spaces.MultiDiscrete)
+    return tuple(int(count) for count in space.nvec.ravel())
+
+
+def allowed(space: spaces.Space[Any], counts: Sequence[int], mask: Any = None) -> Flags:
+    """(sum of counts,): which of its role's choices an agent with this space has. A set that is not its own has one choice.
+
+    mask: which of its own are allowed now, one set after the other, or an array for each. Raises ValueError where it does not fit.
+    """
+    own = counts_of(space)
+    given = np.ones(sum(own)) if mask is None else np.concatenate([np.ravel(part) for part in mask])
+    if len(given) != sum(own):
+        raise ValueError(f"action_mask has {len(given)} entries, where there are {sum(own)} choices")
+    found = first_choices(counts)
+    ends, own_ends = np.cumsum([0, *counts]), np.cumsum([0, *own])
+    for first, begin, end in zip(ends, own_ends, own_ends[1:], strict=False):
+        found[first : first + end - begin] = given[begin:end]
+    return found
+
+
+def first_choices(counts: Sequence[int]) -> Flags:
+    """(sum of counts,): the first of every set alone."""
+    return np.concatenate([np.arange(count) == 0 for count in counts])
+
+
+def actions_of(all_spaces: Sequence[spaces.Space[Any]], field: str) -> ActionKind:
+    """The action space that a role's agents share: the largest counts of choices, or the widest bounds. Raises ConfigError."""
     if all(isinstance(space, spaces.Discrete) for space in all_spaces):
-        return Choices(max(int(space.n) for space in all_spaces))  # type: ignore[attr-defined]
+        return Choices(max(counts_of(space)[0] for space in all_spaces))
+    if all(isinstance(space, spaces.MultiDiscrete) for space in all_spaces):
+        sets = zip_longest(*map(counts_of, all_spaces), fillvalue=1)
+        return SeveralChoices(tuple(max(counts) for counts in sets))
     if not all(isinstance(space, spaces.Box) for space in all_spaces):
         raise ConfigError(
             {
-                field: f"actions must be all Discrete or all Box within a role, not {', '.join(map(str, all_spaces))}"
+                field: "actions must be all Discrete, all MultiDiscrete or all Box within a role, not "
+                + ", ".join(map(str, all_spaces))
             }
         )
     width = max(flatdim(space) for space in all_spaces)
@@ -57,9 +91,12 @@ def actions_of(all_spaces: Sequence[spaces.Space[Any]], field: str) -> Choices |
 
 
 def given_to(space: spaces.Space[Any], action: Any) -> Any:
-    """An action as the space has it: a choice from its start, or numbers within its bounds, in its shape."""
+    """An action as the space has it: choices from its start, or numbers within its bounds, in its shape."""
     if isinstance(space, spaces.Discrete):
         return int(action) + int(space.start)
+    if isinstance(space, spaces.MultiDiscrete):
+        chosen = np.asarray(action)[: space.nvec.size].reshape(space.shape)
+        return (chosen + space.start).astype(space.dtype)
     assert isinstance(space, spaces.Box)
     numbers = np.asarray(action, dtype=np.float64)[: flatdim(space)].reshape(space.shape)
     return np.clip(numbers, space.low, space.high).astype(space.dtype)
