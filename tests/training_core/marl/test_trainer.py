@@ -277,9 +277,14 @@ def test_every_network_with_memory_learns_and_resumes(tmp_path):
             k: v for k, v in network.items() if kind == "transformer" or k not in ("heads", "context_length")
         }
         settings = config(policies={"one": policy(**network)}, rollout={"environments": 8, "steps": 12})
-        made, metrics = trained(settings, 2)
+        _, metrics = trained(settings, 4)
         assert metrics[0]["one"]["ratio_mean"] == pytest.approx(1.0, abs=0.05)
-        made.save(tmp_path / kind)
+        trained(settings, 2)[0].save(tmp_path / kind)
+        resumed = trainer(settings)
+        resumed.load(tmp_path / kind)
+        for iteration in (3, 4):
+            resumed.collect(iteration)
+            assert resumed.update(iteration) == metrics[iteration - 1]
 
 
 def test_chunks_of_a_memory_say_what_the_actor_said():
