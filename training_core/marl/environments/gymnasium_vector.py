@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from training_core.config.marl.environments import GymnasiumVector
-from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.errors import ConfigError
 from training_core.marl.environments.base import (
     Actions,
     Choices,
@@ -24,6 +24,7 @@ from training_core.marl.environments.base import (
 from training_core.marl.environments.missing import needed
 from training_core.marl.environments.pettingzoo.spaces import actions_of, flat, given_to, width_of
 from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.together import all_at_once
 
 AGENT = "agent_0"
 
@@ -44,7 +45,7 @@ class GymnasiumEnvironments:
             )
         except (gymnasium.error.Error, TypeError, ImportError) as error:
             raise ConfigError({"environment.id": f"{section.id} cannot be made: {error}"}) from error
-        self._count = count
+        self._name, self._count = section.id, count
         self._seen, self._acting = self._env.single_observation_space, self._env.single_action_space
         role = RoleSpec(
             (AGENT,), width_of(self._seen, "environment.id"), actions_of([self._acting], "environment.id")
@@ -65,16 +66,13 @@ class GymnasiumEnvironments:
     def reset(self, seed: int, first: int = 0) -> View:
         self._seed, self._numbers = seed, np.arange(first, first + self._count)
         self._episodes[:] = 0
-        observations, _ = self._env.reset(seed=self._seeds())
-        return self._view(observations)
+        return self._begin()
 
     def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
         chosen = [given_to(self._acting, action) for action in actions["agents"][:, 0]]
         kind = np.int64 if isinstance(self._spec.roles["agents"].actions, Choices) else self._acting.dtype
-        try:
+        with all_at_once(f"{self._name}, step"):
             observations, rewards, terminated, truncated, _ = self._env.step(np.asarray(chosen, dtype=kind))
-        except Exception as error:
-            raise EnvironmentFailure(f"gymnasium, step: {type(error).__name__}: {error}") from error
         earned = {"agents": rewards.astype(np.float32)[:, None]}
         terminated, truncated = terminated.copy(), truncated & ~terminated
         ended, view = terminated | truncated, self._view(observations)
@@ -82,8 +80,7 @@ class GymnasiumEnvironments:
             return Transition(view, earned, terminated, truncated)
         boards = last_boards(self, watched, ended)
         self._episodes += ended
-        observations, _ = self._env.reset(seed=self._seeds(), options={"reset_mask": ended})
-        return Transition(self._view(observations), earned, terminated, truncated, view, boards)
+        return Transition(self._begin({"reset_mask": ended}), earned, terminated, truncated, view, boards)
 
     def board(self, index: int) -> dict[str, Any] | None:
         """The environment's own board(), where it has one."""
@@ -94,8 +91,11 @@ class GymnasiumEnvironments:
     def close(self) -> None:
         self._env.close()
 
-    def _seeds(self) -> list[int]:
-        return [int(seed) for seed in episode_seeds(self._seed, self._numbers, self._episodes)]
+    def _begin(self, options: dict[str, Any] | None = None) -> View:
+        seeds = [int(seed) for seed in episode_seeds(self._seed, self._numbers, self._episodes)]
+        with all_at_once(f"{self._name}, reset"):
+            observations, _ = self._env.reset(seed=seeds, options=options)
+        return self._view(observations)
 
     def _view(self, observations: Any) -> View:
         if isinstance(observations, np.ndarray):

@@ -74,6 +74,7 @@ class Singles:
         self._numbers = np.arange(count)
         self._episodes = np.zeros(count, dtype=np.int64)
         self._seed = 0
+        self._drawn = True
 
     @property
     def spec(self) -> Spec:
@@ -116,7 +117,13 @@ class Singles:
         return Transition(stacked(sights), rewards, terminated, truncated, final, boards, failures)
 
     def board(self, index: int) -> dict[str, Any] | None:
-        return self._all[index].board()
+        """None from the first time on that a picture could not be made: it is told once, and play goes on."""
+        try:
+            return self._all[index].board() if self._drawn else None
+        except Exception as error:
+            self._drawn = False
+            log.warning("%s, board: %s; its replays have no pictures", self._name, _said(error))
+            return None
 
     def close(self) -> None:
         for environment in self._all:

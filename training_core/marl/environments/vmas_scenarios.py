@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from training_core.config.marl.environments import Vmas
-from training_core.errors import ConfigError, EnvironmentFailure
+from training_core.errors import ConfigError
 from training_core.marl.environments.base import (
     Actions,
     Choices,
@@ -27,6 +27,7 @@ from training_core.marl.environments.base import (
 from training_core.marl.environments.members import by_role
 from training_core.marl.environments.missing import needed
 from training_core.marl.environments.pettingzoo.spaces import actions_of, width_of
+from training_core.marl.environments.together import all_at_once
 from training_core.seeding import keyed_seed
 
 LEAST_EDGE = 1.2
@@ -39,7 +40,7 @@ class VmasEnvironments:
 
     def __init__(self, section: Vmas, count: int) -> None:
         self._env = _made(section, count)
-        self._count = count
+        self._name, self._count = f"vmas {section.scenario}", count
         self._seen = [_space(space, section.scenario) for space in self._env.observation_space]
         self._acting = [_space(space, section.scenario) for space in self._env.action_space]
         names = [agent.name for agent in self._env.agents]
@@ -61,13 +62,12 @@ class VmasEnvironments:
 
     def reset(self, seed: int, first: int = 0) -> View:
         self._key, self._made_steps = (seed, first), 0
-        return self._view(self._env.reset(seed=self._seed()))
+        with all_at_once(f"{self._name}, reset"):
+            return self._view(self._env.reset(seed=self._seed()))
 
     def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
-        try:
+        with all_at_once(f"{self._name}, step"):
             seen, earned, over, cut, _ = self._env.step(self._given(actions))
-        except Exception as error:
-            raise EnvironmentFailure(f"vmas, step: {type(error).__name__}: {error}") from error
         self._made_steps += 1
         rewards = {
             role: np.stack([earned[self._place[name]].numpy() for name in own.agents], axis=1).astype(

@@ -91,6 +91,20 @@ def test_an_environment_that_cannot_begin_is_made_anew_once() -> None:
     assert moved[3].view.observations["agents"][1, 0].tolist() == [0, seed_of(1, 1) % 10]
 
 
+class Undrawn(Fragile):
+    def board(self) -> Any:
+        raise KeyError("colour")
+
+
+def test_pictures_that_cannot_be_made_are_told_once_and_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    environments = make_environments(CustomMarl(path=f"{__name__}:Undrawn"), 2)
+    environments.reset(0)
+    assert environments.board(0) is None and environments.board(1) is None
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{__name__}:Undrawn, board: KeyError: 'colour'; its replays have no pictures"
+    ]
+
+
 def test_what_cannot_begin_at_all_is_named_with_what_to_do() -> None:
     environments = fragile(every=seed_of(1, 1), reset="always")
     environments.reset(0)

@@ -1,12 +1,14 @@
 """Gymnasium's environments: last states, seeds of each episode, continuous actions."""
 
+from collections.abc import Iterator
+
 import gymnasium
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from training_core.config.marl.environments import GymnasiumVector
-from training_core.errors import ConfigError
+from training_core.errors import ConfigError, EnvironmentFailure
 from training_core.marl.environments.base import Choices, Continuous, SeveralChoices
 from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.seeds import episode_seeds
@@ -74,16 +76,47 @@ class Levers(gymnasium.Env):
         return np.zeros(2, np.float32), float(action @ [100, 10, 1]), False, False, {}
 
 
-def test_a_choice_from_each_of_several_sets() -> None:
-    gymnasium.register("Levers-v0", Levers)
-    try:
-        environments = make_environments(GymnasiumVector(id="Levers-v0"), 2)
-        assert environments.spec.roles["agents"].actions == SeveralChoices((3, 2, 4))
+class Broken(Levers):
+    def __init__(self, breaks: str = "") -> None:
+        self._breaks = breaks
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[np.ndarray, dict]:
+        if self._breaks == "reset":
+            raise RuntimeError("no start")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        raise RuntimeError("no more")
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """Levers-v0 and Broken-v0."""
+    for kind in (Levers, Broken):
+        gymnasium.register(f"{kind.__name__}-v0", kind)
+    yield
+    for kind in (Levers, Broken):
+        del gymnasium.registry[f"{kind.__name__}-v0"]
+
+
+def test_a_choice_from_each_of_several_sets(registered: None) -> None:
+    environments = make_environments(GymnasiumVector(id="Levers-v0"), 2)
+    assert environments.spec.roles["agents"].actions == SeveralChoices((3, 2, 4))
+    environments.reset(0)
+    moved = environments.step({"agents": np.array([[[2, 0, 3]], [[0, 1, 0]]])})
+    assert moved.rewards["agents"].tolist() == [[213.0], [20.0]]
+
+
+def test_where_one_raises_none_can_go_on_and_it_says_what_to_do(registered: None) -> None:
+    environments = make_environments(GymnasiumVector(id="Broken-v0"), 2)
+    environments.reset(0)
+    with pytest.raises(
+        EnvironmentFailure, match=r"Broken-v0, step: RuntimeError: no more\. .* mend it, and try"
+    ):
+        environments.step({"agents": np.zeros((2, 1, 3), dtype=np.int64)})
+    environments = make_environments(GymnasiumVector(id="Broken-v0", args={"breaks": "reset"}), 2)
+    with pytest.raises(EnvironmentFailure, match="Broken-v0, reset: RuntimeError: no start"):
         environments.reset(0)
-        moved = environments.step({"agents": np.array([[[2, 0, 3]], [[0, 1, 0]]])})
-        assert moved.rewards["agents"].tolist() == [[213.0], [20.0]]
-    finally:
-        del gymnasium.registry["Levers-v0"]
 
 
 def test_what_there_is_not_is_told() -> None:
