@@ -10,14 +10,15 @@ from typing import Any
 import torch
 
 from training_core.config.marl.run import MarlConfig
-from training_core.errors import CheckpointError, EnvironmentFailure
+from training_core.errors import CheckpointError
 from training_core.marl.collecting import Rollout, collect
 from training_core.marl.environments.base import VectorEnvironment
 from training_core.marl.environments.registry import make_environments
 from training_core.marl.evaluating import evaluate
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.learning.saving import load_actor, load_policy, save_policy
-from training_core.marl.records import Collection, Played
+from training_core.marl.patience import Patience
+from training_core.marl.records import Collection
 from training_core.marl.seats import seats_of
 from training_core.marl.stage import Player, Stage
 from training_core.seeding import keyed_seed
@@ -58,11 +59,12 @@ class MarlTrainer:
         self._stage = Stage(environment, self.players)
         self._evaluation: Stage | None = None
         self._rollout: Rollout | None = None
+        self._patience = Patience()
 
     def collect(self, iteration: int) -> Collection:
         """Play rollout.steps steps of all environments; `update` learns from them. Iterations count from 1.
 
-        Raises EnvironmentFailure where every environment failed and no episode came to an end.
+        Raises EnvironmentFailure where nothing but failures comes; see Patience.
         """
         settings = self.config.rollout
         if settings.fresh or self._stage.view is None:
@@ -76,7 +78,7 @@ class MarlTrainer:
         }
         kept = {name: learner.kept(settings.steps) for name, learner in self.learners.items()}
         self._rollout, played = collect(self._stage, settings.steps, noise, kept)
-        _refuse_hopeless(self._rollout, played)
+        self._patience.look(self._rollout, played)
         return Collection(played, settings.samples)
 
     def update(self, iteration: int) -> dict[str, dict[str, float]]:
@@ -126,13 +128,3 @@ class MarlTrainer:
         self._stage.environment.close()
         if self._evaluation is not None:
             self._evaluation.environment.close()
-
-
-def _refuse_hopeless(rollout: Rollout, played: list[Played]) -> None:
-    """Single failures are data; that nothing but failures came of any environment is not. Raises EnvironmentFailure."""
-    broken = [episode.failure for episode in played if episode.failure and not episode.failure.lost]
-    if rollout.failed.any(0).all() and len(broken) == len(played):
-        raise EnvironmentFailure(
-            f"every environment failed, and no episode came to an end. The first: {broken[0].error}. "
-            "Mend the environment, and try it by itself before you launch again"
-        )

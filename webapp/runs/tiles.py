@@ -76,6 +76,11 @@ def _network_tiles(
         Tile("Episode length", "", [_plain(series, "eval/length", "steps")]),
         Tile("Environment steps", "", [_plain(series, "progress/env_steps", "in all")]),
         Tile("Steps per second", "", [_plain(series, "rollout/env_steps_per_second", "rollout")]),
+        Tile(
+            "Failed episodes",
+            "of the last iteration",
+            [_plain(series, "rollout/failed", "training"), _plain(series, "eval/failed", "evaluation")],
+        ),
     ]
 
 

@@ -89,8 +89,14 @@ def test_small_networks_have_tiles_and_units_of_their_own() -> None:
     config = load_config("spread_toy").model_dump(mode="json")
     tiles = {
         tile.label: tile.figures
-        for tile in overview_tiles(config, {"eval/return": {"values": [43.0, 125.0]}})
+        for tile in overview_tiles(
+            config, {"eval/return": {"values": [43.0, 125.0]}, "rollout/failed": {"values": [0.0, 2.0]}}
+        )
     }
+    assert [(figure.key, figure.value) for figure in tiles["Failed episodes"]] == [
+        ("rollout/failed", 2.0),
+        ("eval/failed", None),
+    ]
     assert (tiles["Return, greedy"][0].value, tiles["Return, greedy"][0].change) == (125.0, 82.0)
     assert not any("token" in key for key in tile_keys(config))
     (section,) = all_sections(["policy/agents/entropy"], config)

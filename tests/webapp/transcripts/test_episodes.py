@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.http import Http404
+from django.test import Client
 from django.utils import timezone
 
 from webapp.accounts.models import User
@@ -52,6 +53,18 @@ def learnt(name: str, *turns: dict[str, Any], **fields: Any) -> EpisodeAnnotatio
 
 def document(run: Run, name: str) -> dict[str, Any]:
     return episode_document(Episode.objects.get(run=run, name=name))
+
+
+def test_a_failed_episode_without_steps_shows_its_error(client: Client, user: User, run: Run) -> None:
+    """As small networks tell of training."""
+    error = "environment 3, mine:Game, step: ValueError: the floor gave way"
+    facts = {"success": None, "failed": True, "error": error, "outcome": "failed in step 7"}
+    episodes_store(run, 1, [played("1-3-train-0", turns=[], **facts)])
+    client.force_login(user)
+    page = client.get(f"/runs/{run.pk}/episodes/{Episode.objects.get().pk}/").content.decode()
+    assert error in page and "Only the facts of this episode are kept" in page
+    rows = client.get(f"/runs/{run.pk}/transcripts/?outcome=failed").content.decode()
+    assert f"failed: {error}" in rows
 
 
 def test_facts_and_body_are_kept_as_told(run: Run) -> None:
