@@ -13,6 +13,10 @@ Side = Annotated[int, Field(ge=1, le=MOST_CELLS)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
 
 
+Roles = dict[str, tuple[str, ...]]
+"""Names of agents by role: they have the colour of their role, a shade each."""
+
+
 class Part(BaseModel):
     """Base of boards and what is on them."""
 
@@ -28,9 +32,11 @@ class Grid(Part):
     cells: list[tuple[Place, Place, str]]
     """[row, column, mark], rows from the top, columns from the left, from 0; several marks may share a square. `wall`, `agent`, `goal`
     and `box` have drawings of their own (a box on a goal is drawn as placed); another mark is drawn as a disc with its first two
-    letters, in the role's colour where it is the name of a role. The way of `agent` is drawn behind it. `queen` and `attacked` (a queen
+    letters, in the role's colour where it is the name of a role, or with its number and its role's colour where it is one of `roles`'
+    agents; those that share a square stand beside each other. The way of `agent` is drawn behind it. `queen` and `attacked` (a queen
     that is) are chess pieces.
     """
+    roles: Roles = {}
 
 
 class Sudoku(Part):
@@ -49,8 +55,9 @@ class Entity(Part):
     """Something in a plane."""
 
     name: str
-    """Of an agent the role's name gives its colour."""
+    """An agent has the colour of the role that bears its name, or whose agents (`roles`) it is one of."""
     kind: Literal["agent", "landmark", "obstacle"]
+    """Landmarks and obstacles have no colour."""
     x: Real
     y: Real
     radius: Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -66,6 +73,7 @@ class Plane(Part):
     bounds: tuple[Real, Real, Real, Real]
     """[least x, least y, most x, most y] of what is shown; y points up."""
     entities: list[Entity]
+    roles: Roles = {}
 
 
 class Piles(Part):

@@ -3,6 +3,8 @@
 import { drawn } from "./boards/registry.js";
 
 const BEAT = 700; // milliseconds of a board while it plays
+const FILM = 10_000; // milliseconds of a whole episode, if that is less
+const QUICKEST = 80;
 
 export class Board {
   #store; #last; #root = document.querySelector("[data-board]"); #scrub = null; #now = 0; #marks = new Map(); #tones; #onMove; #beat = null;
@@ -38,7 +40,7 @@ export class Board {
 
   #play() {
     if (this.#now === this.#last) this.#onMove(0);
-    this.#beat = setInterval(() => (this.#now < this.#last ? this.#onMove(this.#now + 1) : this.#stop()), BEAT);
+    this.#beat = setInterval(() => (this.#now < this.#last ? this.#onMove(this.#now + 1) : this.#stop()), Math.max(QUICKEST, Math.min(BEAT, FILM / this.#last)));
     this.#part("play").textContent = "Pause";
   }
 

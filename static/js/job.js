@@ -16,7 +16,7 @@ function show(place) {
   scrub.setAttribute("aria-valuetext", note);
   root.querySelector("[data-board-note]").textContent = note;
   const past = boards.slice(0, here + 1);
-  const { drawing, legend } = drawn(past.at(-1), past, { note, tones: {} });
+  const { drawing, legend } = drawn(past.at(-1), past, { note, tones: data("job-tones") ?? {} });
   root.querySelector("[data-board-drawing]").replaceChildren(drawing);
   root.querySelector("[data-board-legend]").replaceChildren(...legend.map(([, item]) => item));
   document.querySelectorAll("#job .turn").forEach((turn, index) => turn.classList.toggle("here", index === here && here < last));

@@ -11,8 +11,10 @@ const count = transcript.count;
 let here = -1, chosen = null;
 
 const pieces = root && new Pieces(root, transcript, mark);
-const board = new Board(transcript, (place) => show(place, { scroll: true }));
-const tokens = new TokenPanel(document.querySelector("[data-tokens]"), transcript.episode);
+const beside = matchMedia("(min-width: 1001px)"); // as in transcript.css: else the board stands above, and would be scrolled away from
+const board = new Board(transcript, (place) => show(place, { scroll: beside.matches }));
+const panel = document.querySelector("[data-tokens]"); // small networks have none
+const tokens = panel && new TokenPanel(panel, transcript.episode);
 document.querySelector("[data-turn-pages]")?.remove();
 
 function mark() {
@@ -42,7 +44,7 @@ async function show(place, { scroll = false, focus = false, candidate = null } =
   mark();
   if (scroll) turn.scrollIntoView({ block: "nearest" });
   if (focus) turn.focus({ preventScroll: true });
-  if (turn.querySelector(".said")) tokens.show(here + 1, candidateOf(turn), candidateOf(turn) === Number(turn.dataset.executed));
+  if (turn.querySelector(".said")) tokens?.show(here + 1, candidateOf(turn), candidateOf(turn) === Number(turn.dataset.executed));
 }
 
 function address({ hash, candidate }) {

@@ -55,6 +55,29 @@ def _plane(step: int) -> dict[str, Any]:
     return {"kind": "plane", "bounds": [-1.5, -1.5, 1.5, 1.5], "entities": [*agents, *things]}
 
 
+SIDES = {"hunters": ("hunter_0", "hunter_1", "hunter_2"), "prey": ("hare",)}
+CHASE = [
+    _plane(0)
+    | {
+        "entities": [
+            {"name": name, "kind": "agent", "x": place / 2 - 1, "y": 0.5, "radius": 0.08}
+            for place, name in enumerate([*SIDES["hunters"], *SIDES["prey"]])
+        ]
+        + [
+            {"name": "hill", "kind": "landmark", "x": 0.5, "y": -0.5, "radius": 0.1},
+            {"name": "rock", "kind": "obstacle", "x": -0.5, "y": -0.5, "radius": 0.2},
+        ],
+        "roles": SIDES,
+    }
+]
+FIELD = [
+    {
+        "kind": "grid", "rows": 2, "columns": 3, "roles": SIDES,
+        "cells": [[0, 0, "goal"], [0, 0, "hunter_0"], [0, 2, "hunter_1"], [0, 2, "hunter_2"], [1, 1, "hare"]],
+    }
+]  # fmt: skip
+"""Two squares with one agent, one with two."""
+
 LINES = [
     {"kind": "lines", "lines": [{"label": "problem", "text": "7 - 3", "state": ""}]},
     {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.end_to_end.boards import LINES, PILES, PLANE, QUEENS, SOKOBAN, SUDOKU
+from tests.end_to_end.boards import CHASE, FIELD, LINES, PILES, PLANE, QUEENS, SOKOBAN, SUDOKU
 from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.looks import shoot, violations
 from tests.end_to_end.seed import HOSTILE, Story, encoded
@@ -99,6 +99,52 @@ def test_queens_and_blocks_are_drawn(page: Page, ada: User) -> None:
     at_the_end(page)
     expect(drawing.locator("rect.block.placed")).to_have_count(2)
     expect(drawing.locator("text.block.wanted")).to_have_text(["c", "b", "a", "d"])
+
+
+CONTRAST = """(shapes) => {
+  const context = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
+  const light = (colour) => {
+    context.fillStyle = colour;
+    context.fillRect(0, 0, 1, 1);
+    const linear = (part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = [...context.getImageData(0, 0, 1, 1).data].map((part) => linear(part / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = light(getComputedStyle(document.querySelector(".board .paper, .board .cell")).fill);
+  return shapes.map((shape) => [shape.textContent, getComputedStyle(shape).fill, light(getComputedStyle(shape).fill)])
+    .map(([name, fill, own]) => [name, fill, (Math.max(own, ground) + 0.05) / (Math.min(own, ground) + 0.05)]);
+}"""
+"""Of shapes: [name, fill, contrast with the ground that they stand on] (WCAG 2.2)."""
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_agents_of_one_side_share_its_colour_in_shades(page: Page, ada: User, colours: Any) -> None:
+    found = played(ada, chase=[None, *CHASE], field=[None, *FIELD])
+    page.emulate_media(color_scheme=colours)
+    page.goto(address(found["chase"]))
+    at_the_end(page)
+    drawing, legend = page.locator("[data-board-drawing]"), page.locator("[data-board-legend] li")
+    agents = drawing.locator(".entity.agent")
+    looks = {
+        each.text_content(): (each.get_attribute("data-tone"), each.get_attribute("data-shade"))
+        for each in agents.all()
+    }
+    hunters = {f"hunter_{number}": ("1", str(number)) for number in range(3)}
+    assert looks == hunters | {"hare": ("2", "0")}
+    seen = agents.evaluate_all(CONTRAST)
+    assert len({fill for _, fill, _ in seen}) == 4 and min(contrast for *_, contrast in seen) >= 3
+    expect(drawing.locator(".entity:not(.agent)[data-tone]")).to_have_count(0)
+    expect(legend).to_have_text(["hunters", "prey", "landmark", "obstacle"])
+
+    page.goto(address(found["field"]))
+    at_the_end(page)
+    expect(drawing.locator("text.on")).to_have_text(["0", "1", "2", "ha"])
+    expect(legend).to_have_text(["goal", "hunters", "prey"], use_inner_text=True)
+    seen = drawing.locator(".other").evaluate_all(CONTRAST)
+    assert min(contrast for *_, contrast in seen) >= 3
+    boxes = [each.bounding_box() for each in drawing.locator("g .other").all()]
+    assert len(boxes) == 2 and boxes[0] and boxes[1]
+    assert boxes[0]["x"] + boxes[0]["width"] < boxes[1]["x"], "beside each other on one square"
 
 
 def test_it_plays(page: Page, ada: User) -> None:

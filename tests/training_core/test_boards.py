@@ -5,15 +5,18 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from tests.end_to_end.boards import LINES, PILES, PLANE, QUEENS, SOKOBAN, SUDOKU
+from tests.end_to_end.boards import CHASE, FIELD, LINES, PILES, PLANE, QUEENS, SOKOBAN, SUDOKU
 from training_core.boards import Board
 from training_core.config.environments import Arithmetic, PlanPath
+from training_core.config.marl.environments import SimpleForaging, SimpleTag
+from training_core.config.marl.run import MarlConfig
 from training_core.llm.environments.registry import ENVIRONMENTS
+from training_core.marl.trainer import MarlTrainer
 
 BOARD: TypeAdapter[Any] = TypeAdapter(Board)
 
 
-@pytest.mark.parametrize("board", [*SOKOBAN, *QUEENS, *SUDOKU, *PILES, *PLANE, *LINES])
+@pytest.mark.parametrize("board", [*SOKOBAN, *QUEENS, *SUDOKU, *PILES, *PLANE, *LINES, *CHASE, *FIELD])
 def test_pictures_of_the_tests_are_boards(board: dict[str, Any]) -> None:
     BOARD.validate_python(board)
 
@@ -23,6 +26,22 @@ def test_plan_path_draws_a_grid() -> None:
     environment.reset(0, "train")
     found = BOARD.validate_python(environment.board())
     assert found.kind == "grid" and {mark for _, _, mark in found.cells} >= {"agent", "goal"}
+
+
+@pytest.mark.parametrize("environment", [SimpleTag(max_cycles=3), SimpleForaging(max_cycles=3)])
+def test_small_networks_episodes_have_boards_that_say_whose_side_agents_are_on(environment: Any) -> None:
+    sides = environment.roles
+    tree = {
+        "team": {"roles": {side: {"policy": side} for side in sides}},
+        "policies": {side: {} for side in sides},
+        "environment": environment.model_dump(),
+        "rollout": {"environments": 2, "steps": 3},
+    }
+    trainer = MarlTrainer(MarlConfig.model_validate(tree))
+    (story,) = trainer.evaluate(True, 1, kept=1).stories
+    trainer.close()
+    for picture in [*(moment.board for moment in story.moments), story.final_board]:
+        assert BOARD.validate_python(picture).roles == story.roles
 
 
 def test_arithmetic_says_line_by_line_what_was_asked_and_answered() -> None:

@@ -31,7 +31,7 @@ def evaluate(stage: Stage, seed: int, greedy: bool, episodes: int, kept: int) ->
     while any(len(done) < quota for done, quota in zip(by_place, quotas, strict=True)):
         if found.steps >= LONGEST * count:
             raise EnvironmentFailure(f"an episode of the evaluation did not end within {LONGEST} steps")
-        boards = {place: stage.environment.board(place) for place in telling}
+        boards = {place: _with_roles(stage, stage.environment.board(place)) for place in telling}
         noise = {
             name: None if greedy else player.head.noise((count, player.seats.count), generator)
             for name, player in stage.players.items()
@@ -44,7 +44,7 @@ def evaluate(stage: Stage, seed: int, greedy: bool, episodes: int, kept: int) ->
             by_place[place].append(played)
             if place in telling:
                 index = sum(quotas[:place])
-                last = step.transition.last_boards.get(place)
+                last = _with_roles(stage, step.transition.last_boards.get(place))
                 found.stories.append(Story(index, telling.pop(place), _agents(stage), played, last))
     found.episodes = [
         episode for done, quota in zip(by_place, quotas, strict=True) for episode in done[:quota]
@@ -55,6 +55,13 @@ def evaluate(stage: Stage, seed: int, greedy: bool, episodes: int, kept: int) ->
 
 def _agents(stage: Stage) -> dict[str, tuple[str, ...]]:
     return {role: spec.agents for role, spec in stage.environment.spec.roles.items()}
+
+
+def _with_roles(stage: Stage, board: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A picture whose agents have the colours of their roles, where it is one that has agents."""
+    if board is None or board.get("kind") not in ("grid", "plane"):
+        return board
+    return {"roles": _agents(stage), **board}
 
 
 def _moment(stage: Stage, step: Step, place: int, board: dict[str, Any] | None) -> Moment:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from training_core.config.team import steps_of
+from webapp.common.networks import has_networks
 from webapp.common.tones import SHARED, policy_tones, role_tones
 
 
@@ -54,9 +55,7 @@ def team_read(tree: Mapping[str, Any]) -> Team:
     said = team.get("turn_order")
     names = [name for name in said if isinstance(name, str)] if isinstance(said, list | tuple) else []
     order = [name for name in names if name in roles] or list(roles)
-    networks = any(
-        "network" in each for each in (tree.get("policies") or {}).values() if isinstance(each, Mapping)
-    )
+    networks = has_networks(tree)
     parallel = order if networks else team.get("parallel")
     at_once = (
         [name for name in parallel if isinstance(name, str)] if isinstance(parallel, list | tuple) else []

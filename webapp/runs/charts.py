@@ -6,6 +6,7 @@ from typing import Any
 
 from django.utils.text import slugify
 
+from webapp.common.networks import has_networks
 from webapp.common.tones import TONES, policy_tones, role_tones
 
 Tone = int | str
@@ -123,8 +124,7 @@ class Section:
 
 def unit_of(metric: str, config: Mapping[str, Any]) -> str:
     """The unit of a metric by the last part of its name; empty where it has none."""
-    networks = any("network" in policy for policy in config.get("policies", {}).values())
-    return (NETWORK_UNITS.get(metric) if networks else None) or UNITS.get(metric, "")
+    return (NETWORK_UNITS.get(metric) if has_networks(config) else None) or UNITS.get(metric, "")
 
 
 def axes_of(keys: Iterable[str]) -> dict[str, tuple[str, str]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from webapp.common.networks import has_networks
 from webapp.common.tones import policy_tones, role_tones
 
 Columns = Mapping[str, Any]
@@ -36,7 +37,7 @@ class Tile:
 def overview_tiles(config: Mapping[str, Any], series: Mapping[str, Columns]) -> list[Tile]:
     """Last values, with the change since the base model or the start where more is better."""
     policies, roles = policy_tones(config), role_tones(config)
-    if any("network" in policy for policy in config["policies"].values()):
+    if has_networks(config):
         return _network_tiles(series, policies, roles)
     return [
         Tile("Success, greedy", "", [_figure(series, "eval/success", since="base")]),

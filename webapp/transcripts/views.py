@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Visitor, can_edit, is_owner
+from webapp.common.networks import has_networks
 from webapp.common.tones import role_tones
 from webapp.runs.pages import run_context
 from webapp.runs.selectors import run_get
@@ -62,6 +63,7 @@ def episode_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
         "turns": turns_shown(episode.run, piece, notes),
         "person": request.user,
         "owner": is_owner(request.user, episode.run.project),
+        "networks": has_networks(episode.run.config),
     }
     if request.GET.get("part") == "turns":
         context["can_edit"] = can_edit(request.user, episode.run.project)

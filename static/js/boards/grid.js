@@ -1,12 +1,13 @@
 /* Squares with things on them: mazes, Sokoban, queens, grid worlds. */
 
 import { svg } from "../dom.js";
+import { short } from "./looks.js";
 import { MOST_CELLS, legendItem, list, picture, way, whole } from "./shapes.js";
 
 const GAP = 0.06;
 
 export const grid = {
-  draw(board, past, { note, tones }) {
+  draw(board, past, { note, look }) {
     const rows = whole(board.rows, "rows", 1), columns = whole(board.columns, "columns", 1);
     if (rows * columns > MOST_CELLS) throw new Error(`it has more than ${MOST_CELLS} squares`);
     const ground = [];
@@ -15,16 +16,34 @@ export const grid = {
     const goals = new Set(cells.filter(([, , mark]) => mark === "goal").map(([row, column]) => `${row} ${column}`));
     const covered = new Set(cells.filter(([, , mark]) => mark === "box").map(([row, column]) => `${row} ${column}`));
     const layer = (...marks) => cells.filter(([, , mark]) => marks.includes(mark));
-    const shapes = (some) => some.flatMap(([row, column, mark]) => piece(row, column, mark === "box" && goals.has(`${row} ${column}`) ? "placed" : mark, tones));
-    const others = cells.filter(([, , mark]) => !["wall", "goal", "box"].includes(mark));
-    return picture(columns, rows, `${said(rows, columns, cells, goals)}, ${note}`, ...ground, ...shapes(layer("wall")), ...trail(past), ...shapes(layer("goal").filter(([row, column]) => !covered.has(`${row} ${column}`))), ...shapes(layer("box")), ...shapes(others));
+    const shapes = (some) => some.flatMap(([row, column, mark]) => piece(row, column, mark === "box" && goals.has(`${row} ${column}`) ? "placed" : mark, look));
+    const others = besides(cells.filter(([, , mark]) => !["wall", "goal", "box"].includes(mark)));
+    return picture(columns, rows, `${said(rows, columns, cells, goals)}, ${note}`, ...ground, ...shapes(layer("wall")), ...trail(past), ...shapes(layer("goal").filter(([row, column]) => !covered.has(`${row} ${column}`))), ...shapes(layer("box")), ...others.flatMap(([row, column, mark, spot]) => inSpot(spot, row, column, piece(row, column, mark, look, short(mark)))));
   },
 
-  legend(board, { tones }) {
-    const marks = [...new Set(board.cells.map(([, , mark]) => String(mark)))];
-    return marks.map((mark) => legendItem(mark, ...piece(0, 0, mark, tones)));
+  legend(board, { look }) {
+    const marks = [...new Set(board.cells.map(([, , mark]) => look(String(mark))?.role ?? String(mark)))];
+    return marks.map((mark) => legendItem(mark, ...piece(0, 0, mark, look)));
   },
 };
+
+/* Marks with their spot of the square, [place, how many spots a side]: those that share one stand beside each other. */
+function besides(cells) {
+  const there = new Map();
+  for (const [row, column] of cells) there.set(`${row} ${column}`, (there.get(`${row} ${column}`) ?? 0) + 1);
+  const met = new Map();
+  return cells.map(([row, column, mark]) => {
+    const key = `${row} ${column}`, place = met.get(key) ?? 0;
+    met.set(key, place + 1);
+    return [row, column, mark, [place, Math.ceil(Math.sqrt(there.get(key)))]];
+  });
+}
+
+function inSpot([place, side], row, column, shapes) {
+  if (side === 1) return shapes;
+  const x = column + (place % side) / side, y = row + Math.floor(place / side) / side;
+  return [svg("g", { transform: `translate(${x} ${y}) scale(${1 / side}) translate(${-column} ${-row})` }, ...shapes)];
+}
 
 /* Where the agent has been so far. */
 function trail(past) {
@@ -45,7 +64,8 @@ function queens(cells) {
   return attacked || safe ? `${attacked} of ${attacked + safe} queens attacked` : "";
 }
 
-function piece(row, column, mark, tones) {
+/* `label` stands on a disc. */
+function piece(row, column, mark, look, label = null) {
   const x = column + 0.5, y = row + 0.5;
   if (mark === "wall") return [square(row, column, "wall")];
   if (mark === "agent") return [svg("circle", { class: "agent", cx: x, cy: y, r: 0.3 })];
@@ -55,7 +75,9 @@ function piece(row, column, mark, tones) {
     return [svg("rect", { class: mark === "placed" ? "box placed" : "box", ...corner }), svg("path", { class: "box-lid", d: `M${column + 0.2} ${row + 0.2}l.6 .6m0-.6l-.6 .6` })];
   }
   if (mark === "queen" || mark === "attacked") return [svg("text", { class: mark === "attacked" ? "queen attacked" : "queen", x, y }, mark === "attacked" ? "♕" : "♛")];
-  return [svg("circle", { class: "other", cx: x, cy: y, r: 0.34, "data-tone": Object.hasOwn(tones, mark) ? tones[mark] : null }), svg("text", { x, y }, mark.slice(0, 2))];
+  const known = look(mark);
+  const disc = svg("circle", { class: "other", cx: x, cy: y, r: 0.34, ...known?.dress }, svg("title", {}, mark));
+  return label ? [disc, svg("text", { class: known ? "on" : null, x, y }, label)] : [disc];
 }
 
 function square(row, column, name) {

@@ -8,7 +8,7 @@ const SIDE = 100; // width of the drawing in its own units
 const KINDS = ["agent", "landmark", "obstacle"];
 
 export const plane = {
-  draw(board, past, { note, tones }) {
+  draw(board, past, { note, look }) {
     const [left, bottom, right, top] = list(board.bounds, "bounds").map((value) => real(value, "bounds"));
     if (!(right > left && top > bottom)) throw new Error("bounds are empty");
     const scale = SIDE / (right - left), height = (top - bottom) * scale;
@@ -17,16 +17,20 @@ export const plane = {
     const entities = list(board.entities, "entities").map((each) => ({ ...each, name: String(each.name), kind: kindOf(each) }));
     const order = [...entities].sort((one, other) => KINDS.indexOf(other.kind) - KINDS.indexOf(one.kind));
     const names = entities.filter(({ kind }) => kind === "agent").map(({ name }) => name);
-    const tone = (name) => (Object.hasOwn(tones, name) ? tones[name] : (names.indexOf(name) % 6) + 1);
-    const ways = names.flatMap((name) => way(past.flatMap((each) => (each?.entities ?? []).filter((entity) => entity.name === name && entity.kind === "agent").map(at)), { "data-tone": tone(name) }));
-    const shapes = order.flatMap((entity) => shape(entity, at(entity), scale, entity.kind === "agent" ? tone(entity.name) : null));
+    const dress = (name) => look(name)?.dress ?? { "data-tone": (names.indexOf(name) % 6) + 1 };
+    const ways = names.flatMap((name) => way(past.flatMap((each) => (each?.entities ?? []).filter((entity) => entity.name === name && entity.kind === "agent").map(at)), dress(name)));
+    const shapes = order.flatMap((entity) => shape(entity, at(entity), scale, entity.kind === "agent" ? dress(entity.name) : {}));
     const ground = svg("rect", { class: "paper", x: 0, y: 0, width: SIDE, height });
     return picture(SIDE, height, `${said(entities)}, ${note}`, ground, ...ways, ...shapes);
   },
 
-  legend(board) {
-    const kinds = KINDS.filter((kind) => board.entities.some((each) => kindOf(each) === kind));
-    return kinds.map((kind) => legendItem(kind, svg("circle", { class: `entity ${kind}`, cx: 0.5, cy: 0.5, r: 0.4 })));
+  legend(board, { look }) {
+    const found = new Map();
+    for (const each of board.entities) {
+      const kind = kindOf(each), role = (kind === "agent" && look(String(each.name))?.role) || kind;
+      if (!found.has(role)) found.set(role, legendItem(role, svg("circle", { class: `entity ${kind}`, cx: 0.5, cy: 0.5, r: 0.4, ...look(role)?.dress })));
+    }
+    return [...found.values()];
   },
 };
 
@@ -34,10 +38,10 @@ function kindOf(entity) {
   return KINDS.includes(entity.kind) ? entity.kind : "landmark";
 }
 
-function shape({ kind, name, radius, velocity }, [x, y], scale, tone) {
+function shape({ kind, name, radius, velocity }, [x, y], scale, dress) {
   const r = Math.max(0.5, real(radius, "radius") * scale);
-  const parts = [svg("circle", { class: `entity ${kind}`, cx: x, cy: y, r, "data-tone": tone }, svg("title", {}, name))];
-  if (velocity) parts.push(svg("line", { class: "velocity", x1: x, y1: y, x2: x + real(velocity[0], "velocity") * scale, y2: y - real(velocity[1], "velocity") * scale, "data-tone": tone }));
+  const parts = [svg("circle", { class: `entity ${kind}`, cx: x, cy: y, r, ...dress }, svg("title", {}, name))];
+  if (velocity) parts.push(svg("line", { class: "velocity", x1: x, y1: y, x2: x + real(velocity[0], "velocity") * scale, y2: y - real(velocity[1], "velocity") * scale, ...dress }));
   if (kind !== "obstacle") parts.push(svg("text", { class: "name", x, y: y - r - 2.5 }, name.slice(0, 12)));
   return parts;
 }

@@ -1,23 +1,25 @@
 /* Drawings of boards by their kind. training_core/boards.py says what a board of each kind holds; a further kind is a file here and a line
    in KINDS. A drawing has
-     draw(board, past, {note, tones}) → element; `past` are the boards until now, the last of them this one, null where there was none;
-       `tones` has the colour of every role; throws where it cannot be drawn
-     legend(board, {tones}) → [[name, element], …]. */
+     draw(board, past, {note, look}) → element; `past` are the boards until now, the last of them this one, null where there was none;
+       `look` tells an agent's or a role's colour (looks.js); throws where it cannot be drawn
+     legend(board, {look}) → [[name, element], …]. */
 
 import { el } from "../dom.js";
 import { grid } from "./grid.js";
 import { lines } from "./lines.js";
+import { looks } from "./looks.js";
 import { piles } from "./piles.js";
 import { plane } from "./plane.js";
 import { sudoku } from "./sudoku.js";
 
 const KINDS = { grid, lines, piles, plane, sudoku };
 
-/* {drawing, legend}: a sentence in place of a drawing that cannot be made. */
-export function drawn(board, past, context) {
+/* {drawing, legend}: a sentence in place of a drawing that cannot be made. `tones` has the colour of every role. */
+export function drawn(board, past, { note, tones }) {
   if (!board) return { drawing: said("No board for this moment."), legend: [] };
   if (!Object.hasOwn(KINDS, board.kind)) return { drawing: said(`Nothing draws boards of the kind “${String(board.kind).slice(0, 40)}”.`), legend: [] };
   const same = past.map((each) => (each?.kind === board.kind ? each : null));
+  const context = { note, look: looks(board.roles, tones) };
   try {
     return { drawing: KINDS[board.kind].draw(board, same, context), legend: KINDS[board.kind].legend(board, context) };
   } catch (error) {

@@ -249,7 +249,8 @@ def test_evaluation_gives_every_environment_its_share_and_keeps_what_is_asked_fo
     story = found.stories[0]
     assert len(story.moments) == story.played.length == 4
     assert [moment.board["at"] for moment in story.moments] == [0, 1, 2, 3]
-    assert story.final_board == {"kind": "plane", "at": 4}
+    roles = {"agents": ("agents_0", "agents_1")}  # for their colours
+    assert story.final_board == {"kind": "plane", "at": 4, "roles": roles}
     assert set(story.moments[0].actions) == {"agents_0", "agents_1"}
     assert sum(sum(moment.rewards.values()) for moment in story.moments) == story.played.rewards["agents"]
     again = made.evaluate(True, 5, kept=2)

@@ -75,7 +75,8 @@ class ForagingGame:
             for (r, c), there in zip(self._food[row], self._left[row], strict=True)
             if there
         ]
-        cells += [(int(r), int(c), "agents") for r, c in self._agents[row]]
+        names = self.spec.roles["agents"].agents
+        cells += [(int(r), int(c), name) for name, (r, c) in zip(names, self._agents[row], strict=True)]
         size = self._section.grid_size
         return {"kind": "grid", "rows": size, "columns": size, "cells": cells}
 

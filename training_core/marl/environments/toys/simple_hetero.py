@@ -68,7 +68,9 @@ class HeteroGame:
         section = self._section
         cells = [(0, int(self._target[row]), "goal")]
         cells += [
-            (1 + worker, int(task), "worker") for worker, task in enumerate(self._chosen[row]) if task >= 0
+            (1 + worker, int(task), self.workers[worker])
+            for worker, task in enumerate(self._chosen[row])
+            if task >= 0
         ]
         return {
             "kind": "grid",

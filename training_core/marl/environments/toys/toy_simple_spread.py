@@ -51,5 +51,8 @@ class ToySpreadGame:
         """Slots as columns, agents in the rows above the one that they named last."""
         agents = self._section.num_agents
         cells = [(agents, slot, "goal") for slot in range(agents)]
-        cells += [(agent, int(slot), "agents") for agent, slot in enumerate(self._named[row]) if slot >= 0]
+        names = self.spec.roles["agents"].agents
+        cells += [
+            (agent, int(slot), names[agent]) for agent, slot in enumerate(self._named[row]) if slot >= 0
+        ]
         return {"kind": "grid", "rows": agents + 1, "columns": agents, "cells": cells}

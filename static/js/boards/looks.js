@@ -1,0 +1,21 @@
+/* Colours of agents on a board: their role's, in a shade of their own. */
+
+const SHADES = 4; // in transcript.css
+const TONES = 6; // roles' colours in tokens.css
+
+/* (name) → {role, dress} of an agent or of a role itself, `dress` being attributes; null for a name that is neither. `roles`: agents by role,
+   as in training_core/boards.py; `tones`: colours by role, of the page. */
+export function looks(roles, tones) {
+  const found = new Map(Object.entries(tones).map(([role, tone]) => [role, { role, dress: { "data-tone": tone } }]));
+  Object.entries(roles ?? {}).forEach(([role, agents], place) => {
+    const tone = Object.hasOwn(tones, role) ? tones[role] : (place % TONES) + 1;
+    found.set(role, { role, dress: { "data-tone": tone } });
+    if (Array.isArray(agents)) agents.forEach((agent, number) => found.set(String(agent), { role, dress: { "data-tone": tone, "data-shade": number % SHADES } }));
+  });
+  return (name) => found.get(name) ?? null;
+}
+
+/* What fits on a disc: "agent_2" is 2, "north" is no. */
+export function short(name) {
+  return name.match(/_(\d{1,3})$/)?.[1] ?? name.slice(0, 2);
+}
