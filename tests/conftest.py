@@ -76,7 +76,7 @@ def servers() -> Iterator[PostgresServer]:
         children[0].send_signal(signal.SIGINT)
         children[1].terminate()
         for child in children:
-            child.wait(60)
+            child.wait(300)
 
 
 @pytest.fixture(scope="session")
@@ -100,7 +100,7 @@ def pytest_unconfigure() -> None:
 
 
 def wait_until(
-    happened: Callable[[], bool], children: list["subprocess.Popen[bytes]"], within: float = 90.0
+    happened: Callable[[], bool], children: list["subprocess.Popen[bytes]"], within: float = 300.0
 ) -> None:
     """Poll until it has happened; fails when a child has died or the time is up."""
     deadline = time.monotonic() + within

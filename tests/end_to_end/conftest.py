@@ -30,7 +30,9 @@ from webapp.ingest.services import batch_store  # noqa: E402
 from webapp.runs.models import Attempt, Run  # noqa: E402
 from webapp.stack.processes import dies_with_parent  # noqa: E402
 
-expect.set_options(timeout=40_000)  # of what is seen at once when the machine is not busy
+PATIENCE = 300.0
+"""Seconds; nothing is asserted on them."""
+expect.set_options(timeout=120_000)  # of what is seen at once when the machine is not busy
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +69,7 @@ class Server:
         """At once, with every socket."""
         if self._process:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(PATIENCE)
             self._process = None
 
     def close(self) -> None:
@@ -88,7 +90,7 @@ def server(transactional_db: None, static_root: Path) -> Iterator[Server]:
 
 
 def _answers(address: str, process: "subprocess.Popen[bytes]") -> None:
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             urllib.request.urlopen(address, timeout=5)
@@ -118,7 +120,7 @@ def context(browser: Browser, server: Server, ada: User) -> Iterator[BrowserCont
         base_url=server.url, viewport={"width": 1280, "height": 900}, color_scheme="light"
     )
     opened.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": server.url}])
-    opened.set_default_timeout(60_000)
+    opened.set_default_timeout(120_000)
     yield opened
     opened.close()
 

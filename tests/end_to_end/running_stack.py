@@ -19,7 +19,9 @@ from webapp.stack.ports import free_ports
 from webapp.stack.processes import end_processes, tagged
 
 ROOT = Path(__file__).resolve().parents[2]
-STARTUP = 180.0
+STARTUP = 400.0
+PATIENCE = 300.0
+"""Seconds for what takes a few on a machine that does nothing else; nothing is asserted on them."""
 GIVEN = (
     "DATABASE_URL",
     "REDIS_URL",
@@ -111,7 +113,7 @@ class RunningStack:
         up = psutil.Process(self.process.pid)
         return [up, *up.children(recursive=True)]
 
-    def until(self, happened: Callable[[], bool], within: float = 120.0) -> None:
+    def until(self, happened: Callable[[], bool], within: float = PATIENCE) -> None:
         """Poll; fails with what `up` said when it has ended, or the time is up."""
         deadline = time.monotonic() + within
         while not happened():
@@ -124,7 +126,7 @@ class RunningStack:
         assert self.process
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(120)
+        return self.process.wait(PATIENCE)
 
     def remove(self) -> None:
         """End it by any means, and delete its files."""
@@ -133,7 +135,7 @@ class RunningStack:
                 self.stop()
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait(10)
+                self.process.wait(PATIENCE)
         if self.facts:
             end_processes(tagged("TROUPE_STACK_ID", self.facts["id"]), 2.0)
             shutil.rmtree(self.facts["scratch"], ignore_errors=True)

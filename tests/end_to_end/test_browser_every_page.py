@@ -17,7 +17,7 @@ from webapp.reports.services import report_create
 from webapp.runs.models import Phase, Run
 from webapp.webhooks.models import Webhook
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.timeout(1800)]
 
 ACTS = {
     "accounts:member-remove", "accounts:token-revoke", "experiments:check", "experiments:edit", "experiments:estimate",

@@ -11,8 +11,8 @@ from playwright.sync_api import Browser, expect
 from tests.end_to_end.crawling import Crawl
 from tests.end_to_end.running_stack import RunningStack
 
-pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.slow, pytest.mark.timeout(900)]
-PATIENCE = 180_000
+pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.slow, pytest.mark.timeout(1800)]
+PATIENCE = 400_000
 OF_A_RUN = {
     "runs:list", "runs:detail", "runs:curves", "runs:chart", "runs:checkpoints", "runs:logs", "runs:config", "health:page",
     "timeline:page", "transcripts:list", "transcripts:detail", "transcripts:tree", "transcripts:probes", "transcripts:diff",

@@ -15,11 +15,11 @@ import psutil
 import psycopg
 import pytest
 
-from tests.end_to_end.running_stack import ROOT, RunningStack
+from tests.end_to_end.running_stack import PATIENCE, ROOT, RunningStack
 from webapp.stack.ports import free_ports
 from webapp.stack.processes import tagged
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def kill(stack: RunningStack, name: str, number: int = signal.SIGKILL) -> psutil
     assert victim is not None, f"{name} is not up"
     victim.send_signal(number)
     stack.until(lambda: (now := stack.part(name)) is not None and now.pid != victim.pid)
-    stack.until(stack.well, 180)
+    stack.until(stack.well)
     return victim
 
 
@@ -72,10 +72,10 @@ def test_the_printed_link_logs_in_once(stack: RunningStack) -> None:
     stack.until(lambda: "Log in once with:" in stack.said)
     link = re.search(r"http://\S+/account/link/\S+/", stack.said)
     assert link
-    with httpx.Client(trust_env=False) as browser:
+    with httpx.Client(timeout=PATIENCE, trust_env=False) as browser:
         assert browser.get(link[0]).status_code == 302
         assert browser.get(f"{stack.url}/account/tokens/").status_code == 200
-    assert httpx.get(link[0], trust_env=False).status_code == 410
+    assert httpx.get(link[0], timeout=PATIENCE, trust_env=False).status_code == 410
 
 
 def test_files_with_secrets_are_private(stack: RunningStack) -> None:
@@ -96,7 +96,7 @@ def test_nothing_listens_beyond_this_machine(stack: RunningStack) -> None:
 
 def test_jobs_of_ray_want_the_token_and_do_not_get_our_secrets(stack: RunningStack) -> None:
     address = stack.facts["environment"]["RAY_ADDRESS"]
-    assert httpx.get(f"{address}/api/jobs/", trust_env=False).status_code in (401, 403)
+    assert httpx.get(f"{address}/api/jobs/", timeout=PATIENCE, trust_env=False).status_code in (401, 403)
     head = stack.part("ray")
     assert head is not None
     assert not {"DATABASE_URL", "REDIS_URL", "TROUPE_SECRET_KEY"} & set(head.environ())
@@ -108,7 +108,7 @@ def test_a_second_up_says_so_and_ends(stack: RunningStack) -> None:
         env=stack.environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 1
@@ -119,17 +119,17 @@ def test_a_second_up_says_so_and_ends(stack: RunningStack) -> None:
 def test_a_management_command_finds_the_running_stack(stack: RunningStack) -> None:
     command = [sys.executable, str(ROOT / "manage.py"), "login_link", "grace", "--create"]
     done = subprocess.run(
-        command, env=stack.environment, capture_output=True, text=True, timeout=120, check=False
+        command, env=stack.environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert httpx.get(done.stdout.strip(), trust_env=False).status_code == 302
+    assert httpx.get(done.stdout.strip(), timeout=PATIENCE, trust_env=False).status_code == 302
 
 
 def test_the_web_server_killed(stack: RunningStack) -> None:
     victim = stack.part("web")
     assert victim is not None
     victim.kill()
-    answer = httpx.get(f"{stack.url}/healthz", timeout=120, trust_env=False)
+    answer = httpx.get(f"{stack.url}/healthz", timeout=PATIENCE, trust_env=False)
     assert answer.status_code == 200, "who asks meanwhile waits, and is answered"
     stack.until(lambda: (now := stack.part("web")) is not None and now.pid != victim.pid)
     stack.until(stack.well)
@@ -187,7 +187,7 @@ def test_up_killed_leaves_nothing_that_the_next_one_minds() -> None:
         first, token, tree = dict(stack.facts), stack.token, stack.tree()
         assert stack.process
         os.kill(stack.process.pid, signal.SIGKILL)
-        stack.process.wait(10)
+        stack.process.wait(PATIENCE)
         stack.start()
         assert alive(tree) == []
         assert tagged("TROUPE_STACK_ID", first["id"]) == []
@@ -219,7 +219,7 @@ def test_a_database_that_is_not_there_is_told() -> None:
         DATABASE_URL=f"postgres://nobody@127.0.0.1:{free_ports(1)[0]}/none", TROUPE_LAUNCHER="local"
     ).start(wait=False)
     try:
-        assert stack.process and stack.process.wait(240) == 1
+        assert stack.process and stack.process.wait(PATIENCE) == 1
         assert "DATABASE_URL does not answer" in stack.said
     finally:
         stack.remove()

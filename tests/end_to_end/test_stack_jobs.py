@@ -14,7 +14,7 @@ from tests.end_to_end.running_stack import RunningStack
 from tests.webapp.webhooks.receiving import receiving
 from tests.workers.running import TINY_GRID, little_model
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def made(client: httpx.Client, path: str, **body: Any) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def ended(client: httpx.Client, path: str, within: float = 300.0) -> dict[str, Any]:
+def ended(client: httpx.Client, path: str, within: float = 900.0) -> dict[str, Any]:
     deadline = time.monotonic() + within
     while (found := client.get(path).json())["state"] not in ("finished", "failed", "stopped", "cancelled"):
         talk = (found.get("moment") or {}).get("asked")

@@ -155,7 +155,7 @@ asyncio.run(main())
     )
     assert done.returncode == -9
     pid = int(done.stderr.split()[-1])
-    for _ in range(250):
+    for _ in range(4500):
         if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
             return
         os.sched_yield()

@@ -42,6 +42,10 @@ class Disturbed(Gate):
                 time.sleep(0)
         return super().closing
 
+    def acted(self) -> None:
+        """Wait until it has been done: the engine may be through before that thread has its turn again."""
+        self._thread.join()
+
 
 @pytest.fixture
 def side(little_model: Path) -> RolloutSide:
@@ -63,8 +67,9 @@ def test_weights_that_come_in_mid_sequence_are_gone_on_with(side: RolloutSide) -
     torch.manual_seed(0)
     newer = {name: tensor + 0.05 * torch.randn_like(tensor) for name, tensor in older.items()}
     arrived: list[object] = []
-    side._gate = Disturbed(5, lambda: arrived.append(side.load_weights(pack(newer, 1), 1)))
+    gate = side._gate = Disturbed(5, lambda: arrived.append(side.load_weights(pack(newer, 1), 1)))
     generated = side.generate(PROMPTS, SETTINGS, 0)
+    gate.acted()
     assert len(arrived) == 1 and len(generated.spans) == 2, "interrupted once"
     for prompt, answers in zip(PROMPTS, generated.answers, strict=True):
         for answer in answers:

@@ -14,7 +14,7 @@ def test_a_link_is_made_listed_and_ended(troupe: Troupe, run: Run) -> None:
     assert link.startswith("http") and "/shared/" in link
     listed = troupe("shares", "lab").out
     assert run.pk in listed and "works until" in listed and "for the review" in listed
-    with httpx.Client(follow_redirects=True, trust_env=False) as browser:
+    with httpx.Client(timeout=60, follow_redirects=True, trust_env=False) as browser:
         assert "read-only" in browser.get(link).text
         assert "revoked" in troupe("share-revoke", "lab", listed.split()[0]).out
         assert browser.get(link).status_code == 410

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,8 +34,9 @@ def service(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         for place in range(2)
     ]
     (home / "data" / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    shutil.copytree(PLUGINS, home / "plugins")  # so that its processes are told from those of other tests
     monkeypatch.setenv("TROUPE_BUFFER_TOKEN", os.environ[TOKEN])
-    running = Service(home, "--generators", str(PLUGINS)).start()
+    running = Service(home, "--generators", str(home / "plugins")).start()
     yield running
     running.stop()
 
@@ -71,7 +73,7 @@ def test_a_generator_ends_with_the_run_that_started_it(
     with service.client() as client:
         assert client.get("/stats").json()["data"]["rollout"]["state"] == "none"
     processes = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True).stdout
-    assert f"rollout_buffer.play {PLUGINS}" not in processes
+    assert f"rollout_buffer.play {service.home}" not in processes
 
 
 def test_a_run_that_waits_for_others_takes_a_stop(

@@ -182,7 +182,7 @@ def outside(folder: Path, stop: threading.Event, played: list[dict[str, Any]]) -
             return
     known = json.loads((folder / "gateway.json").read_text())
     head = {"Authorization": f"Bearer {known['token']}"}
-    with httpx.Client(trust_env=False) as http:
+    with httpx.Client(timeout=60, trust_env=False) as http:
         while not stop.is_set():
             try:
                 answer = http.post(f"{known['url']}/episodes", headers=head)
@@ -234,12 +234,16 @@ def test_episodes_are_for_those_who_know_the_token(little_model: Path, tmp_path:
         while not (tmp_path / "gateway.json").exists():
             time.sleep(0.02)
         url = json.loads((tmp_path / "gateway.json").read_text())["url"]
-        seen.append(httpx.post(f"{url}/episodes", headers={"Authorization": "Bearer guess"}, trust_env=False))
-        seen.append(httpx.get(f"{url}/health", trust_env=False))
+        seen.append(
+            httpx.post(
+                f"{url}/episodes", headers={"Authorization": "Bearer guess"}, timeout=60, trust_env=False
+            )
+        )
+        seen.append(httpx.get(f"{url}/health", timeout=60, trust_env=False))
 
     program = threading.Thread(target=stranger)
     program.start()
-    assert run_attempt(attempt(tmp_path, little_model, **{"workflow.patience": 2.0}), local=True) == FAILED
+    assert run_attempt(attempt(tmp_path, little_model, **{"workflow.patience": 6.0}), local=True) == FAILED
     program.join()
     assert [answer.status_code for answer in seen] == [401, 200]
     assert "no agent took an episode" in events(tmp_path, "status")[-1]["message"]

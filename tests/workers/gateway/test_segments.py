@@ -202,13 +202,13 @@ def test_rewards_by_role_call_and_total(gateway: Gateway) -> None:
     agent.chat.completions.create(model="critic", messages=ASK)
     agent.chat.completions.create(model="solver", messages=[{"role": "user", "content": "again"}])
     address = f"{gateway.url}/episodes/{session.key}"
-    assert httpx.post(f"{address}/reward", json={"reward": 9}).status_code == 200
+    assert httpx.post(f"{address}/reward", json={"reward": 9}, timeout=60).status_code == 200
     given = {"reward": 1.0, "rewards": {first.id: 0.25, "critic": -0.5}, "success": True, "outcome": "well"}
-    assert httpx.post(f"{address}/reward", json=given).status_code == 200
-    assert httpx.post(f"{address}/close").json() == {"closed": True}
+    assert httpx.post(f"{address}/reward", json=given, timeout=60).status_code == 200
+    assert httpx.post(f"{address}/close", timeout=60).json() == {"closed": True}
     with pytest.raises(openai.ConflictError, match="closed"):
         agent.chat.completions.create(model="solver", messages=ASK)
-    assert httpx.post(f"{address}/reward", json=given).status_code == 409
+    assert httpx.post(f"{address}/reward", json=given, timeout=60).status_code == 409
     episode = write_episode(session, 100.0)
     assert [(turn.role, turn.candidates[0].reward) for turn in episode.turns] == [
         ("solver", 0.25),
@@ -235,7 +235,7 @@ def test_failed_episodes_are_data_and_teach_nothing(gateway: Gateway) -> None:
     for error in ("it broke", ""):
         session = make_session(Scripted("one"))
         talk(gateway, session)(ASK)
-        httpx.post(f"{gateway.url}/episodes/{session.key}/close", json={"error": error})
+        httpx.post(f"{gateway.url}/episodes/{session.key}/close", json={"error": error}, timeout=60)
         episode = write_episode(session, 1.0)
         assert episode.failed and not episode.success and episode.siblings == ""
         assert episode.error == (error or "the agent ended without a reward")

@@ -32,7 +32,7 @@ if task == "stubborn":
 if task == "polite":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 (folder / "ready").touch()
-end = time.monotonic() + 60
+end = time.monotonic() + 600
 while task != "end" and time.monotonic() < end:
     time.sleep(0.02)
 """
@@ -52,7 +52,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 300.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "did not come about"
@@ -107,11 +107,11 @@ def ray_head() -> Iterator[RayHead]:
         head = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         address = f"http://127.0.0.1:{dashboard}"
         try:
-            until(lambda: _answers(address, token), 120)
+            until(lambda: _answers(address, token))
             yield RayHead(address, token)
         finally:
             head.send_signal(signal.SIGTERM)
-            head.wait(90)
+            head.wait(300)
 
 
 def _answers(address: str, token: str) -> bool:

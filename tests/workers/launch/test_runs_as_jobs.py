@@ -18,7 +18,7 @@ from workers.launch.ray_jobs import RayJobLauncher
 from .conftest import RayHead, until
 
 ENDED = (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
-SECONDS = 300.0
+SECONDS = 500.0
 """That a job may take on a busy machine: it starts several Python processes with torch."""
 LAB = {
     "__init__.py": "",
@@ -151,7 +151,7 @@ def test_a_package_of_ones_own_travels_with_the_job_and_plays_there(
         },
         evaluation={"every": 2, "episodes": 2, "probes": 1},
     )
-    launcher = RayJobLauncher(ray_head.address, ray_head.token, remote=True)
+    launcher = RayJobLauncher(ray_head.address, ray_head.token, remote=True, timeout=120.0)
     launch = launched(told, home, "own-package")
     job = launcher.submit(launch)
     until(lambda: launcher.status(job).state in ENDED, SECONDS)

@@ -95,8 +95,8 @@ def test_what_is_wrong_is_said(client: httpx.Client, path: str, body: Any, said:
 
 def test_nobody_gets_in_without_the_token(service: Service) -> None:
     for path in ("/", "/stats", "/channels/x/stats"):
-        assert httpx.get(service.url + path, trust_env=False).status_code == 401
-    basic = httpx.get(service.url + "/stats", auth=("buffer", service.token), trust_env=False)
+        assert httpx.get(service.url + path, timeout=60, trust_env=False).status_code == 401
+    basic = httpx.get(service.url + "/stats", auth=("buffer", service.token), timeout=60, trust_env=False)
     assert basic.status_code == 200, "as an address with a password in it"
     assert stat.S_IMODE((service.home / "rollout_buffer.json").stat().st_mode) == 0o600
     assert stat.S_IMODE((service.home / "rollout_buffer" / "records.sqlite").stat().st_mode) == 0o600
