@@ -109,7 +109,8 @@ def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) ->
             f"its job is {status.state}, but its driver has not been heard for {round(quiet, -1):.0f} s",
         )
     elif run.state in (RunState.STARTING, RunState.RUNNING):
-        _say(run.pk, storage_held(run.project_id))
+        doing = run.facts.get("starting", "") if run.state == RunState.STARTING else ""
+        _say(run.pk, storage_held(run.project_id) or doing)
 
 
 def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:

@@ -79,6 +79,8 @@ class RayHead:
                 "RAY_USAGE_STATS_ENABLED": "0",
                 "RAY_health_check_failure_threshold": "20",  # a busy machine is no dead one
                 "RAY_agent_register_timeout_ms": "120000",
+                # Its spare workers have another environment than runs: the first launch would wait for them for nothing.
+                "RAY_prestart_worker_first_driver": "0",
                 "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # else SIGTERM waits 30 s for runs to end
             }
         )

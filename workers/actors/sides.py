@@ -29,7 +29,6 @@ from training_core.llm.models.adapters import add_adapter, sharing, trained_weig
 from training_core.llm.models.loading import load_model, load_tokenizer
 from training_core.llm.models.progress import Progress, silent
 from training_core.llm.models.registry import resolve_model
-from training_core.llm.models.supervised import warm_started
 from training_core.llm.models.tiny import read_facts
 from training_core.seeding import keyed_seed
 from training_core.types import Answer, Group, Prompt
@@ -66,9 +65,12 @@ def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
     prepare_process(spec.config.resources.threads)
     source = resolve_model(spec.section.model, spec.config.environment, spec.home, progress)
     device = "cuda" if spec.gpus > 0 and torch.cuda.is_available() else "cpu"
-    source = warm_started(
-        source, spec.section.warm_start, spec.config.environment, spec.home, device, progress
-    )
+    if spec.section.warm_start.steps:
+        from training_core.llm.models.supervised import warm_started  # imports environments: seldom needed
+
+        source = warm_started(
+            source, spec.section.warm_start, spec.config.environment, spec.home, device, progress
+        )
     disable_progress_bar()  # its bars would break ours, and a job's log
     model, shared = _model(spec, str(source), device)
     tokenizer = load_tokenizer(source)

@@ -9,6 +9,10 @@ import ray
 from ray.exceptions import RayActorError
 
 from training_core.config.rollout import RolloutBuffer
+from training_core.config.run import RunConfig
+from training_core.llm.models.making import being_made
+from training_core.llm.models.progress import Progress, silent
+from training_core.llm.models.tiny import tiny_folder
 from workers.cluster.session import Session, connect, open_session
 from workers.gateway.announcing import announce
 from workers.loops.records import (
@@ -31,11 +35,16 @@ POLL = 0.5
 class RayCrew:
     """See Crew. Imports no torch: what arrives here is plain lists."""
 
-    def __init__(self, attempt: Attempt, spots: Spots, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, attempt: Attempt, spots: Spots, say: Callable[[str], None], waiting: Progress = silent
+    ) -> None:
         self._attempt = attempt
         self._spots = spots
         self._spot = spots.starting
         self._say = say
+        self._waiting = waiting
+        """Told how far the base model is while the run waits for it."""
+        self._told: tuple[float, str] | None = None
         self._session: Session | None = None
         workflow = getattr(attempt.config, "workflow", None)
         self._waits = isinstance(workflow, RolloutBuffer)
@@ -47,10 +56,24 @@ class RayCrew:
         label = f"{self._attempt.run}-{self._attempt.number}"
         config, home = self._attempt.config, self._attempt.home
         self._session = open_session(config, home, label, self._spot, self._say)
+        self._spot = self._look_starting
         started: Started = self._ask("start", self._attempt.number, resume_from)
         announce(started, self._attempt.folder)
         self._spot = self._spots.running
         return started
+
+    def _look_starting(self) -> None:
+        """What is done while the workers start. Where the data folder is not on this machine, nothing is told."""
+        self._spots.starting()
+        config = self._attempt.config
+        if not isinstance(config, RunConfig) or all(
+            config.policies[policy].model != "tiny" for policy in config.used_policies
+        ):
+            return
+        now = being_made(tiny_folder(config.environment, self._attempt.home))
+        if now and now != self._told:
+            self._told = now
+            self._waiting(*now)
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
         """See Crew."""

@@ -156,7 +156,7 @@ def _crew(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) ->
         return LocalCrew(attempt, attempt.config, wishes.spots, journal.loading)
     from workers.cluster.crew import RayCrew
 
-    return RayCrew(attempt, wishes.spots, journal.note)
+    return RayCrew(attempt, wishes.spots, journal.note, journal.waiting)
 
 
 @contextmanager

@@ -71,7 +71,7 @@ class Journal:
     def starting(self, resume_from: Path | None) -> None:
         """The driver lives and knows its config."""
         facts = {"packages": _versions(), "resumed_from": resume_from.name if resume_from else None}
-        self._reporter.status("starting", 0, facts=facts)
+        self._reporter.status("starting", 0, "its workers start", facts=facts)
 
     def resumed_at(self, iteration: int) -> None:
         """So many iterations were completed by earlier attempts."""
@@ -166,8 +166,13 @@ class Journal:
         self._reporter.log("info", "driver", text)
 
     def loading(self, done: float, text: str) -> None:
-        """A base model is being made."""
+        """A base model is being made, by this process."""
         self._display.loading(done, text)
+        self.waiting(done, text)
+
+    def waiting(self, done: float, text: str) -> None:
+        """A base model is being made, whoever does it, and the run waits for it."""
+        self._reporter.status("starting", self.completed_iterations, f"base model, {done:.0%}: {text}")
 
     def system(self, iteration: int, system: System) -> None:
         """Load of the machines and of the workers' devices."""

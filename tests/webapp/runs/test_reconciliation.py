@@ -271,6 +271,20 @@ def test_waiting_for_ray_to_start_the_job_is_said_and_forgotten(run: Run, launch
     assert now(run).reason == ""
 
 
+def test_what_a_starting_run_waits_for_is_shown_until_it_runs(
+    run: Run, launcher: FakeLauncher, say: Say
+) -> None:
+    run_submit_now(run.pk)
+    launcher.set(job(run), JobState.RUNNING)
+    say("starting", message="base model, 45%: warm start: step 180 of 400")
+    for _ in range(2):
+        assert (now(run).state, now(run).reason[:15]) == ("starting", "base model, 45%")
+        runs_reconcile_now()
+    say("running")
+    runs_reconcile_now()
+    assert (now(run).state, now(run).reason) == ("running", "")
+
+
 def test_one_run_that_cannot_be_looked_after_does_not_hold_up_the_others(
     run: Run,
     running: Run,

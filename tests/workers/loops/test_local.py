@@ -152,6 +152,7 @@ def test_versions_go_up_with_every_publication(whole: Path) -> None:
 def test_states_and_heart(whole: Path) -> None:
     states = [(event["state"], event["iteration"]) for event in events(whole, "status")]
     assert states == [("starting", 0), ("running", 0), ("finished", 4)]
+    assert events(whole, "status")[0]["message"] == "its workers start"
     facts = events(whole, "status")[0]["facts"]
     assert facts["packages"]["torch"]
 

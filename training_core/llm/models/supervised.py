@@ -24,8 +24,8 @@ from training_core.llm.environments.prompts import data_file
 from training_core.llm.environments.registry import WARM_STARTS
 from training_core.llm.learning.loss_masks import MaskedTokens, Messages, mask_messages
 from training_core.llm.models.loading import load_model, load_tokenizer
+from training_core.llm.models.making import made_once
 from training_core.llm.models.progress import Progress, silent
-from training_core.llm.models.tiny import made_once
 from training_core.llm.models.warm_start import train
 
 SEED = 1
@@ -56,7 +56,9 @@ def warm_started(
     folder = home / "models" / f"warm-{_digest(source, section, environment, file)}"
     try:
         return made_once(
-            folder, lambda draft: _make(draft, source, section, environment, file, device, progress)
+            folder,
+            lambda draft, tell: _make(draft, source, section, environment, file, device, tell),
+            progress,
         )
     except OSError as error:
         raise ModelError(f"cannot write the warm-started model to {folder}: {error}") from error

@@ -4,14 +4,9 @@ It is made once per environment setting and cached under <home>/models/; from th
 Beside the model, troupe.json says how it was made and how well it plays the held-out tasks.
 """
 
-import fcntl
 import hashlib
 import json
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +15,10 @@ from pydantic import BaseModel
 from training_core.config.environments import Environment
 from training_core.errors import ModelError
 from training_core.llm.environments.registry import WARM_STARTS
+from training_core.llm.models.making import FACTS, made_once
 from training_core.llm.models.progress import Progress, silent
 from training_core.llm.models.shape import ModelShape, shape_from
 
-FACTS = "troupe.json"
 CONTEXT = 256
 """Positions of the tiny model."""
 SPECIAL = {
@@ -93,23 +88,9 @@ def ensure_tiny(environment: Environment, home: Path, progress: Progress = silen
     _check_is_known(environment)
     folder = tiny_folder(environment, home)
     try:
-        return made_once(folder, lambda draft: _make(environment, draft, progress))
+        return made_once(folder, lambda draft, tell: _make(environment, draft, tell), progress)
     except OSError as error:
         raise ModelError(f"cannot write the tiny model to {folder}: {error}") from error
-
-
-def made_once(folder: Path, make: Callable[[Path], dict[str, Any]]) -> Path:
-    """A model's folder; where it is missing, `make` writes it into a draft and answers with the facts about it.
-
-    Safe against several processes at once. Raises OSError.
-    """
-    if (folder / FACTS).is_file():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock")):
-        if not (folder / FACTS).is_file():
-            _place(folder, make)
-    return folder
 
 
 def _check_is_known(environment: Environment) -> None:
@@ -141,24 +122,3 @@ def _make(environment: Environment, draft: Path, progress: Progress) -> dict[str
     facts["seconds"] = round(time.time() - started, 1)
     progress(1.0, "base model ready")
     return facts
-
-
-def _place(folder: Path, make: Callable[[Path], dict[str, Any]]) -> None:
-    """Make the folder beside its place, then rename it into place. The lock is held: other drafts are leftovers."""
-    for leftover in folder.parent.glob(f".{folder.name}-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        (draft / FACTS).write_text(json.dumps(make(draft), indent=1))
-        draft.chmod(0o755)
-        shutil.rmtree(folder, ignore_errors=True)  # a folder without facts is no model
-        draft.rename(folder)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

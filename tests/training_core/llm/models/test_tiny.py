@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
@@ -19,8 +20,10 @@ from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models import tiny, warm_start
 from training_core.llm.models.base_evaluation import KINDS, base_evaluation
 from training_core.llm.models.loading import load_model, load_tokenizer
+from training_core.llm.models.making import FACTS, being_made, made_once
+from training_core.llm.models.progress import Progress, silent
 from training_core.llm.models.registry import resolve_model
-from training_core.llm.models.tiny import FACTS, TinyRecipe, ensure_tiny, read_facts, tiny_folder
+from training_core.llm.models.tiny import TinyRecipe, ensure_tiny, read_facts, tiny_folder
 from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.table import Table
 from training_core.types import Message
@@ -104,6 +107,33 @@ def test_two_builders_at_once_make_one_model(tmp_path: Path, monkeypatch: pytest
         folders = list(threads.map(lambda _: ensure_tiny(SMALL, tmp_path), range(2)))
     assert folders[0] == folders[1]
     assert len(makings) == 1
+
+
+def test_who_waits_for_a_model_is_told_how_far_it_is(tmp_path: Path) -> None:
+    """The maker goes on only once the other has heard of its work: whatever the pace, the order is this."""
+    folder, told = tmp_path / "model", []
+    begun, heard = Event(), Event()
+
+    def make(draft: Path, tell: Progress) -> dict[str, object]:
+        tell(0.25, "step 1")
+        begun.set()
+        assert heard.wait(60)
+        return {"made": True}
+
+    def hear(done: float, text: str) -> None:
+        told.append((done, text))
+        heard.set()
+
+    def wait() -> Path:
+        assert begun.wait(60)
+        return made_once(folder, lambda draft, tell: pytest.fail("made twice"), hear)
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.submit(made_once, folder, make, silent), threads.submit(wait)
+        assert first.result() == second.result() == folder
+    assert told == [(0.25, "step 1")]
+    assert read_facts(folder) == {"made": True}
+    assert being_made(folder) is None
 
 
 @pytest.mark.usefixtures("_quick")
