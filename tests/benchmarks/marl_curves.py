@@ -1,9 +1,9 @@
 """Curves of small networks side by side: `python -m tests.benchmarks.marl_curves FOLDER [--svg FILE] [--bars -45 -30]`.
 
 Reads the CSV files that `python -m tests.benchmarks.marl_learning PRESET ... --out FOLDER` wrote and prints two tables in Markdown, the
-return of an episode after so many environment steps and after so many CPU seconds, as mean ± standard deviation over
-seeds, with sampled returns behind a slash. `--svg` draws the same, steps to the left and time to the right: a line is
-the mean over seeds of greedy returns, its band goes from the worst seed to the best one.
+return of an episode after so many environment steps and after so many CPU seconds, as mean ± standard deviation over seeds, with
+sampled returns behind a slash, and when each seed first passed the bars. `--svg` draws the same, steps to the left and time to the right:
+a line is the mean over seeds of greedy returns, its band goes from the worst seed to the best one.
 """
 
 import argparse
@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 
-from tests.benchmarks.marl_learning import Curve, Point, over_seeds, read
+from tests.benchmarks.marl_learning import Curve, Point, over_seeds, passed, read
 
-STEPS = (200_000, 500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000)
-SECONDS = (15, 60, 180, 300, 600)
+STEPS = (200_000, 500_000, 1_000_000, 2_000_000, 3_000_000, 4_800_000)
+SECONDS = (15, 30, 60, 120, 180, 240)
 COLOURS = ("#2563eb", "#d97706", "#059669", "#9333ea")
 WIDTH, HEIGHT, LEFT, TOP, ROOM = 420, 260, 56, 30, 470
 """Of a panel, its place, and what the next one is further to the right: pixels."""
@@ -151,6 +151,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(table(groups, steps, [mark / 1e6 for mark in STEPS], "M steps"))
     print()
     print(table(groups, seconds, SECONDS, "s"))
+    for preset, curves in groups.items():
+        print(f"\n{preset}: {'; '.join(passed(curves, bar) for bar in options.bars)}")
     if options.svg:
         options.svg.write_text(picture(groups, options.bars))
 

@@ -52,13 +52,13 @@ GALLERY: dict[str, Expected] = {
     ),
     "spread_mappo": Expected(
         purpose="MAPPO on MPE simple_spread: three agents cover three landmarks, the critic sees all of them.",
-        time="about 5 minutes on one CPU core",
-        result="eval/return from -80 past -45 within half a minute, to about -30 (sum over agents, 25 steps)",
+        time="4 to 5 minutes on one CPU core",
+        result="eval/return from -80 past -45 within half a minute and past -30 within two, to about -26 (sum over agents, 25 steps)",
     ),
     "spread_ippo": Expected(
         purpose="IPPO on MPE simple_spread: the critic sees what its own agent sees; the control for spread_mappo.",
-        time="about 6 minutes on one CPU core",
-        result="eval/return from -80 past -45 within half a minute, to about -34 (sum over agents, 25 steps)",
+        time="about 5 minutes on one CPU core",
+        result="eval/return from -80 past -45 within half a minute and past -30 within two, to about -26 (sum over agents, 25 steps)",
     ),
     "tag_mappo": Expected(
         purpose="MPE simple_tag: three adversaries chase a faster agent; two policies that learn against each other.",

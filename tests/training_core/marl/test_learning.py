@@ -14,8 +14,8 @@ def test_the_toy_is_solved_within_12_800_steps():
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["spread_mappo", "spread_ippo"])
 def test_three_agents_cover_three_landmarks(preset):
-    """The bar of three minutes; half of these iterations reach it."""
-    curve = train(preset, 0, 600, 25, ("run.iterations=300",))
+    """A tenth of the preset's iterations; the whole of them go past -30."""
+    curve = train(preset, 0, 600, 50, ("run.iterations=150",))
     assert curve.passed(-45.0) is not None
 
 
