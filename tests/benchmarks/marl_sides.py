@@ -2,7 +2,7 @@
 
 Trains a preset whose roles have policies of their own, then lets every policy play as trained against the others as drawn by lot
 (all actions alike), and the other way round; nobody learns while that is played. Where both sides learn, what they earn against
-each other need not rise, for each makes it harder for the other: against chance it does. Prints mean returns by role (sums over a
+each other need not rise, for each makes it harder for the other. Prints mean returns by role (sums over a
 role's agents, actions drawn) with their standard errors, and CPU seconds of training. Nothing here fails.
 """
 
