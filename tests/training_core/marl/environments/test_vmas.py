@@ -35,6 +35,29 @@ def test_steps_are_vmas_s_own_and_all_are_cut_off_together() -> None:
     assert np.array_equal(environments.reset(3).observations["agents"], first)
 
 
+@pytest.mark.parametrize("scenario", ["balance", "simple_reference", "football"])
+def test_choices_push_as_vmas_s_own_do(scenario: str) -> None:
+    import vmas
+
+    environments = make_environments(Vmas(scenario=scenario, max_cycles=9), 4)
+    role = environments.spec.roles["agents"]
+    assert isinstance(role.actions, Choices)
+    actions = np.random.default_rng(0).integers(0, role.actions.count, (6, 4, len(role.agents)))
+    environments.reset(1)
+    seed = environments._seed()  # type: ignore[attr-defined]
+    own = vmas.make_env(scenario, 4, continuous_actions=False, seed=0)
+    own.reset(seed=seed)  # it draws from the state that ours draws from: one plays after the other
+    played = [
+        own.step([torch.tensor(made[:, [agent]]) for agent in range(len(role.agents))]) for made in actions
+    ]
+    environments.reset(1)
+    for made, (seen, rewards, _, _) in zip(actions, played, strict=True):
+        moved = environments.step({"agents": made})
+        shown = moved.view if moved.final is None else moved.final
+        assert np.array_equal(shown.observations["agents"], np.stack([one.numpy() for one in seen], axis=1))
+        assert np.array_equal(moved.rewards["agents"], np.stack([one.numpy() for one in rewards], axis=1))
+
+
 def test_teams_have_roles_of_their_own_sizes_and_continuous_forces() -> None:
     section = Vmas(scenario="simple_tag", members=TEAMS, continuous_actions=True, max_cycles=3)
     environments = make_environments(section, 2)
