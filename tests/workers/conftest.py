@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.workers import running
+
 MEGABYTE = 1024 * 1024
 
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
     """Ray in this process, four (pretended) cores, loopback only."""
-    os.environ |= {
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_AUTH_MODE": "token",
+    os.environ |= running.RAY_VARIABLES | {
         "RAY_AUTH_TOKEN": secrets.token_hex(32),  # else one is written to the home folder
         "TROUPE_BUFFER_TOKEN_OF_TESTS": secrets.token_hex(8),  # actors have the variables of this moment
     }
@@ -44,6 +43,4 @@ def ray_cluster() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def little_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A base model that is made in seconds and has something to learn."""
-    from tests.workers import running
-
     return running.little_model(tmp_path_factory.mktemp("models") / "little")

@@ -12,6 +12,15 @@ from typing import Any
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
 
+RAY_VARIABLES = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",
+    "RAY_health_check_failure_threshold": "20",  # a busy machine is no dead one
+    "RAY_agent_register_timeout_ms": "120000",
+    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # else SIGTERM waits 30 s
+}
+"""As `up` starts its head; the token comes besides."""
 TINY_GRID = {"environment.size": 4, "environment.max_turns": 2, "environment.moves_per_turn": 2}
 
 

@@ -177,10 +177,13 @@ class RolloutSide:
             save_frozen(part, self._loaded.model, self._loaded.tokenizer, self.engine.version)
 
     def load_weights(self, packed: PackedWeights, iteration: int) -> Span:
-        """Take over a version of the weights, before those who wait to generate."""
+        """Take over a version of the weights, before those who wait to generate. Older ones than it has are left: what is
+        published while a worker is replaced may reach the new one before what it was to begin with.
+        """
         start = time.time()
         with self._gate.closed():
-            self.engine.load_weights(unpack(packed), packed.version)
+            if packed.version >= self.engine.version:
+                self.engine.load_weights(unpack(packed), packed.version)
         return Span(self._spec.name, "sync", self._spec.policy, iteration, start, time.time())
 
 

@@ -3,6 +3,7 @@
 import itertools
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +114,8 @@ class ApartPort:
             if sent is None:
                 continue
             life, reference = sent
-            try:
-                answered: Generated = ray.get(reference)
-            except RayActorError as error:
-                answered = self._again(index, life, (parts[index], settings, version), error)
+            asked = (parts[index], settings, version)
+            answered: Generated = self._answer(index, life, reference, "generate", *asked)
             joined.answers.extend(answered.answers)
             joined.spans.extend(answered.spans)
         return joined
@@ -148,14 +147,16 @@ class ApartPort:
         if self._updater:
             self._updater.save(folder)
         else:
-            ask(self._seats[0], self._rollouts[0].save.remote(folder))
+            life, worker = self._lives[0], self._rollouts[0]
+            self._answer(0, life, worker.save.remote(folder), "save", folder)
 
     def system(self) -> System:
-        """See PolicyPort."""
+        """See PolicyPort. A worker that has died is left out: it is replaced when it is wanted to generate."""
         whole = System({})
         asked = [worker.system.options(concurrency_group=CONTROL).remote() for worker in self._rollouts]
-        for part in ray.get(asked):
-            whole.add(part)
+        for reference in asked:
+            with suppress(RayActorError):
+                whole.add(ray.get(reference))
         if self._updater:
             whole.add(self._updater.system())
         return whole
@@ -165,21 +166,16 @@ class ApartPort:
             raise WorkerLost(f"policy {self._seats[0].policy!r} is frozen: it has no update worker")
         return self._updater
 
-    def _again(
-        self,
-        index: int,
-        life: int,
-        arguments: tuple[list[Prompt], SamplingSettings, int],
-        error: RayActorError,
-    ) -> Generated:
-        """Replace a dead rollout worker and ask the new one: the noise is keyed, so the answers are the same."""
+    def _answer(self, index: int, life: int, reference: Any, method: str, *arguments: Any) -> Any:
+        """Wait for a rollout worker asked in `life`. A dead one is replaced and the new one asked: what it says is the same,
+        as the noise is keyed.
+        """
         while True:
-            life = self._replace(index, life, error)
             try:
-                answered: Generated = ray.get(self._rollouts[index].generate.remote(*arguments))
-                return answered
-            except RayActorError as another:
-                error = another
+                return ray.get(reference)
+            except RayActorError as error:
+                life = self._replace(index, life, error)
+                reference = getattr(self._rollouts[index], method).remote(*arguments)
 
     def _replace(self, index: int, life: int, error: RayActorError) -> int:
         """Replace a worker that died in `life`, unless another thread has; returns the life that goes on."""
@@ -196,14 +192,15 @@ class ApartPort:
             )
         if self._updater is not None:  # it may be the sender of the weights that died
             self._updater.ping()
-        self._lives[index] += 1
+        life = self._lives[index] + 1
         log.warning("%s died (%s); replacing it", seat.name, type(error).__name__)
         ray.kill(self._rollouts[index])
-        worker = self._spawner.policy_worker(seat, self._lives[index])
-        self._rollouts[index] = worker
+        worker = self._spawner.policy_worker(seat, life)
         worker.start.remote(self._recalled)
         if self._weights is not None:
             worker.load_weights.remote(self._weights, 0)
+        # Only now may other threads ask it. They read the life first: none takes the dead one for the new one.
+        self._rollouts[index], self._lives[index] = worker, life
 
 
 def split(prompts: Sequence[Prompt], parts: int) -> list[list[Prompt]]:

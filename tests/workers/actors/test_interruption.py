@@ -86,6 +86,14 @@ def test_weights_that_come_in_mid_sequence_are_gone_on_with(side: RolloutSide) -
                         assert answer.logprobs[place] == pytest.approx(float(wanted[place, token]), abs=1e-4)
 
 
+def test_older_weights_that_come_late_are_left(side: RolloutSide) -> None:
+    held = {name: tensor.clone() for name, tensor in side.engine.model.state_dict().items()}
+    side.load_weights(pack(held, 3), 3)
+    side.load_weights(pack({name: torch.zeros_like(tensor) for name, tensor in held.items()}, 2), 0)
+    assert side.engine.version == 3
+    assert all(torch.equal(tensor, held[name]) for name, tensor in side.engine.model.state_dict().items())
+
+
 @pytest.mark.parametrize("partial", [True, False])
 def test_a_pause_changes_nothing_but_the_time(side: RolloutSide, partial: bool) -> None:
     whole = side.generate(PROMPTS, SETTINGS, 0)

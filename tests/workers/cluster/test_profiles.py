@@ -54,7 +54,12 @@ def test_a_ray_of_that_size_places_it(name: str) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     told = subprocess.run(
         [sys.executable, "-c", PLACED, name],
-        env=environment | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"},
+        env=environment
+        | {
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_agent_register_timeout_ms": "120000",
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        },
         capture_output=True,
         text=True,
         timeout=550,

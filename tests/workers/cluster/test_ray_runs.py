@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from tests.workers.running import conversation, curve, events, small_config
+from tests.workers.running import RAY_VARIABLES, conversation, curve, events, small_config
 from training_core.config.files import load_config
 from workers.loops.attempt import FAILED, run_attempt
+from workers.loops.local import LocalCrew
 from workers.loops.records import Attempt, Collected, Spots, Unstarted, WorkerLost
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -129,13 +130,20 @@ def two_iterations(crew: Any, between: Callable[[], None]) -> list[Any]:
 def test_dead_rollout_and_environment_workers_are_replaced(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
-    config = small_config(little_model, **APART, resources__environment_workers=2)
-    with crew_of(config, "calm", tmp_path) as crew:
-        undisturbed = two_iterations(crew, lambda: None)
+    """Also when the first to ask them does not want answers: figures of the machine, a frozen policy's checkpoint."""
+    frozen = {"team__roles__executor__trained": False}
+    config = small_config(little_model, **APART, **frozen, resources__environment_workers=2)
+    spots = Spots(lambda: None, lambda: None)
+    calm = LocalCrew(Attempt(config, "calm", 1, tmp_path, tmp_path), config, spots, lambda done, text: None)
+    calm.start(None)
+    undisturbed = two_iterations(calm, lambda: None)
+    calm.close()
 
     def disaster() -> None:
         for seat in ("rollout-planner-0", "rollout-executor-0", "environment-1"):
             kill(f"stormy-1-{seat}")
+        crew.system()
+        crew.save(tmp_path / "saved")
 
     with crew_of(config, "stormy", tmp_path) as crew:
         assert two_iterations(crew, disaster) == undisturbed
@@ -232,12 +240,7 @@ def test_the_driver_has_no_torch(little_model: Path, tmp_path: Path) -> None:
         f"status = run.main([{str(config)!r}, '--run', 'light', '--folder', {str(tmp_path / 'run')!r}])\n"
         "print(status, [m for m in ('torch', 'transformers') if m in sys.modules])"
     )
-    environment = os.environ | {
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": "ab" * 32,
-    }
+    environment = os.environ | RAY_VARIABLES | {"RAY_AUTH_TOKEN": "ab" * 32}
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers.running import curve, events, small_config
+from tests.workers.running import RAY_VARIABLES, curve, events, small_config
 from training_core import checkpoints
 from training_core.config.files import to_toml
 from workers.loops.attempt import FAILED
@@ -36,10 +36,8 @@ SHARES = {
 @pytest.fixture
 def cluster() -> Iterator[Any]:
     """The first node stands; this process is not connected to it."""
-    os.environ |= {
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_AUTH_MODE": "token",
+    os.environ |= RAY_VARIABLES | {
+        "RAY_health_check_failure_threshold": "5"  # Ray's own: that a node is lost is to be noticed soon
     }
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     from ray.cluster_utils import Cluster

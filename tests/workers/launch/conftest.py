@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.workers.running import RAY_VARIABLES
 from workers.launch.launcher import Launch
 
 SCRIPT = """
@@ -100,10 +101,7 @@ def ray_head() -> Iterator[RayHead]:
             f"--dashboard-port={dashboard}", "--num-cpus=2", "--object-store-memory=80000000", "--disable-usage-stats",
             f"--temp-dir={folder}", f"--ray-client-server-port={free_port()}", "--dashboard-agent-listen-port=0",
         ]  # fmt: skip
-        variables = os.environ | {
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token, "OMP_NUM_THREADS": "1",
-        }  # fmt: skip
+        variables = os.environ | RAY_VARIABLES | {"RAY_AUTH_TOKEN": token, "OMP_NUM_THREADS": "1"}
         head = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         address = f"http://127.0.0.1:{dashboard}"
         try:
