@@ -24,13 +24,15 @@ STAGES: dict[str, list[str]] = {
     "lint": ["ruff", "check", "."],
     "format": ["ruff", "format", "--check", "."],
     "types": ["mypy"],
-    "browser": [*TOLD, "-m", "browser", "--ignore=tests/benchmarks"],
-    "unit": QUIET,
     "stack": [*TOLD, "-m", "stack and not browser"],
-    "slow": [*TOLD, "-m", "slow and not ray and not stack and not browser", "--ignore=tests/benchmarks"],
+    "browser": [*TOLD, "-m", "browser", "--ignore=tests/benchmarks"],
     "ray": [*TOLD, "-m", "ray and not stack and not browser"],
+    "unit": QUIET,
+    "slow": [*TOLD, "-m", "slow and not ray and not stack and not browser", "--ignore=tests/benchmarks"],
 }
-"""In the order in which they are begun: the short ones that fail most often, then the longest."""
+"""In the order in which they are begun: the short ones that fail most often; then so that both lanes end at about the same time
+(types, browser and unit in one; stack, ray and slow in the other).
+"""
 LANES = 2
 """For two cores."""
 LAST_WORDS = 10.0

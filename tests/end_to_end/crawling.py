@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,8 +23,9 @@ NO_PAGES = {
 class Crawl:
     """One look at every kind of page; `faults` says what was found, `seen` has an address per kind."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, schemes: Sequence[str] = SCHEMES) -> None:
         self.page = page
+        self.schemes = schemes
         self.seen: dict[str, str] = {}
         self.faults: list[str] = []
 
@@ -49,7 +50,7 @@ class Crawl:
 
     def _look(self, kind: str, address: str) -> None:
         self.page.wait_for_load_state("networkidle")
-        for scheme in SCHEMES:
+        for scheme in self.schemes:
             self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
             for width in WIDTHS:
                 self.page.set_viewport_size({"width": width, "height": 900})

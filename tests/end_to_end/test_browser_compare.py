@@ -13,14 +13,7 @@ from webapp.accounts.models import User
 from webapp.runs.families import family_of
 from webapp.runs.models import Run
 
-expect.set_options(timeout=40_000)
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-
-
-@pytest.fixture(autouse=True)
-def patience(page: Page) -> None:
-    """Pages with many charts on a machine that does other things too."""
-    page.set_default_timeout(60_000)
 
 
 @pytest.fixture

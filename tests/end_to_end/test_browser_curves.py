@@ -42,12 +42,6 @@ def telling(ada: User) -> Telling:
     return run, second
 
 
-@pytest.fixture(autouse=True)
-def patient(page: Page) -> None:
-    """Many charts at once keep a small machine busy."""
-    page.set_default_timeout(60_000)
-
-
 def shoot(page: Page, name: str) -> None:
     """A picture to look at, where TROUPE_SHOTS names a folder."""
     if folder := os.environ.get("TROUPE_SHOTS"):
@@ -60,7 +54,6 @@ def drawn(page: Page, chart: str, check: str = "true") -> None:
     page.wait_for_function(
         f"(id) => {{ const plot = document.querySelector(`#chart-${{id}} .plot`); return plot.data && ({check}); }}",
         arg=chart,
-        timeout=60_000,
     )
 
 
@@ -251,7 +244,7 @@ def test_only_charts_in_sight_are_mounted(page: Page, telling: Telling) -> None:
     last = page.locator(".chart").last
     expect(last.locator(".main-svg")).to_have_count(0)
     last.scroll_into_view_if_needed()
-    expect(last.locator(".main-svg")).not_to_have_count(0, timeout=60_000)
+    expect(last.locator(".main-svg")).not_to_have_count(0)
     expect(page.locator("#chart-eval-success .main-svg")).to_have_count(0)
 
 
@@ -291,7 +284,7 @@ def test_pages_fit_and_have_no_serious_fault(page: Page, telling: Telling, schem
         expect(page.locator("[data-link]")).to_have_text("live")
         for width, height in ((1440, 900), (390, 844)):
             page.set_viewport_size({"width": width, "height": height})
-            page.wait_for_function("() => document.querySelector('.chart .plot').data", timeout=60_000)
+            page.wait_for_function("() => document.querySelector('.chart .plot').data")
             page.wait_for_timeout(1500)  # the other charts, for the picture
             shoot(page, f"{name}-{scheme}-{width}")
             assert page.evaluate("document.documentElement.scrollWidth") <= width

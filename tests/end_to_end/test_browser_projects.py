@@ -54,7 +54,7 @@ def told(story: Story) -> Run:
 def guest(browser: Browser, server: Server) -> Iterator[Page]:
     """A browser without a login."""
     opened = browser.new_context(base_url=server.url, viewport={"width": 1280, "height": 900})
-    opened.set_default_timeout(60_000)
+    opened.set_default_timeout(120_000)
     complaints: list[str] = []
     page = opened.new_page()
     page.on(
@@ -73,7 +73,7 @@ def look(page: Page, name: str, height: int = 900) -> list[Any]:
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
         for width in (1440, 390):
             page.set_viewport_size({"width": width, "height": height})
-            for _ in range(50):  # charts follow a little later
+            for _ in range(600):  # charts follow a little later
                 wide = page.evaluate("document.documentElement.scrollWidth")
                 if wide <= width:
                     break
@@ -111,7 +111,7 @@ def test_the_tabs_of_a_project(page: Page, ada: User, lab: Project, told: Run) -
 def test_a_run_is_shared_and_watched_without_a_login(
     page: Page, guest: Page, ada: User, told: Run, story: Story
 ) -> None:
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(120_000)
     page.goto(f"/runs/{told.pk}/")
     page.get_by_role("link", name="Share", exact=True).click()
     page.get_by_label("Name").fill("for the review")

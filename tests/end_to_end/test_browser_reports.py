@@ -7,15 +7,14 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.end_to_end.conftest import Server
 from tests.end_to_end.looks import look_at
-from tests.end_to_end.test_browser_compare import address, patience, runs
+from tests.end_to_end.test_browser_compare import address, runs
 from webapp.accounts.models import Project, User
 from webapp.reports.models import Report
 from webapp.reports.services import report_create, report_save
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
 
-__all__ = ["patience", "runs"]  # fixtures
-expect.set_options(timeout=40_000)
+__all__ = ["runs"]  # a fixture
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
@@ -80,7 +79,7 @@ def test_a_comparison_becomes_a_report_that_saves_itself(page: Page, runs: list[
 def test_nothing_is_lost_without_a_server_or_beside_another_writer(
     context: BrowserContext, ada: User, report: Report
 ) -> None:
-    context.set_default_timeout(60_000)
+    context.set_default_timeout(120_000)
     page = context.new_page()  # of the failures that are made here the browser complains
     page.goto(f"/reports/{report.pk}/edit/")
     text = page.get_by_label("Text, in Markdown")

@@ -19,32 +19,43 @@ TURNS = 700
 LONG = 4500
 
 
-def long_episode(story: Story) -> list[dict[str, Any]]:
-    """An episode of many turns; the second answer has many tokens, some of them hostile."""
+def told_episode(story: Story, many: int, long: int) -> list[dict[str, Any]]:
+    """An episode of so many turns; the second answer has so many tokens, some of them hostile."""
     episode = story.episode(1, 0, "train", False, "train/long")
     first = episode["turns"][0]
     turns = []
-    for place in range(TURNS):
+    for place in range(many):
         said = first["candidates"][0] | {"text": f"answer {place + 1} of many", "reward": place}
         turns.append(first | {"index": place, "candidates": [said], "executed": 0, "board": first["board"]})
-    words = [HOSTILE, "\u202ereversed", *(f"word{n} " for n in range(2, LONG))]
-    arrays = {"tokens": words, "token_ids": list(range(LONG)), "logprobs": [-n / LONG for n in range(LONG)]}
-    turns[1]["candidates"] = [turns[1]["candidates"][0] | arrays | {"versions": [3] * 9 + [4] * (LONG - 9)}]
+    words = [HOSTILE, "\u202ereversed", *(f"word{n} " for n in range(2, long))]
+    arrays = {"tokens": words, "token_ids": list(range(long)), "logprobs": [-n / long for n in range(long)]}
+    turns[1]["candidates"] = [turns[1]["candidates"][0] | arrays | {"versions": [3] * 9 + [4] * (long - 9)}]
     note = {
-        "turn": 1, "advantages": [0.8], "ratios": [[1.1] * LONG], "entropies": [[0.4] * LONG],
-        "training_logprobs": [[-0.5] * LONG], "masks": [[1, 0] * (LONG // 2)],
+        "turn": 1, "advantages": [0.8], "ratios": [[1.1] * long], "entropies": [[0.4] * long],
+        "training_logprobs": [[-0.5] * long], "masks": [[1, 0] * (long // 2)],
     }  # fmt: skip
     episode |= {"episode": "1-1-train-long", "turns": turns}
     return [episode, story.event("episode_annotation", episode="1-1-train-long", turns=[note], stages={})]
 
 
-@pytest.fixture
-def episode(ada: User) -> Episode:
+def played(ada: User, many: int, long: int) -> Episode:
     run: Run = run_make(ada, state="running")
     story = Story(run.pk, start=time.time() - 300)
     tell(run, encoded(story.opening()))
-    tell(run, encoded(iter(long_episode(story))))
+    tell(run, encoded(iter(told_episode(story, many, long))))
     return Episode.objects.get(name="1-1-train-long")
+
+
+@pytest.fixture
+def episode(ada: User) -> Episode:
+    """Too much for one document."""
+    return played(ada, TURNS, LONG)
+
+
+@pytest.fixture
+def short_episode(ada: User) -> Episode:
+    """With every kind of element that the long one has: axe looks at each."""
+    return played(ada, 6, 60)
 
 
 def test_only_what_is_near_is_in_the_document(page: Page, episode: Episode) -> None:
@@ -105,7 +116,7 @@ def test_tokens_by_every_measure(page: Page, episode: Episode) -> None:
     expect(tokens.nth(0)).not_to_have_class(re.compile("masked"))
     page.locator("[data-tokens-by]").select_option("token_ids")
     expect(tokens.nth(1999)).to_have_text("1999")
-    for _ in range(200):
+    for _ in range(2000):
         page.locator("[data-token-strip]").evaluate("element => element.scrollTo(0, element.scrollHeight)")
         if tokens.count() == LONG:
             break
@@ -116,11 +127,11 @@ def test_tokens_by_every_measure(page: Page, episode: Episode) -> None:
 
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_fits_and_is_accessible(page: Page, episode: Episode, width: int, colours: str) -> None:
+def test_fits_and_is_accessible(page: Page, short_episode: Episode, width: int, colours: str) -> None:
     page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
     page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
     for by in ("logprobs", "masks"):
-        page.goto(f"/runs/{episode.run_id}/episodes/{episode.pk}/?by={by}#turn-2")
+        page.goto(f"/runs/{short_episode.run_id}/episodes/{short_episode.pk}/?by={by}#turn-2")
         expect(page.locator("[data-token-strip] .token.masked").first).to_be_attached()
         expect(page.locator("[data-link]")).to_have_text("live")
         shoot(page, f"tokens-{by}-{width}-{colours}")

@@ -33,7 +33,7 @@ def test_the_stream_loads_as_it_is_scrolled_and_stays_small(page: Page, telling:
     expect(page.locator("[data-link]")).to_have_text("live")
     newest = rows.first.get_attribute("id") or ""
     oldest = f"episode-{run.episodes.order_by('pk').values_list('pk', flat=True)[0]}"
-    for _ in range(60):
+    for _ in range(2000):
         page.mouse.wheel(0, 5000)
         if page.locator(f"#{oldest}").count():
             break
@@ -41,7 +41,7 @@ def test_the_stream_loads_as_it_is_scrolled_and_stays_small(page: Page, telling:
     expect(page.locator(f"#{oldest}")).to_be_attached()
     assert rows.count() <= 360 < run.episodes.count()
     expect(page.locator(f"#{newest}")).not_to_be_attached()
-    for _ in range(60):
+    for _ in range(2000):
         page.mouse.wheel(0, -5000)
         if page.locator(f"#{newest}").count():
             break

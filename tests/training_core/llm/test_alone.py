@@ -28,6 +28,6 @@ print("learnt from", int(result.metrics["trained_groups"]), sorted(n for n in BL
 
 
 def test_the_learner_and_the_torch_engine_run_with_plain_torch_and_transformers() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=280)
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip().endswith("learnt from 1 []")

@@ -58,7 +58,7 @@ def _shell(text: str, folder: Path) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"

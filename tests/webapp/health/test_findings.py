@@ -166,7 +166,7 @@ def hook() -> Iterator[Hook]:
     yield server
     server.shutdown()
     server.server_close()
-    thread.join(5)
+    thread.join()
 
 
 def address(hook: Hook) -> str:

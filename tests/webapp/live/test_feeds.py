@@ -37,7 +37,7 @@ async def test_deltas_follow_one_another(user: User, live_run: Run, store: Store
         for _ in range(5):
             await store(2)
             while cursor < (await sync_to_async(Run.objects.get)(pk=live_run.pk)).event_count:
-                delta = await client.receive_json_from(5)
+                delta = await client.receive_json_from()
                 if delta["to"] > delta["from"]:
                     assert (delta["type"], delta["from"]) == ("delta", cursor)
                     cursor = delta["to"]
@@ -51,10 +51,10 @@ async def test_a_late_page_gets_exactly_what_it_lacks(user: User, live_run: Run,
     await store(4)
     await store(1)
     async with watching(user, live_run, 3) as client:
-        delta = await client.receive_json_from(5)
+        delta = await client.receive_json_from()
         assert (delta["from"], delta["to"], points(delta)) == (3, 8, [4, 5, 6, 7, 8])
         await client.send_json_to({"cursor": 7})  # it lost something and says so
-        delta = await client.receive_json_from(5)
+        delta = await client.receive_json_from()
         assert (delta["from"], delta["to"], points(delta)) == (7, 8, [8])
 
 
@@ -65,22 +65,22 @@ async def test_a_page_that_knows_more_than_the_feed(
         await until(lambda: feeds().of(live_run.pk).cursor == 0)
         await store(2)  # no hint arrives, the feed has not read it
         async with watching(user, live_run, 2) as late:
-            assert points(await early.receive_json_from(5)) == [1, 2]
+            assert points(await early.receive_json_from()) == [1, 2]
             assert await late.receive_nothing(0.3)
 
 
 async def test_a_cursor_from_the_future_resyncs(user: User, live_run: Run, store: Store) -> None:
     await store(2)
     async with watching(user, live_run, 999) as client:
-        assert await client.receive_json_from(5) == {"type": "resync", "cursor": 2}
+        assert await client.receive_json_from() == {"type": "resync", "cursor": 2}
 
 
 async def test_too_many_points_resync(user: User, live_run: Run, store: Store) -> None:
     cursor = await store(101, {f"k{i}": 1.0 for i in range(50)})
     async with watching(user, live_run, 0) as client:
-        assert await client.receive_json_from(5) == {"type": "resync", "cursor": cursor}
+        assert await client.receive_json_from() == {"type": "resync", "cursor": cursor}
         await store()
-        delta = await client.receive_json_from(5)
+        delta = await client.receive_json_from()
         assert (delta["from"], delta["to"]) == (cursor, cursor + 1)
 
 
@@ -95,7 +95,7 @@ async def test_fifty_sockets_one_read(user: User, live_run: Run, store: Store, q
     before = feed.reads
     await store(3)
     feed.hint()
-    texts = [await client.receive_from(5) for client in clients]
+    texts = [await client.receive_from() for client in clients]
     assert feed.reads == before + 1
     assert set(texts) == {texts[0]}
     assert points(json.loads(texts[0])) == [1, 2, 3]
@@ -117,7 +117,7 @@ async def test_lost_hints_lose_nothing(
     monkeypatch.setattr(feeds_module, "LOOK_ANYWAY", 0.05)
     async with watching(user, live_run, 0) as client:
         await store(2)
-        assert points(await client.receive_json_from(5)) == [1, 2]
+        assert points(await client.receive_json_from()) == [1, 2]
 
 
 async def test_no_update_is_lost_to_any_of_many_when_hints_and_messages_are_dropped(
@@ -170,7 +170,7 @@ async def test_a_change_of_state_alone_is_told(user: User, live_run: Run) -> Non
         await until(_subscribed)
         await sync_to_async(Run.objects.filter(pk=live_run.pk).update)(state="running")
         hint(live_run.pk, 0)
-        delta = await client.receive_json_from(5)
+        delta = await client.receive_json_from()
         assert (delta["from"], delta["to"], delta["run"]["state"]) == (0, 0, "running")
 
 
@@ -243,7 +243,7 @@ async def test_a_session_opens_the_real_application(user: User, live_run: Run, s
         assert (await watcher.connect())[0] is accepted
         if accepted:
             await watcher.send_json_to({"cursor": 0})
-            assert points(await watcher.receive_json_from(5)) == [1, 2]
+            assert points(await watcher.receive_json_from()) == [1, 2]
             await watcher.disconnect()
 
 
@@ -254,7 +254,7 @@ async def test_odd_messages_close_the_socket(user: User, live_run: Run, text: st
     client = socket(user, f"/ws/runs/{live_run.pk}/")
     await client.connect()
     await client.send_text(text)
-    assert (await client.receive_output(5)) == {"type": "websocket.close", "code": 4400}
+    assert (await client.receive_output(PATIENCE)) == {"type": "websocket.close", "code": 4400}
     await client.disconnect()
 
 
@@ -267,7 +267,7 @@ async def test_the_list_tells_only_what_one_may_see(
         assert (await client.connect())[0]
     await until(_subscribed)
     await store(1)
-    message = await mine.receive_json_from(5)
+    message = await mine.receive_json_from()
     assert message["type"] == "runs"
     assert [run["id"] for run in message["runs"]] == [live_run.pk]
     assert await theirs.receive_nothing(0.2)
@@ -281,9 +281,9 @@ async def test_the_list_notices_without_hints(
     monkeypatch.setattr("webapp.live.runs_feed.INTERVAL", 0.02)
     client = socket(user, "/ws/runs/")
     assert (await client.connect())[0]
-    assert (await client.receive_json_from(5))["runs"][0]["state"] == "queued"
+    assert (await client.receive_json_from())["runs"][0]["state"] == "queued"
     await sync_to_async(Run.objects.filter(pk=live_run.pk).update)(state="running")
-    assert (await client.receive_json_from(5))["runs"][0]["state"] == "running"
+    assert (await client.receive_json_from())["runs"][0]["state"] == "running"
     await client.disconnect()
 
 

@@ -14,7 +14,7 @@ from webapp.live import consumers
 from webapp.runs.models import Run
 from webapp.shares.services import share_make, share_path, share_revoke
 
-from .conftest import As, Socket, Store
+from .conftest import PATIENCE, As, Socket, Store
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -55,13 +55,13 @@ async def test_a_visitor_gets_the_run_without_its_log_and_people(
     assert (await client.connect())[0]
     await sync_to_async(batch_store)(live_run.pk, encoded(Story(live_run.pk).opening()), "")
     await client.send_json_to({"cursor": 0})
-    delta = await client.receive_json_from(5)
+    delta = await client.receive_json_from()
     assert await sync_to_async(live_run.log_lines.count)() > 0
     assert delta["logs"] == [] and delta["to"] > 0 and delta["run"]["state"] == "running"
     assert not {"owner", "project", "links"} & delta["run"].keys()
 
     await sync_to_async(share_revoke)(user, share)
     await store(1)
-    answer = await client.receive_output(5)
+    answer = await client.receive_output(PATIENCE)
     assert (answer["type"], answer.get("code")) == ("websocket.close", 4404)
     await client.disconnect()

@@ -73,7 +73,7 @@ def test_data_outlive_the_server_and_can_be_dumped(place: Path) -> None:
     )
     assert "still here" in listed.stdout
     child.send_signal(signal.SIGINT)
-    assert child.wait(90) == 0
+    assert child.wait(300) == 0
     again = prepare_postgres(place / "home", place / "pg")
     assert again.data == server.data
     child = serve(again)
@@ -81,7 +81,7 @@ def test_data_outlive_the_server_and_can_be_dumped(place: Path) -> None:
         assert connection.execute("SELECT word FROM kept").fetchall() == [("still here",)]
         assert connection.execute("SELECT current_database()").fetchone() == (DATABASE,)
     child.send_signal(signal.SIGINT)
-    child.wait(90)
+    child.wait(300)
 
 
 def test_a_failed_dump_stops_and_leaves_nothing(place: Path) -> None:
@@ -161,7 +161,7 @@ def test_binaries_that_the_account_cannot_reach_are_copied(
     assert server.binaries == server.data.parent / "server-18" / package.name / postgres.INSTALLED / "bin"
     child = serve(server)
     child.send_signal(signal.SIGINT)
-    assert child.wait(90) == 0
+    assert child.wait(300) == 0
 
 
 @as_root

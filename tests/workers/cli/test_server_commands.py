@@ -80,7 +80,7 @@ def test_watch_shows_figures_and_log(troupe: Troupe, run: Run, connected: str, t
     for step in range(1, 5):
         reporter.metrics(step, {"eval/success": step / 4, "train/return": float("nan")})
     reporter.log("info", "driver", "all is [red]well[/red]")
-    assert reporter.close(timeout=90)
+    assert reporter.close(timeout=300)
     said = troupe("watch", run.pk, "--once")
     assert said.status == 0
     assert "1.000" in said.out

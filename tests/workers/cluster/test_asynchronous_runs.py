@@ -35,7 +35,7 @@ def test_generation_goes_on_while_policies_are_updated(
     config = small_config(
         little_model,
         **APART,
-        run__iterations=12,
+        run__iterations=8,
         evaluation__every=0,
         rollout__group_size=32,
         policies__planner__learner__epochs=4,
@@ -48,7 +48,7 @@ def test_generation_goes_on_while_policies_are_updated(
     assert events(tmp_path, "status")[-1]["state"] == "finished"
     assert overlaps(tmp_path)
     staleness = [value for (name, _), value in curve(tmp_path).items() if name == "rollout/staleness"]
-    assert len(staleness) == 12 and 0 < max(staleness) <= 2
+    assert len(staleness) == 8 and 0 < max(staleness) <= 2
 
 
 def test_an_actor_takes_new_weights_in_mid_sequence(

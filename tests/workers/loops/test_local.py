@@ -67,7 +67,7 @@ def test_a_run_that_has_ended_leaves_no_thread_behind(little_model: Path, tmp_pa
     before = set(threading.enumerate())
     assert run_attempt(attempt(tmp_path / "run", little_model, run__iterations=1), local=True) == 0
     for thread in set(threading.enumerate()) - before:
-        thread.join(30)
+        thread.join(300)
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert not left
 

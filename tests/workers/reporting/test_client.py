@@ -167,7 +167,7 @@ assert not loaded, loaded
 @pytest.mark.parametrize(("last", "state"), [("", "finished"), ("raise ValueError('bad loss')", "failed")])
 def test_a_whole_program_light_and_ended_by_itself(tmp_path: Path, last: str, state: str) -> None:
     environment = {**os.environ, "TROUPE_DIR": str(tmp_path), "TROUPE_RUN_ID": "abcdefgh23"}
-    subprocess.run([sys.executable, "-c", PROGRAM % last], env=environment, check=not last, timeout=240)
+    subprocess.run([sys.executable, "-c", PROGRAM % last], env=environment, check=not last, timeout=500)
     lines = [
         json.loads(line) for path in tmp_path.rglob("spool/*.jsonl") for line in path.read_text().splitlines()
     ]

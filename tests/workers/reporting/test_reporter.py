@@ -33,7 +33,7 @@ def on_disk(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in spool.read_text().splitlines()]
 
 
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "did not come about"

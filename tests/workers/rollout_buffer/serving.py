@@ -29,7 +29,7 @@ class Service:
         words = [sys.executable, "-m", "workers.rollout_buffer", "--port", str(port), *self._options]
         variables = os.environ | {"TROUPE_HOME": str(self.home), "PYTHONPATH": str(ROOT)}
         self._process = subprocess.Popen(words, env=variables, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 400
         while True:
             assert self._process.poll() is None, self._process.stderr and self._process.stderr.read()
             assert time.monotonic() < deadline
@@ -62,5 +62,5 @@ class Service:
     def _end(self, number: int) -> str:
         assert self._process is not None and self._process.stderr is not None
         self._process.send_signal(number)
-        said = self._process.communicate(timeout=120)[1].decode()
+        said = self._process.communicate(timeout=300)[1].decode()
         return said

@@ -36,7 +36,7 @@ def prompts(service: Service, contents: list[str], name: str = "prompts.jsonl") 
 def drain(client: httpx.Client, groups: int) -> list[dict[str, Any]]:
     """Records of so many groups, acknowledged one delivery after another."""
     records: list[dict[str, Any]] = []
-    done, delivery, deadline = 0, 0, time.monotonic() + 180
+    done, delivery, deadline = 0, 0, time.monotonic() + 400
     while done < groups:
         assert time.monotonic() < deadline, (done, client.get("/stats").json())
         body = client.post("/buffer/read", json={"timeout": 5, "delivery": delivery}).json()["data"]
@@ -75,7 +75,7 @@ def test_a_plugin_of_a_folder_fills_the_buffer_by_its_own_hooks(service: Service
         assert Counter(record["instance_id"] for record in records) == {"i0": 4, "i1": 4, "i3": 4}
         assert {record["reward"] / record["raw_reward"] for record in records} == {10.0}
         assert {record["extra_info"]["epoch"] for record in records} == {0, 1}
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 400
         while (stats := client.get("/stats").json()["data"])["rollout"]["state"] == "running":
             assert time.monotonic() < deadline
             time.sleep(0.05)

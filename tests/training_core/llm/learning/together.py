@@ -15,6 +15,7 @@ from training_core.config.models import AnyLearner, Devices, Policy
 from training_core.llm.learning.annotations import Annotations
 from training_core.llm.models.loading import DTYPES
 
+READ_ONCE = ["torch", "transformers", "deepspeed", "training_core.llm.learning.registry"]
 ALGORITHM = AtGrpo(kl_coefficient=0.1, entropy_coefficient=0.01)
 
 
@@ -48,13 +49,16 @@ def updated(errand: Errand) -> list[Outcome]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context(
+        "forkserver"
+    )  # a process of its own for each, but torch is read once
+    context.set_forkserver_preload(READ_ONCE)
     queue = context.Queue()
     ranks = range(errand.size)
     workers = [context.Process(target=_work, args=(rank, port, errand, queue)) for rank in ranks]
     for worker in workers:
         worker.start()
-    found: dict[int, Any] = dict(queue.get(timeout=280) for _ in workers)
+    found: dict[int, Any] = dict(queue.get(timeout=550) for _ in workers)
     for worker in workers:
         worker.join()
     for outcome in found.values():
