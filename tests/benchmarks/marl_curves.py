@@ -7,6 +7,7 @@ a line is the mean over seeds of greedy returns, its band goes from the worst se
 """
 
 import argparse
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from statistics import mean
 from tests.benchmarks.marl_learning import Curve, Point, over_seeds, passed, read
 
 STEPS = (200_000, 500_000, 1_000_000, 2_000_000, 3_000_000, 4_800_000)
-SECONDS = (15, 30, 60, 120, 180, 240)
+SECONDS = (15, 30, 60, 120, 180)
 COLOURS = ("#2563eb", "#d97706", "#059669", "#9333ea")
 WIDTH, HEIGHT, LEFT, TOP, ROOM = 420, 260, 56, 30, 470
 """Of a panel, its place, and what the next one is further to the right: pixels."""
@@ -110,14 +111,14 @@ def panel(
         f'<rect x="{left}" y="{TOP}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#ccc"/>',
         f'<text x="{left + WIDTH / 2}" y="{TOP + HEIGHT + 38}" text-anchor="middle">{name}</text>',
     ]
-    for at in [end * part / 4 for part in range(5)]:
-        parts.append(f'<text x="{x(at):.0f}" y="{TOP + HEIGHT + 18}" text-anchor="middle">{at:.3g}</text>')
-    for at in range(-80, 0, 10):
-        if low < at < high:
-            parts.append(f'<text x="{left - 6}" y="{y(at) + 4:.1f}" text-anchor="end">{at}</text>')
-            parts.append(f'<path d="M{left} {y(at):.1f}h{WIDTH}" stroke="#eee"/>')
+    for at in ticks(0.0, end):
+        parts.append(f'<text x="{x(at):.0f}" y="{TOP + HEIGHT + 18}" text-anchor="middle">{at:g}</text>')
+    for at in ticks(low, high):
+        parts.append(f'<text x="{left - 6}" y="{y(at) + 4:.1f}" text-anchor="end">{at:g}</text>')
+        parts.append(f'<path d="M{left} {y(at):.1f}h{WIDTH}" stroke="#eee"/>')
     for bar in bars:
         parts.append(f'<path d="M{left} {y(bar):.1f}h{WIDTH}" stroke="#b91c1c" stroke-dasharray="4 4"/>')
+        parts.append(f'<text x="{left + WIDTH - 6}" y="{y(bar) - 4:.1f}" text-anchor="end">{bar:g}</text>')
     for colour, curves in zip(COLOURS, groups.values(), strict=False):
         rows = spread(curves, clock, end)
         band = [(at, best) for at, _, _, best in rows] + [(at, worst) for at, worst, _, _ in reversed(rows)]
@@ -125,6 +126,13 @@ def panel(
         middle = path([(at, centre) for at, _, centre, _ in rows])
         parts.append(f'<path d="{middle}" fill="none" stroke="{colour}" stroke-width="2"/>')
     return parts
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """At most seven round numbers between both."""
+    scale = 10.0 ** math.floor(math.log10(high - low) - 1)
+    step = next(scale * times for times in (1, 2, 5, 10, 20, 50) if (high - low) / (scale * times) <= 6)
+    return [step * place for place in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def spread(curves: list[Curve], clock: Clock, end: float) -> list[tuple[float, float, float, float]]:

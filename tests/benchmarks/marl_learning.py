@@ -151,10 +151,13 @@ def table(curves: Sequence[Curve]) -> str:
 
 
 def passed(curves: Sequence[Curve], bar: float) -> str:
-    """When each seed first passed a bar."""
+    """When each seed first passed a bar: environment steps, CPU seconds, wall seconds."""
     when = [curve.passed(bar) for curve in curves]
-    told = [f"{point.steps:,} steps, {point.cpu:.0f} s" if point else "never" for point in when]
-    return f"{bar:g}: {', '.join(told)}"
+    told = [
+        f"{point.steps:,} steps, {point.cpu:.0f} CPU s, {point.wall:.0f} s" if point else "never"
+        for point in when
+    ]
+    return f"{bar:g}: {' / '.join(told)}"
 
 
 def over_seeds(numbers: Sequence[float]) -> str:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.benchmarks.marl_curves import cell, picture, seconds, spread, steps, table, value
+from tests.benchmarks.marl_curves import cell, picture, seconds, spread, steps, table, ticks, value
 from tests.benchmarks.marl_learning import Curve, Point, read, write
 
 
@@ -40,6 +40,12 @@ def test_a_band_goes_from_the_worst_seed_to_the_best() -> None:
     drawn = picture({"spread_mappo": [curve(0, -60.0, -40.0)]}, [-45.0])
     assert drawn.count('fill-opacity="0.15"') == 2, "one band in each of both panels"
     assert "CPU seconds" in drawn and "nan" not in drawn
+
+
+def test_ticks_are_round() -> None:
+    assert ticks(0.0, 4.8) == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert ticks(0.0, 309.0) == [0.0, 100.0, 200.0, 300.0]
+    assert ticks(-58.0, -24.0) == [-50.0, -40.0, -30.0]
 
 
 def test_a_curve_is_read_as_it_was_written(tmp_path: Path) -> None:
