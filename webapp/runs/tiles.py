@@ -75,8 +75,14 @@ def _network_tiles(
             _each(series, "policy/{}/explained_variance", policies),
         ),
         Tile("Episode length", "", [_plain(series, "eval/length", "steps")]),
-        Tile("Environment steps", "", [_plain(series, "progress/env_steps", "in all")]),
-        Tile("Steps per second", "", [_plain(series, "rollout/env_steps_per_second", "rollout")]),
+        Tile(
+            "Environment steps",
+            "",
+            [
+                _plain(series, "progress/env_steps", "in all"),
+                _plain(series, "rollout/env_steps_per_second", "per second"),
+            ],
+        ),
         Tile(
             "Failed episodes",
             "of the last iteration",
