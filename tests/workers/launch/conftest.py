@@ -3,7 +3,6 @@
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ import httpx
 import pytest
 
 from tests.workers.running import RAY_VARIABLES
+from webapp.stack.ports import free_ports
 from workers.launch.launcher import Launch
 
 SCRIPT = """
@@ -45,12 +45,6 @@ class RayHead:
 
     address: str
     token: str
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def until(condition: Callable[[], object], seconds: float = 300.0) -> None:
@@ -93,13 +87,13 @@ def launch(tmp_path: Path) -> Callable[[str], Launch]:
 @pytest.fixture(scope="session")
 def ray_head() -> Iterator[RayHead]:
     """A head with two cores, its own ports, folder and token. Ended by its pid."""
-    dashboard, token = free_port(), secrets.token_hex(16)
+    (dashboard, port, clients), token = free_ports(3), secrets.token_hex(16)
     with tempfile.TemporaryDirectory(prefix="tr") as folder:
         command = [
             str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--node-ip-address=127.0.0.1",
-            f"--port={free_port()}", "--min-worker-port=0", "--max-worker-port=0", "--dashboard-host=127.0.0.1",
+            f"--port={port}", "--min-worker-port=0", "--max-worker-port=0", "--dashboard-host=127.0.0.1",
             f"--dashboard-port={dashboard}", "--num-cpus=2", "--object-store-memory=80000000", "--disable-usage-stats",
-            f"--temp-dir={folder}", f"--ray-client-server-port={free_port()}", "--dashboard-agent-listen-port=0",
+            f"--temp-dir={folder}", f"--ray-client-server-port={clients}", "--dashboard-agent-listen-port=0",
         ]  # fmt: skip
         variables = os.environ | RAY_VARIABLES | {"RAY_AUTH_TOKEN": token, "OMP_NUM_THREADS": "1"}
         head = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -10,11 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
+from webapp.stack.ports import free_ports
 from workers.launch.launcher import JobState, Launch, LauncherFailure
 from workers.launch.packages import code_package
 from workers.launch.ray_jobs import RayJobLauncher
 
-from .conftest import RayHead, free_port, until
+from .conftest import RayHead, until
 
 Make = Callable[[str], Launch]
 
@@ -123,7 +124,7 @@ class TestOnRay:
 
 
 def test_ray_out_of_reach_is_unknown(launch: Make) -> None:
-    launcher = RayJobLauncher(f"http://127.0.0.1:{free_port()}")
+    launcher = RayJobLauncher(f"http://127.0.0.1:{free_ports(1)[0]}")
     assert launcher.status("troupe-x-1").state is JobState.UNKNOWN
     assert launcher.capacity() is None
     assert launcher.logs("troupe-x-1") == ""

@@ -134,8 +134,8 @@ def test_an_empty_split_says_what_to_do(tmp_path: Path) -> None:
 def test_a_host_judges_side_by_side_and_a_hanging_function_costs_its_own_answer_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_STARTUP", 10.0)
-    reward = CustomReward(path=f"{FUNCTIONS}:hangs", processes=3, timeout=2.0, retries=0)
+    monkeypatch.setattr(pool, "_STARTUP", 20.0)
+    reward = CustomReward(path=f"{FUNCTIONS}:hangs", processes=3, timeout=3.0, retries=0)
     host = EnvironmentHost(section(sums(tmp_path), reward=reward), seed=0)
     host.reset({0: (0, "train"), 1: (1, "train")})
     results = host.try_answers({0: ["a", "hang", "b"], 1: ["c", "d", "hang"]}, "solver")

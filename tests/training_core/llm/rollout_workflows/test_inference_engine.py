@@ -106,7 +106,7 @@ def test_calls_at_the_same_time_share_a_batch() -> None:
             sizes.append(len(prompts))
             return super().generate(prompts, settings, interrupted)
 
-    with InferenceEngine(Counting(make_model(), TOKENIZER), Limits(window=0.2)) as engine:
+    with InferenceEngine(Counting(make_model(), TOKENIZER), Limits(window=1.0)) as engine:
         engine.rollout_batch(ROWS, TwoTurns())
     assert sizes == [5, 5]
 
