@@ -10,7 +10,7 @@ from webapp.api.queries import number
 from webapp.api.schema import JSON, parameter
 from webapp.compare.configs import configs_differ
 from webapp.compare.curves import curves_read
-from webapp.compare.forms import Choice, ChoiceForm, choice_demand
+from webapp.compare.forms import Choice, ChoiceForm, choice_demand, meant
 from webapp.compare.groups import runs_chosen
 from webapp.compare.probes import plays_read
 from webapp.compare.selectors import runs_compare
@@ -28,7 +28,8 @@ FIELDS = {
 def asked(request: Request) -> tuple[list[Run], Choice]:
     """The runs that a request names, and how it wants them compared. Raises ConfigError, Http404."""
     choice = choice_demand(request.query_params)
-    return runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter), choice
+    runs = runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter)
+    return runs, meant(choice, runs)
 
 
 class Compare(APIView):

@@ -1,5 +1,6 @@
 """What the address of a comparison may ask for; reports and the API use the same words."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
@@ -8,6 +9,8 @@ from django import forms
 from django.http import QueryDict
 
 from training_core.errors import ConfigError
+from webapp.common.networks import has_networks
+from webapp.runs.models import Run
 
 MOST_KEYS = 6
 AXES = [
@@ -80,7 +83,9 @@ class ChoiceForm(forms.Form):
     runs = forms.CharField(required=False, max_length=8000, help_text="comma-separated ids")
     filter = forms.CharField(required=False, max_length=2000, help_text="and those that fit this filter")
     key = forms.CharField(
-        required=False, max_length=1000, help_text="the metric, default eval/success; of several the first"
+        required=False,
+        max_length=1000,
+        help_text="the metric, default eval/success (small networks: eval/return); of several the first",
     )
     by = forms.CharField(
         required=False, max_length=200, help_text="family (all but the seed), run, or a dotted config field"
@@ -115,6 +120,13 @@ class ChoiceForm(forms.Form):
         self.is_valid()
         given = {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
         return Choice(**given)
+
+
+def meant(choice: Choice, runs: Sequence[Run]) -> Choice:
+    """Small networks know no success: where nothing else was asked of them, their return is compared."""
+    if choice.key == Choice.key and runs and all(has_networks(run.config) for run in runs):
+        return replace(choice, key="eval/return")
+    return choice
 
 
 def choice_read(query: QueryDict) -> Choice:

@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
-from webapp.compare.forms import AXES, BANDS, Choice, choice_read
+from webapp.compare.forms import AXES, BANDS, Choice, choice_read, meant
 from webapp.compare.groups import runs_chosen
 from webapp.experiments.differences import flatten
 from webapp.metrics.models import Series
@@ -49,7 +49,8 @@ def compared(request: HttpRequest) -> Compared:
     if not (choice.run_ids or choice.filter):
         return Compared(choice, [], "")
     try:
-        return Compared(choice, runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter), "")
+        runs = runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter)
+        return Compared(meant(choice, runs), runs, "")
     except ConfigError as error:
         return Compared(choice, [], told(error))
 

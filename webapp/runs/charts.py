@@ -57,7 +57,7 @@ UNITS = {
 NETWORK_UNITS = {
     "length": "steps",
     "entropy": "nats per action",
-    "kl": "nats per action, over the update",
+    "kl": "nats per action",
     "clip_fraction": "share of actions",
     "actor_loss": "per action",
     "env_steps_per_second": "environment steps / s",

@@ -65,7 +65,7 @@ CHARTS: dict[str, Chart] = {
         (("eval/return", "greedy", GREEDY), ("eval_sampled/return", "sampled", SAMPLED)),
     ),
     "evaluated_role": Chart("Return by role, greedy", _each("eval/{role}/reward")),
-    "change": Chart("KL of the update by policy", _each("policy/{policy}/kl")),
+    "change": Chart("KL of the update", _each("policy/{policy}/kl")),
     "spread": Chart("Spread of ratios by policy", _each("policy/{policy}/ratio_std")),
     "speed": Chart("Environment steps", (("rollout/env_steps_per_second", "rollout", NEUTRAL),)),
     "explained": Chart(

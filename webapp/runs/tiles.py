@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from training_core.config.files import parse_config
+from training_core.config.marl.run import MarlConfig
+from training_core.errors import ConfigError
 from webapp.common.networks import has_networks
 from webapp.common.tones import policy_tones, role_tones
 
@@ -38,7 +41,7 @@ def overview_tiles(config: Mapping[str, Any], series: Mapping[str, Columns]) -> 
     """Last values, with the change since the base model or the start where more is better."""
     policies, roles = policy_tones(config), role_tones(config)
     if has_networks(config):
-        return _network_tiles(series, policies, roles)
+        return _network_tiles(series, policies, roles, _whose(config))
     return [
         Tile("Success, greedy", "", [_figure(series, "eval/success", since="base")]),
         Tile("Success, sampled", "", [_figure(series, "eval_sampled/success", since="base")]),
@@ -59,14 +62,25 @@ def overview_tiles(config: Mapping[str, Any], series: Mapping[str, Columns]) -> 
     ]
 
 
+def _whose(config: Mapping[str, Any]) -> str:
+    """Which of several sides the return of a run of small networks is of, where its config is still understood."""
+    if len(config.get("team", {}).get("roles", {})) < 2:
+        return ""
+    try:
+        parsed = parse_config(config)
+    except ConfigError:
+        return ""
+    return f" of {parsed.returned_role}" if isinstance(parsed, MarlConfig) else ""
+
+
 def _network_tiles(
-    series: Mapping[str, Columns], policies: Mapping[str, int], roles: Mapping[str, int]
+    series: Mapping[str, Columns], policies: Mapping[str, int], roles: Mapping[str, int], whose: str
 ) -> list[Tile]:
     """Of small networks, which have no tokens."""
     return [
-        Tile("Return, greedy", "", [_figure(series, "eval/return", since="start")]),
-        Tile("Return, sampled", "", [_figure(series, "eval_sampled/return", since="start")]),
-        Tile("Return while training", "", [_figure(series, "train/return", since="start")]),
+        Tile(f"Return{whose}, greedy", "", [_figure(series, "eval/return", since="start")]),
+        Tile(f"Return{whose}, sampled", "", [_figure(series, "eval_sampled/return", since="start")]),
+        Tile(f"Return{whose} in training", "", [_figure(series, "train/return", since="start")]),
         Tile("Return by role, greedy", "", _each(series, "eval/{}/reward", roles)),
         Tile("Entropy", "nats per action", _each(series, "policy/{}/entropy", policies)),
         Tile(

@@ -144,8 +144,7 @@ class MarlWorker:
 
     def _return(self, played: Played) -> float:
         """The first trained role's: what adversaries earn is never summed with what they take from others."""
-        first = next(name for name in self._config.role_order if self._config.team.roles[name].trained)
-        return played.rewards[first]
+        return played.rewards[self._config.returned_role]
 
     def _failed(self, collection: Collection, iteration: int, start: float) -> list[dict[str, Any]]:
         """The first of the failed episodes, as many as are kept of an iteration."""

@@ -121,6 +121,17 @@ def test_groups_and_pairs(api: APIClient, by: str) -> None:
 
 
 @pytest.mark.django_db
+def test_small_networks_are_compared_by_their_return(api: APIClient) -> None:
+    """They know no success; another metric, or a run of language models beside them, stays what was asked."""
+    Run.objects.filter(family="f1").update(config={"policies": {"agents": {"network": {"type": "mlp"}}}})
+    Series.objects.create(run_id="f1number0", key="eval/return", last_value=125.0)
+    (row,) = api.get("/api/v1/compare/", {"runs": "f1number0"}).json()["groups"]
+    assert row["mean"] == 125.0
+    assert api.get("/api/v1/compare/", {"runs": "f1number0", "key": "train/return"}).json()["groups"] == []
+    assert api.get("/api/v1/compare/", {"runs": "f1number0,f2number0"}).json()["key"] == "eval/success"
+
+
+@pytest.mark.django_db
 def test_one_run_has_no_interval_and_nothing_is_refused_in_words(api: APIClient) -> None:
     (row,) = api.get("/api/v1/compare/", {"runs": "f1number0"}).json()["groups"]
     assert row["interval"] is None and row["sd"] is None and row["mean"] == pytest.approx(0.2)

@@ -99,5 +99,13 @@ def test_small_networks_have_tiles_and_units_of_their_own() -> None:
     ]
     assert (tiles["Return, greedy"][0].value, tiles["Return, greedy"][0].change) == (125.0, 82.0)
     assert not any("token" in key for key in tile_keys(config))
+    sides = load_config("tag_mappo").model_dump(mode="json")
+    sides["team"]["roles"] = dict(
+        sorted(sides["team"]["roles"].items(), reverse=True)
+    )  # as a database may keep them
+    labels = [tile.label for tile in overview_tiles(sides, {})]
+    assert labels[:3] == [
+        f"Return of adversaries{word}" for word in (", greedy", ", sampled", " in training")
+    ]
     (section,) = all_sections(["policy/agents/entropy"], config)
     assert section.panels[0].unit == "nats per action"

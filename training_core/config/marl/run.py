@@ -129,6 +129,11 @@ class MarlConfig(ExperimentConfig):
         known = [name for name in self.environment.roles if name in self.team.roles]
         return (*known, *sorted(name for name in self.team.roles if name not in known))
 
+    @property
+    def returned_role(self) -> str:
+        """The role whose return is the run's: the first that is trained."""
+        return next(name for name in self.role_order if self.team.roles[name].trained)
+
     @model_validator(mode="after")
     def _chunks_fit(self) -> Self:
         for name in self.used_policies:
