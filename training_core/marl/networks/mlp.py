@@ -22,14 +22,15 @@ class _Tanh(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         (y,) = ctx.saved_tensors
-        return torch.ops.aten.tanh_backward(gradients[0], y)
+        gradient: Tensor = torch.ops.aten.tanh_backward(gradients[0], y)
+        return gradient
 
 
 class Tanh(nn.Module):
     """tanh to within 1e-6, by the logistic function: torch's own tanh takes twice as long where MKL is slow (AMD)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = _Tanh.apply(x)
+        y: Tensor = _Tanh.apply(x)  # type: ignore[no-untyped-call]
         return y
 
 
