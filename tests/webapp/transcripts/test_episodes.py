@@ -9,6 +9,7 @@ from django.http import Http404
 from django.test import Client
 from django.utils import timezone
 
+from training_core.config.files import load_config
 from webapp.accounts.models import User
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
@@ -61,8 +62,12 @@ def test_a_failed_episode_without_steps_shows_its_error(client: Client, user: Us
     facts = {"success": None, "failed": True, "error": error, "outcome": "failed in step 7"}
     episodes_store(run, 1, [played("1-3-train-0", turns=[], **facts)])
     client.force_login(user)
+    run.config = load_config("spread_toy").model_dump(mode="json")
+    run.save()
     page = client.get(f"/runs/{run.pk}/episodes/{Episode.objects.get().pk}/").content.decode()
-    assert error in page and "Only the facts of this episode are kept" in page
+    assert (
+        error in page and "Only the facts of this episode are kept: failed in step 7. Steps are kept" in page
+    )
     rows = client.get(f"/runs/{run.pk}/transcripts/?outcome=failed").content.decode()
     assert f"failed: {error}" in rows
 
