@@ -39,6 +39,7 @@ class Kin:
             "forked_at": self.iteration if self.run.parent_id else None,
             "finding": self.finding,
             "success": self.run.headline.get("eval/success"),
+            "return": self.run.headline.get("eval/return"),
             "here": self.here,
             "page": reverse("runs:detail", args=[self.run.pk]),
             "forks": [child.document() for child in self.children],

@@ -64,13 +64,17 @@ class SweepDetail(APIView):
     @extend_schema(
         parameters=[
             parameter("sort", str, "a varied field or a headline metric; -NAME: the greatest first"),
-            parameter("metric", str, f"what points are ranked by: one of {', '.join(HEADLINE)}"),
+            parameter(
+                "metric",
+                str,
+                f"what points are ranked by: one of {', '.join(HEADLINE)}; default: eval/success, or eval/return where no run knows it",
+            ),
         ],
         responses=JSON,
     )
     def get(self, request: Request, pk: int) -> Response:
         """Its runs with their values, and its points (all but the seed) with mean and sd."""
-        metric = choice(request, "metric", HEADLINE) or HEADLINE[0]
+        metric = choice(request, "metric", HEADLINE) or ""
         sweep = sweep_get(request.user, pk)
         return Response(sweep_document(request.user, sweep, text(request, "sort"), metric))
 

@@ -15,7 +15,7 @@ class Cost:
     runs: int
     iterations: int
     answers: int
-    """Training answers sampled at most."""
+    """Training answers sampled at most; of small networks, environment steps."""
     tokens: int
     """Tokens of those answers at most, prompts not counted."""
     cpus: float

@@ -14,7 +14,7 @@ from webapp.accounts.selectors import projects_visible
 from webapp.experiments.fields import spell
 from webapp.experiments.models import Sweep
 from webapp.experiments.sweep_planning import short_names
-from webapp.metrics.headline import HEADLINE
+from webapp.metrics.headline import HEADLINE, outcome_key
 from webapp.runs.models import ACTIVE_STATES, ENDED_STATES
 from webapp.runs.selectors import run_summary, runs_visible
 
@@ -127,15 +127,17 @@ def _point(rows: list[Mapping[str, Any]], metric: str) -> dict[str, Any]:
     }
 
 
-def sweep_document(user: Person, sweep: Sweep, sort: str = "", metric: str = HEADLINE[0]) -> dict[str, Any]:
-    """One sweep, whole, as JSON."""
+def sweep_document(user: Person, sweep: Sweep, sort: str = "", metric: str = "") -> dict[str, Any]:
+    """One sweep, whole, as JSON; its points by `metric`, or by what its runs are usually compared by."""
     rows = sweep_rows(user, sweep, sort)
+    metric = metric or outcome_key(row["headline"] for row in rows)
     return sweep_summary(sweep) | {"metric": metric, "results": rows, "points": sweep_points(rows, metric)}
 
 
 def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[str, Any]:
     """What the page of a sweep shows."""
     document = sweep_document(user, sweep, sort, metric)
+    metric = document["metric"]
     names = short_names(list(sweep.axes))
     known = [point["mean"] for point in document["points"] if point["mean"] is not None]
     return document | {

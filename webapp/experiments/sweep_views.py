@@ -110,7 +110,7 @@ def sweep_page(request: HttpRequest, pk: int) -> HttpResponse:
     sweep = sweep_get(request.user, pk)
     metric = request.GET.get("metric", "")
     sort = request.GET.get("sort", "")
-    context = sweep_context(request.user, sweep, sort, metric if metric in HEADLINE else HEADLINE[0])
+    context = sweep_context(request.user, sweep, sort, metric if metric in HEADLINE else "")
     context["can_edit"] = can_edit(request.user, sweep.project)
     part = request.headers.get("HX-Request") == "true"
     return render(request, "experiments/_sweep_runs.html" if part else "experiments/sweep.html", context)

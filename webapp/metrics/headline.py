@@ -6,7 +6,7 @@ the mean of the finite values of steps [i * stride, (i + 1) * stride); the strid
 that a run of any length has at most BUCKETS of them. A bucket without a value is null.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, Protocol
 
@@ -14,6 +14,8 @@ from webapp.metrics.arrays import spell
 from webapp.runs.models import Run
 
 HEADLINE = ("eval/success", "eval_sampled/success", "train/return", "eval/return")
+OUTCOMES = ("eval/success", "eval/return")
+"""What tells of a run's result, the better one first: some environments know no success."""
 SPARK = "train/return"
 BUCKETS = 40
 
@@ -23,6 +25,12 @@ class Points(Protocol):
 
     steps: list[int]
     values: list[float]
+
+
+def outcome_key(headlines: Iterable[Mapping[str, Any]]) -> str:
+    """The metric by which runs of these headlines are compared where nobody says: success, unless they all have the return alone."""
+    known = {key for headline in headlines for key in headline}
+    return next((key for key in OUTCOMES if key in known), OUTCOMES[0])
 
 
 def headline_update(

@@ -25,7 +25,7 @@ from webapp.common.tones import role_tones
 from webapp.compare.configs import configs_differ
 from webapp.compare.curves import curves_read
 from webapp.compare.figures import figures_of
-from webapp.compare.forms import Choice, choice_demand
+from webapp.compare.forms import Choice, choice_demand, meant
 from webapp.compare.groups import runs_chosen
 from webapp.compare.selectors import runs_compare
 from webapp.runs.models import ACTIVE_STATES, Run
@@ -69,7 +69,8 @@ def _compared(project: Project, facts: Mapping[str, str]) -> tuple[list[Run], Ch
     query.update(dict(facts))
     choice = choice_demand(query)
     mine = Run.objects.filter(project=project).select_related("project", "owner")
-    return runs_chosen(mine, choice.run_ids, choice.filter), choice
+    runs = runs_chosen(mine, choice.run_ids, choice.filter)
+    return runs, meant(choice, runs)
 
 
 def _chart(project: Project, facts: Mapping[str, str]) -> Block:

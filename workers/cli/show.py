@@ -1,6 +1,7 @@
 """How runs look in a terminal."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -15,8 +16,10 @@ TONES = {
     "running": "green", "starting": "cyan", "queued": "yellow", "stopping": "yellow", "paused": "blue",
     "finished": "bold green", "stopped": "dim", "failed": "bold red",
 }  # fmt: skip
-HEADLINES = ("eval/success", "eval_sampled/success", "train/return")
+OUTCOMES = ("eval/success", "eval/return", "train/return")
+"""What tables show of runs and checkpoints, where some have it."""
 ENDED = ("finished", "stopped", "failed", "paused")
+MOST_TURNS = 12
 SPARKS = "▁▂▃▄▅▆▇█"
 
 
@@ -64,6 +67,17 @@ def visible(text: str) -> str:
     return "".join(char if char.isprintable() or char in "\n\t" else "\ufffd" for char in text)
 
 
+def turns_line(turns: Sequence[Mapping[str, Any]]) -> str:
+    """Who said or did what, the first MOST_TURNS of them on one line."""
+    said = [f"{turn['role']}: {'; '.join(turn['text'].splitlines())}" for turn in turns[:MOST_TURNS]]
+    return " | ".join(said) + (f" | and {len(turns) - MOST_TURNS} more" if len(turns) > MOST_TURNS else "")
+
+
+def known(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[str]:
+    """Those of `keys` that some row has a value of; the first one in any case."""
+    return [key for key in keys if any(row.get(key) is not None for row in rows)] or list(keys[:1])
+
+
 def log_line(line: dict[str, Any]) -> Text:
     """A log line as plain text, whatever is in it."""
     return Text(visible(f"{line['time'][:19]} {line['level']:7} {line['source']}: {line['message']}"))
@@ -77,10 +91,11 @@ def state(run: dict[str, Any]) -> Text:
 def runs_table(runs: list[dict[str, Any]]) -> Table:
     """Runs, one a row, with the columns that were asked for or the usual ones."""
     own = list(runs[0].get("columns", {}))
+    shown = known([run["headline"] for run in runs], OUTCOMES)
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading, justify in (
         ("id", "left"), ("name", "left"), ("state", "left"), ("iteration", "right"), ("left", "right"),
-        *((word, "right") for word in own or ("eval/success", "train/return")), ("reason", "left"),
+        *((word, "right") for word in own or shown), ("reason", "left"),
     ):  # fmt: skip
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
     for run in runs:
@@ -90,16 +105,16 @@ def runs_table(runs: list[dict[str, Any]]) -> Table:
             state(run),
             f"{run['iteration']}/{run['iterations']}",
             duration(run["eta_seconds"]),
-            *_figures(run, own),
+            *_figures(run, own, shown),
             Text(visible(run["reason"]), style="dim"),
         )
     return table
 
 
-def _figures(run: dict[str, Any], own: list[str]) -> list[Text]:
+def _figures(run: dict[str, Any], own: list[str], shown: list[str]) -> list[Text]:
     if own:
         return [_cell(run["columns"][word], run["changes"].get(word)) for word in own]
-    return [Text(number(run["headline"].get(key))) for key in ("eval/success", "train/return")]
+    return [Text(number(run["headline"].get(key))) for key in shown]
 
 
 def _cell(value: Any, change: Any = None) -> Text:

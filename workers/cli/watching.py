@@ -9,7 +9,11 @@ from rich.text import Text
 from workers.cli.show import ENDED, console, run_panel
 from workers.server_api import Server, ServerAway, run_path
 
-WATCHED = ("eval/success", "eval_sampled/success", "train/return", "rollout/tokens_per_second")
+WATCHED = (
+    "eval/success", "eval_sampled/success", "train/return", "rollout/tokens_per_second",
+    "eval/return", "eval_sampled/return", "rollout/env_steps_per_second",
+)  # fmt: skip
+"""Those of them that the run has."""
 
 
 def watch_run(server: Server, run_id: str, interval: float, *, once: bool) -> None:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from workers.cli.show import console, number, visible
+from workers.cli.show import OUTCOMES, console, known, number, visible
 from workers.server_api import ServerFailure, find_server, run_path
 
 app = typer.Typer()
@@ -78,11 +78,12 @@ def checkpoints(run_id: RunId, as_json: AsJson = False) -> None:
     if as_json:
         return typer.echo(json.dumps(rows, indent=2))
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("iteration", "size", "eval/success", "train/return", "marks"):
+    shown = known([row["metrics"] for row in rows], OUTCOMES)
+    for heading in ("iteration", "size", *shown, "marks"):
         table.add_column(heading, justify="left" if heading == "marks" else "right")
     for row in rows:
         marks = [mark for mark in ("best", "pinned", "removed") if row[mark]]
-        figures = [number(row["metrics"].get(key)) for key in ("eval/success", "train/return")]
+        figures = [number(row["metrics"].get(key)) for key in shown]
         table.add_row(str(row["iteration"]), f"{row['size'] / 1e6:.1f} MB", *figures, " ".join(marks))
     console.print(table)
 
@@ -152,7 +153,15 @@ def _grow(tree: Tree, forks: list[dict[str, Any]]) -> None:
         _grow(tree.add(_kin(kin)), kin["forks"])
 
 
+def _outcome(kin: dict[str, Any]) -> str:
+    return (
+        number(kin["success"])
+        if kin["return"] is None or kin["success"] is not None
+        else f"return {number(kin['return'])}"
+    )
+
+
 def _kin(kin: dict[str, Any]) -> Text:
     at = f"  at {kin['forked_at']}" if kin["forked_at"] is not None else ""
-    text = f"{kin['id']}  {visible(kin['name'])}{at}  {kin['state']}  {number(kin['success'])}"
+    text = f"{kin['id']}  {visible(kin['name'])}{at}  {kin['state']}  {_outcome(kin)}"
     return Text(text, style="bold" if kin["here"] else "")

@@ -9,13 +9,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from workers.cli.show import console, visible
+from workers.cli.show import console, turns_line, visible
 from workers.server_api import find_server
 
 app = typer.Typer()
 Runs = Annotated[list[str] | None, typer.Argument(help="Ids of runs.")]
 Filter = Annotated[str, typer.Option("--filter", help="And those that fit; see `troupe runs --filter`.")]
-Key = Annotated[str, typer.Option(help="The metric.")]
+Key = Annotated[str, typer.Option(help="The metric; without it eval/success, of small networks eval/return.")]
 By = Annotated[str, typer.Option(help="family (all but the seed), run, or a dotted config field.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -24,7 +24,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 def compare(
     runs: Runs = None,
     filter_text: Filter = "",
-    key: Key = "eval/success",
+    key: Key = "",
     by: By = "family",
     at: Annotated[
         str, typer.Option(help="last, common (at the last step that all reached), or a step.")
@@ -35,7 +35,7 @@ def compare(
     found = _read("", runs, filter_text, key=key, by=by, at=at)
     if as_json:
         return _print_json(found)
-    table = Table("group", "n", "mean", "sd", "IQM", "95% interval", "at step", title=key)
+    table = Table("group", "n", "mean", "sd", "IQM", "95% interval", "at step", title=found["key"])
     for row in found["groups"]:
         deviation = "–" if row["sd"] is None else f"{row['sd']:.3f}"
         steps = " … ".join(map(str, dict.fromkeys([row["first_step"], row["last_step"]])))
@@ -46,14 +46,14 @@ def compare(
     for pair in found["pairs"]:
         _line(f"P({pair['better']} > {pair['than']}) = {pair['probability']:.2f}  {_interval(pair)}")
     if found["without"]:
-        _line(f"without {key}: {', '.join(found['without'])}")
+        _line(f"without {found['key']}: {', '.join(found['without'])}")
 
 
 @app.command("compare-curves")
 def compare_curves(
     runs: Runs = None,
     filter_text: Filter = "",
-    key: Key = "eval/success",
+    key: Key = "",
     by: By = "family",
     x: Annotated[str, typer.Option(help="step, time (seconds), tokens, episodes or env_steps.")] = "step",
     band: Annotated[str, typer.Option(help="sd, ci (95% bootstrap of the mean), minmax or none.")] = "sd",
@@ -98,7 +98,7 @@ def compare_config(
 def compare_table(
     runs: Runs = None,
     filter_text: Filter = "",
-    key: Key = "eval/success",
+    key: Key = "",
     axes: Annotated[str, typer.Option(help="Comma-separated config fields and metrics.")] = "",
     brush: Annotated[str, typer.Option(help='Keep runs: {"name": [least, greatest]} as JSON.')] = "",
     as_json: AsJson = False,
@@ -134,7 +134,7 @@ def compare_probes(
     for each in found["tasks"]:
         _line(f"{each['task']}  {each['title']}")
         for play in filter(None, each["plays"]):
-            said = " | ".join(f"{turn['role']}: {turn['text']}" for turn in play["turns"])
+            said = turns_line(play["turns"])
             other = "" if play["same_prompt"] else "  (another prompt)"
             _line(f"  {play['run']}  iteration {play['iteration']}  {play['outcome']}{other}  {said}")
     if not found["tasks"]:

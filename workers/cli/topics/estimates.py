@@ -57,13 +57,13 @@ def _show(found: dict[str, Any]) -> None:
         _line(f"{policy['policy']}: {policy['model']}, {policy['precision']}, {counted}")
         for worker in policy["workers"]:
             _line(f"  {_device(worker)}: {size(worker['peak'])} at most ({_parts(worker['parts'])})")
+    each = f"{volume['answers']:,} answers and {volume['tokens']:,} tokens"
+    whole = f"at most {volume['tokens_total']:,} tokens; "
+    if not found["policies"]:  # small networks: steps stand for answers
+        each, whole = f"{volume['answers']:,} environment steps", ""
+    _line(f"an iteration: {volume['episodes']:,} episodes, at most {each}")
     _line(
-        f"an iteration: {volume['episodes']:,} episodes, at most {volume['answers']:,} answers and "
-        f"{volume['tokens']:,} tokens"
-    )
-    _line(
-        f"the run: at most {volume['tokens_total']:,} tokens; {volume['evaluations']:,} evaluations of "
-        f"{volume['evaluation_episodes']:,} episodes"
+        f"the run: {whole}{volume['evaluations']:,} evaluations of {volume['evaluation_episodes']:,} episodes"
     )
 
 

@@ -76,9 +76,11 @@ def _body(preset: str, words: list[str], grid: list[str], listed: list[str], see
 def _show_plan(planned: dict[str, Any]) -> None:
     cost = planned["cost"]
     devices = f"{cost['cpus']:g} CPU cores" + (f" and {cost['gpus']:g} GPUs" if cost["gpus"] else "")
+    played = f"at most {cost['answers']:,} answers and {cost['tokens']:,} tokens"
+    if not cost["tokens"]:  # small networks
+        played = f"{cost['answers']:,} environment steps"
     console.print(
-        f"{cost['runs']} runs, {cost['iterations']:,} iterations, at most {cost['answers']:,} answers "
-        f"and {cost['tokens']:,} tokens; up to {devices} a run",
+        f"{cost['runs']} runs, {cost['iterations']:,} iterations, {played}; up to {devices} a run",
         highlight=False,
         soft_wrap=True,
     )
@@ -112,11 +114,12 @@ def sweep_show(
     found = find_server().call(f"/api/v1/sweeps/{sweep_id}/", sort=sort)
     if as_json:
         return _print_json(found)
-    table = Table("run", *found["axes"], "state", "iteration", "eval/success", box=None, pad_edge=False)
+    metric = found["metric"]
+    table = Table("run", *found["axes"], "state", "iteration", metric, box=None, pad_edge=False)
     for row in found["results"]:
         values = [Text(visible(str(row["values"][path]))) for path in found["axes"]]
         progress = f"{row['iteration']}/{row['iterations']}"
-        table.add_row(row["id"], *values, state(row), progress, number(row["headline"].get("eval/success")))
+        table.add_row(row["id"], *values, state(row), progress, number(row["headline"].get(metric)))
     console.print(Text(visible(found["name"]), style="bold"))
     console.print(table)
 

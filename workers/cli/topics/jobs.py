@@ -174,7 +174,9 @@ def _show(found: dict[str, Any]) -> None:
         seats = ", ".join(f"{role}: {side}" for role, side in line["seats"].items())
         console.print(Text(f"  {seats}  {_outcome(line)}"))
     if "return" in result:
-        console.print(Text(f"  {result['episodes']} episodes: {_outcome(result)}"))
+        console.print(
+            Text(f"  {result['episodes']} episode{'s' * (result['episodes'] != 1)}: {_outcome(result)}")
+        )
     for each in result.get("policies", []):
         console.print(
             Text(
@@ -190,6 +192,8 @@ def _show(found: dict[str, Any]) -> None:
             )
         )
     episodes = found.get("episodes") or []
+    if "policies" in result:
+        return  # of small networks: whoever wants to see moves looks at the page
     for turn in episodes[0]["turns"] if len(episodes) == 1 else []:
         said = turn["candidates"][turn["executed"]]
         console.print(Text(f"  {turn['role']}: {visible(said['text'])}  ({number(said['reward'])})"))

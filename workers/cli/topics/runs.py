@@ -7,10 +7,16 @@ import typer
 from rich.table import Table
 
 from training_core.errors import TroupeError
-from workers.cli.show import console
+from workers.cli.show import console, known
 from workers.server_api import find_server
 
 app = typer.Typer()
+FAMILY = {
+    "eval_success": "success, greedy",
+    "eval_sampled_success": "sampled",
+    "eval_return": "return, greedy",
+}
+"""What the table of families shows, where some family has it."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Filter = Annotated[str, typer.Option("--filter", help="E.g. 'state = failed'; see `troupe runs --filter`.")]
 
@@ -49,9 +55,11 @@ def families(filter_text: Filter = "", as_json: AsJson = False) -> None:
     rows = find_server().call("/api/v1/families/", filter=filter_text)["results"]
     if as_json:
         return typer.echo(json.dumps(rows, indent=2))
-    table = Table("family", "name", "runs", "success, greedy", "sampled")
+    means = known(rows, [f"{key}_mean" for key in FAMILY])
+    shown = [mean.removesuffix("_mean") for mean in means]
+    table = Table("family", "name", "runs", *(FAMILY[key] for key in shown))
     for row in rows:
-        cells = [_spread(row, key) for key in ("eval_success", "eval_sampled_success")]
+        cells = [_spread(row, key) for key in shown]
         table.add_row(row["family"], row["name"], str(row["runs"]), *cells)
     console.print(table)
 

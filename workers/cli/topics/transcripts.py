@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from workers.cli.fetching import write_lines
-from workers.cli.show import console, number, visible
+from workers.cli.show import console, number, turns_line, visible
 from workers.server_api import find_server, run_path
 
 app = typer.Typer()
@@ -245,7 +245,7 @@ def probes(
     for strip in found:
         _line(f"{strip['task']}  {strip['title']}", "bold")
         for play in strip["plays"]:
-            said = " | ".join(f"{line['role']}: {line['text']}" for line in play["said"])
+            said = turns_line(play["said"])
             _line(f"  {play['id']}  iteration {play['iteration']}  {play['outcome']}  {said}")
     if not found:
         console.print("No evaluation has been kept yet.")
