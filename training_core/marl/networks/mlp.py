@@ -15,7 +15,7 @@ class _Tanh(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        y = x.to(torch.promote_types(x.dtype, torch.float32)).mul(2).sigmoid_().mul_(2).sub_(1).to(x.dtype)
+        y = x.mul(2).to(torch.promote_types(x.dtype, torch.float32)).sigmoid_().mul_(2).sub_(1).to(x.dtype)
         ctx.save_for_backward(y)
         return y
 
