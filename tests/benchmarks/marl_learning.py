@@ -25,7 +25,7 @@ from training_core.marl.trainer import MarlTrainer
 BARS = {"mpe_simple_spread": (-45.0, -30.0), "toy_simple_spread": (125.0,)}
 """By environment: greedy returns of the first role whose first passing is reported."""
 EPISODES = 256
-"""Of each evaluation: on simple_spread the mean of as many is good to about 0.5 (one standard error)."""
+"""Of each evaluation."""
 COLUMNS = ("preset", "seed", "environment", "steps", "wall", "cpu", "role", "greedy", "sampled")
 """Of a curve's CSV: one line per evaluation and role."""
 
