@@ -15,9 +15,9 @@ from workers.loops.records import Load
 
 
 def samples(sampler: UtilisationSampler, count: int) -> Load:
-    """The first so many."""
+    """The first so many, and more until one of them is busy: a busy machine may let this process wait."""
     end = time.monotonic() + 300
-    while len(sampler._samples) < count:
+    while len(sampler._samples) < count or not any(percent for _, percent in list(sampler._samples)):
         assert time.monotonic() < end, "no samples"
         sum(range(10_000))
     return sampler.take()
