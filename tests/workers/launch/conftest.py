@@ -96,14 +96,25 @@ def ray_head() -> Iterator[RayHead]:
             f"--temp-dir={folder}", f"--ray-client-server-port={clients}", "--dashboard-agent-listen-port=0",
         ]  # fmt: skip
         variables = os.environ | RAY_VARIABLES | {"RAY_AUTH_TOKEN": token, "OMP_NUM_THREADS": "1"}
-        head = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        heads: list[subprocess.Popen[bytes]] = []
+
+        def up() -> bool:
+            """Whether it answers; one that ended is started again: Ray gives up where its node is not up within 30 s."""
+            if not heads or heads[-1].poll() is not None:
+                heads.append(
+                    subprocess.Popen(
+                        command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                    )
+                )
+            return _answers(address, token)
+
         address = f"http://127.0.0.1:{dashboard}"
         try:
-            until(lambda: _answers(address, token))
+            until(up)
             yield RayHead(address, token)
         finally:
-            head.send_signal(signal.SIGTERM)
-            head.wait(300)
+            heads[-1].send_signal(signal.SIGTERM)
+            heads[-1].wait(300)
 
 
 def _answers(address: str, token: str) -> bool:

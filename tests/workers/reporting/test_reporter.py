@@ -112,6 +112,7 @@ def test_close_gives_up_in_time_and_the_rest_is_shipped_later(tmp_path: Path, ur
     reporter = make(tmp_path, url)
     reporter.metrics(1, {"a": 1.0})
     assert not reporter.close(timeout=0.3)
+    reporter._thread.join()  # it may be in the middle of its last try
     assert undelivered(tmp_path) == 1
     ingest.down_with = 0
     assert ship_spool(tmp_path, url, "secret").events == 1
