@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page
 
-from tests.end_to_end.conftest import ada, context, page, run_make, server, static_root  # noqa: F401
+from tests.end_to_end.conftest import ada, context, kept_server, page, run_make, server, static_root  # noqa: F401
 from tests.end_to_end.seed import Story
 from webapp.accounts.models import User
 from webapp.runs.models import Run

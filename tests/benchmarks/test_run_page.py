@@ -15,6 +15,7 @@ from playwright.sync_api import Page
 from tests.end_to_end.conftest import (  # noqa: F401
     ada,
     context,
+    kept_server,
     page,
     run_make,
     server,

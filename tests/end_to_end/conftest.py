@@ -1,4 +1,4 @@
-"""A real server process on the test database, and a real browser in front of it."""
+"""A real server process on the test database, and a real browser in front of it; the process serves all tests."""
 
 import os
 import socket
@@ -16,6 +16,7 @@ django.setup()  # conftest files are imported before pytest-django does it
 
 from django.conf import settings  # noqa: E402
 from django.core.management import call_command  # noqa: E402
+from django.db import connection  # noqa: E402
 from django.test import Client, override_settings  # noqa: E402
 from playwright.sync_api import (  # noqa: E402
     Browser,
@@ -47,15 +48,18 @@ def static_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Server:
     """The web server as a process of its own on the test database; may be ended and started again."""
 
-    def __init__(self, static_root: Path) -> None:
+    def __init__(self, static_root: Path, **variables: str) -> None:
         url = os.environ["DATABASE_URL"].replace("/troupe?", f"/{settings.DATABASES['default']['NAME']}?")
-        self._environment = {**os.environ, "DATABASE_URL": url, "TROUPE_STATIC_ROOT": str(static_root)}
+        own = {"DATABASE_URL": url, "TROUPE_STATIC_ROOT": str(static_root)}
+        self._environment = os.environ | own | variables
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Until it answers."""
+        """Until it answers; one that runs goes on."""
+        if self._process and self._process.poll() is None:
+            return
         descriptor = self._listener.fileno()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "webapp.stack.serve", str(descriptor)],
@@ -72,21 +76,46 @@ class Server:
             self._process.wait(PATIENCE)
             self._process = None
 
+    def rest(self) -> None:
+        """Until it has done what it was asked: emptying the tables waits for whoever reads them."""
+        if not self._process:
+            return
+        _answers(f"{self.url}/healthz", self._process)  # later than all that was asked before
+        deadline = time.monotonic() + PATIENCE
+        while _at_work():
+            assert time.monotonic() < deadline, "the server does not come to rest"
+            time.sleep(0.02)
+
     def close(self) -> None:
         """For good."""
         self.kill()
         self._listener.close()
 
 
-@pytest.fixture
-def server(transactional_db: None, static_root: Path) -> Iterator[Server]:
-    """A server that answers; ends with the test."""
+@pytest.fixture(scope="session")
+def kept_server(django_db_setup: None, static_root: Path) -> Iterator[Server]:
+    """The process that all tests share: to start it takes longer than most of them."""
     running = Server(static_root)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.close()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def server(transactional_db: None, kept_server: Server) -> Iterator[Server]:
+    """A server that answers."""
+    kept_server.start()
+    yield kept_server
+    kept_server.rest()
+
+
+def _at_work() -> bool:
+    """Whether another session of this database is in the middle of something."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select exists (select from pg_stat_activity where datname = current_database() "
+            "and pid <> pg_backend_pid() and state <> 'idle')"
+        )
+        return bool(cursor.fetchone()[0])
 
 
 def _answers(address: str, process: "subprocess.Popen[bytes]") -> None:

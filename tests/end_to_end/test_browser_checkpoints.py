@@ -22,12 +22,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture(autouse=True)
-def home(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """One folder for this process and for the server."""
-    monkeypatch.setenv("TROUPE_HOME", str(tmp_path))
+def home(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of this process and of the server."""
     monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run_id: None)
-    settings.TROUPE_HOME = tmp_path
-    return tmp_path
+    return Path(settings.TROUPE_HOME)
 
 
 def write(run: Run, story: Story, home: Path, iteration: int, success: float, best: bool = False) -> None:

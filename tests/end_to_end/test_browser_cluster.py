@@ -1,12 +1,13 @@
 """The cluster page and a project's pages in a real browser."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.end_to_end.conftest import run_make
+from tests.end_to_end.conftest import Server, run_make
 from tests.end_to_end.looks import violations
 from webapp.accounts.models import User
 
@@ -14,10 +15,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SHOTS = os.environ.get("TROUPE_SHOTS", "")
 
 
-@pytest.fixture(autouse=True)
-def _no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server looks at this machine's cores; it must be said before it starts."""
-    monkeypatch.setenv("TROUPE_LAUNCHER", "local")
+@pytest.fixture
+def server(transactional_db: None, static_root: Path) -> Iterator[Server]:
+    """One that looks at this machine's cores, where there is no Ray."""
+    running = Server(static_root, TROUPE_LAUNCHER="local")
+    running.start()
+    yield running
+    running.close()
 
 
 def check(page: Page, address: str) -> list[str]:

@@ -22,13 +22,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 Telling = tuple[Run, Story]
 
 
-@pytest.fixture(autouse=True)
-def _home(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One folder for this process and for the server."""
-    monkeypatch.setenv("TROUPE_HOME", str(tmp_path))
-    settings.TROUPE_HOME = tmp_path
-
-
 @pytest.fixture
 def telling(ada: User) -> Telling:
     """A run after 24 iterations, with a NaN at the 17th."""
@@ -107,10 +100,10 @@ def test_badges_come_and_go_without_a_reload(page: Page, telling: Telling) -> No
     overview.close()
 
 
-def test_a_finding_forks_the_run_once(page: Page, telling: Telling, tmp_path: Path) -> None:
+def test_a_finding_forks_the_run_once(page: Page, telling: Telling, settings: Any) -> None:
     run, story = telling
     path = "checkpoints/iteration-000020"
-    (tmp_path / "runs" / run.pk / path).mkdir(parents=True)
+    (settings.TROUPE_HOME / "runs" / run.pk / path).mkdir(parents=True)
     Checkpoint.objects.filter(run=run).update(path=path)
     edit = "policies.planner.learner.learning_rate=5e-5"
     run.config["health"] |= {"kl_blow_up": {"fork_edits": [edit]}}

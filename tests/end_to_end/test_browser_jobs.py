@@ -24,10 +24,8 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(autouse=True)
-def launcher(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLauncher:
+def launcher(monkeypatch: pytest.MonkeyPatch) -> FakeLauncher:
     """This process launches and follows; the server only reads the job's folder."""
-    monkeypatch.setenv("TROUPE_HOME", str(tmp_path))
-    settings.TROUPE_HOME = tmp_path
     fake = FakeLauncher()
     monkeypatch.setattr("webapp.jobs.services.make_launcher", lambda kind: fake)
     return fake
