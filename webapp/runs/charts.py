@@ -61,6 +61,13 @@ NETWORK_UNITS = {
     "clip_fraction": "share of actions",
     "actor_loss": "per action",
     "env_steps_per_second": "environment steps / s",
+    "return_std": "reward per episode",
+    "value_loss": "squared return",
+    "explained_variance": "share of variance",
+    "ratio_mean": "probability ratio",
+    "ratio_std": "probability ratio",
+    "critic_grad_norm": "L2",
+    "epochs": "passes over the batch",
 }
 """Those that differ, or come on top, where agents are small networks."""
 SECTIONS = {

@@ -107,5 +107,17 @@ def test_small_networks_have_tiles_and_units_of_their_own() -> None:
     assert labels[:3] == [
         f"Return of adversaries{word}" for word in (", greedy", ", sampled", " in training")
     ]
-    (section,) = all_sections(["policy/agents/entropy"], config)
-    assert section.panels[0].unit == "nats per action"
+    told = (
+        "entropy",
+        "kl",
+        "value_loss",
+        "explained_variance",
+        "ratio_mean",
+        "ratio_std",
+        "grad_norm",
+        "critic_grad_norm",
+        "epochs",
+    )
+    (section,) = all_sections([f"policy/agents/{name}" for name in told], config)
+    units = {panel.title: panel.unit for panel in section.panels}
+    assert units["entropy"] == units["kl"] == "nats per action" and all(units.values())
