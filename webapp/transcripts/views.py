@@ -44,6 +44,7 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "probes": Episode.objects.filter(run=run, kind__in=EVALUATIONS).exists(),
         "paused": before is not None,
         "most": PER_PAGE,
+        "networks": has_networks(run.config),
     }
     return render(request, "transcripts/list.html", context)
 
