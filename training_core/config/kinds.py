@@ -13,6 +13,11 @@ CONFIGS: dict[str, type[ExperimentConfig]] = {"language_models": RunConfig, "net
 """What the agents are, and their config."""
 
 
+def agents_of(tree: Mapping[str, Any]) -> str:
+    """What plays under a plain tree, by its name in CONFIGS."""
+    return next(name for name, config in CONFIGS.items() if config is config_class(tree))
+
+
 def config_class(tree: Mapping[str, Any]) -> type[RunConfig] | type[MarlConfig]:
     """The class that a tree is to be read as; one without a known algorithm is of language-model agents."""
     algorithm = tree.get("algorithm")

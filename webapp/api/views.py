@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from training_core.config.files import parse_config, preset_names, read_preset, to_toml
+from training_core.config.gallery import has_words, searched_text
 from training_core.config.kinds import CONFIGS
 from webapp.accounts.models import Project
 from webapp.accounts.selectors import project_default, project_get
@@ -274,9 +275,17 @@ class RunLogs(APIView):
 class Presets(APIView):
     """What ships with Troupe."""
 
-    @extend_schema(responses=JSON)
+    @extend_schema(
+        responses=JSON,
+        parameters=[
+            parameter("find", str, "words that name, description, purpose, task or kind of agents have")
+        ],
+    )
     def get(self, request: Request) -> Response:
-        """Name, description, what to expect, what was seen of it here, config tree and TOML of every preset."""
+        """Name, agents (language_models or networks), description, what to expect (with its task), what was seen of it here,
+        config tree and TOML of every preset.
+        """
+        wanted = text(request, "find")
         configs = {name: parse_config(read_preset(name)) for name in preset_names()}
         results = [
             {
@@ -285,6 +294,7 @@ class Presets(APIView):
                 "toml": to_toml(configs[about["name"]], only_set=True),
             }
             for about in gallery(request.user)
+            if has_words(searched_text(about["name"], about["description"], about["agents"]), wanted)
         ]
         return Response({"results": results})
 

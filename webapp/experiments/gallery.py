@@ -1,12 +1,14 @@
 """The presets with what to expect of them: as documented, and as seen on this server."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
 from statistics import median
 from typing import Any
 
 from training_core.config.files import load_config, preset_names
-from training_core.config.gallery import GALLERY
-from training_core.config.kinds import AnyConfig
+from training_core.config.gallery import AGENTS, GALLERY, has_words, searched_text
+from training_core.config.kinds import AnyConfig, agents_of
 from webapp.accounts.permissions import Person
 from webapp.metrics.headline import HEADLINE
 from webapp.runs.families import family_of
@@ -18,7 +20,9 @@ LATEST = 20
 
 
 def gallery(user: Person) -> list[dict[str, Any]]:
-    """[{"name", "description", "expected": {"purpose", "time", "result"} | None, "seen": {"runs", "seconds", "value"} | None}]."""
+    """[{"name", "agents", "description", "expected": {"task", "purpose", "time", "result"} | None, "seen": {"runs", "seconds",
+    "value"} | None}]; agents as in AGENTS.
+    """
     found = []
     for name in preset_names():
         config = load_config(name)
@@ -26,12 +30,67 @@ def gallery(user: Person) -> list[dict[str, Any]]:
         found.append(
             {
                 "name": name,
+                "agents": agents_of(config.model_dump(include={"algorithm"})),
                 "description": config.run.description,
                 "expected": asdict(expected) if expected else None,
                 "seen": _seen(user, config),
             }
         )
     return found
+
+
+@dataclass(frozen=True)
+class Task:
+    """Presets of one task."""
+
+    name: str
+    presets: list[dict[str, Any]]
+    """As `gallery` tells them, with "text" (what they are found by) and "found"."""
+    chosen: bool
+    """Whether the preset that is chosen is among them."""
+
+    @property
+    def found(self) -> int:
+        """How many have the words that are looked for."""
+        return sum(preset["found"] for preset in self.presets)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Presets whose agents are of one kind, task by task."""
+
+    agents: str
+    label: str
+    tasks: list[Task]
+
+    @property
+    def found(self) -> int:
+        """How many have the words that are looked for."""
+        return sum(task.found for task in self.tasks)
+
+
+def groups(presets: Sequence[dict[str, Any]], wanted: str, chosen: str) -> list[Group]:
+    """The gallery as the page shows it: those that lack a word of `wanted` are there, but not shown."""
+    entries = [_entry(preset, wanted) for preset in presets]
+    found = []
+    for agents, label in AGENTS.items():
+        own = [entry for entry in entries if entry["agents"] == agents]
+        found.append(Group(agents, label, _tasks(own, chosen)))
+    return found
+
+
+def _tasks(entries: Sequence[dict[str, Any]], chosen: str) -> list[Task]:
+    tasks = [(name, list(some)) for name, some in groupby(entries, key=_task)]
+    return [Task(name, some, any(entry["name"] == chosen for entry in some)) for name, some in tasks]
+
+
+def _entry(preset: dict[str, Any], wanted: str) -> dict[str, Any]:
+    text = searched_text(preset["name"], preset["description"], preset["agents"])
+    return preset | {"text": text, "found": has_words(text, wanted)}
+
+
+def _task(entry: dict[str, Any]) -> str:
+    return str(entry["expected"]["task"]) if entry["expected"] else "Others"
 
 
 def _seen(user: Person, config: AnyConfig) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from webapp.experiments.forms import (
     draft_make,
     query_overrides,
 )
-from webapp.experiments.gallery import gallery
+from webapp.experiments.gallery import gallery, groups
 from webapp.experiments.selectors import draft_query, form_context, preview_context
 from webapp.experiments.team_editing import ACTS
 from webapp.experiments.template_selectors import template_get, templates_visible
@@ -35,6 +35,8 @@ from workers.launch.estimates import PROMPT_TOKENS
 
 KEPT = ("template_name", "template_description", "template_replace")
 """What is asked for to save a template."""
+FIND = "find"
+"""Words that presets are looked for by."""
 LONGEST_ADDRESS = 4000
 """Letters of an address that all browsers and servers take."""
 
@@ -111,9 +113,13 @@ def _fork_origin(request: HttpRequest) -> Checkpoint | None:
 def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error: str = "") -> HttpResponse:
     """The page of the form; 400 where there is something to put right."""
     context: dict[str, Any] = form_context(draft) | preview_context(draft, _runs_address(request))
+    find = (request.GET if request.method == "GET" else request.POST).get(FIND, "")
+    shown = groups(gallery(request.user), find, draft.preset)
     context |= {
         "place": "new",
-        "presets": gallery(request.user),
+        "preset_groups": shown,
+        "find": find,
+        "presets_found": sum(group.found for group in shown),
         "projects": projects,
         "templates": templates_visible(request.user),
         "template": request.GET.get("template", ""),
@@ -173,8 +179,8 @@ def _runs_address(request: HttpRequest) -> str:
 
 def _with_address(answer: HttpResponse, request: HttpRequest, draft: Draft) -> HttpResponse:
     """What is in the form is in the address, where it is not too long."""
-    fork = {"fork": request.POST["fork"]} if "fork" in request.POST else {}
-    address = f"{reverse('experiments:new')}?{draft_query(draft, **fork)}"
+    more = {name: request.POST[name] for name in ("fork", FIND) if request.POST.get(name)}
+    address = f"{reverse('experiments:new')}?{draft_query(draft, **more)}"
     if len(address) <= LONGEST_ADDRESS:
         answer["HX-Replace-Url"] = address
     return answer

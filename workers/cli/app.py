@@ -190,21 +190,18 @@ def resume(
 
 
 @app.command()
-def presets(as_json: AsJson = False) -> None:
-    """List the presets that ship with Troupe."""
-    from training_core.config.gallery import GALLERY
+def presets(
+    find: Annotated[list[str] | None, typer.Argument(help="Words that a preset is to have.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the presets that ship with Troupe: of language models, then of small networks, task by task."""
     from workers.cli import launching
 
-    trees = launching.presets()
+    trees = launching.presets(" ".join(find or []))
     if as_json:
         return _print_json(trees)
-    for name, tree in trees.items():
-        description = escape(tree.get("run", {}).get("description", ""))
-        console.print(f"[bold]{name}[/bold]  {description}", highlight=False)
-        if expected := GALLERY.get(name):
-            console.print(
-                f"  {expected.purpose}\n  takes {expected.time}; {expected.result}", highlight=False
-            )
+    for line in launching.preset_lines(trees):
+        console.print(line, highlight=False)
 
 
 @app.command()

@@ -4,8 +4,11 @@ Imported by the commands that need it only: building the config's classes takes 
 """
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from rich.markup import escape
 
 from training_core.config.files import (
     apply_overrides,
@@ -15,7 +18,8 @@ from training_core.config.files import (
     read_preset,
     read_toml,
 )
-from training_core.config.kinds import AnyConfig
+from training_core.config.gallery import AGENTS, GALLERY, has_words, searched_text
+from training_core.config.kinds import AnyConfig, agents_of
 from training_core.errors import ConfigError
 
 
@@ -48,9 +52,32 @@ def local_command(source: str, words: list[str], home: Path) -> list[str]:
     return [sys.executable, "-m", "workers.run", *named, "--local", *words, "--home", str(home)]
 
 
-def presets() -> dict[str, dict[str, Any]]:
-    """Every preset's tree, by name."""
-    return {name: read_preset(name) for name in preset_names()}
+def presets(wanted: str = "") -> dict[str, dict[str, Any]]:
+    """The tree of every preset that has all these words, by name."""
+    trees = {name: read_preset(name) for name in preset_names()}
+    return {
+        name: tree
+        for name, tree in trees.items()
+        if has_words(searched_text(name, _description(tree), agents_of(tree)), wanted)
+    }
+
+
+def preset_lines(trees: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Presets under headings that say who plays what, in rich's markup."""
+    said = ""
+    for name, tree in trees.items():
+        about = GALLERY.get(name)
+        heading = AGENTS[agents_of(tree)] + (f": {about.task}" if about else "")
+        if heading != said:
+            yield f"\n[bold cyan]{heading}[/bold cyan]" if said else f"[bold cyan]{heading}[/bold cyan]"
+            said = heading
+        yield f"[bold]{name}[/bold]  {escape(_description(tree))}"
+        if about:
+            yield f"  {about.purpose}\n  takes {about.time}; {about.result}"
+
+
+def _description(tree: Mapping[str, Any]) -> str:
+    return str(tree.get("run", {}).get("description", ""))
 
 
 def _is_file(source: str) -> bool:

@@ -1,15 +1,18 @@
 """The preset gallery: what to expect, and what was seen here."""
 
+import re
 from datetime import timedelta
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
-from training_core.config.files import load_config, preset_names
+from training_core.config.files import load_config, preset_names, read_preset
 from training_core.config.gallery import GALLERY
+from training_core.config.kinds import config_class
+from training_core.config.marl.run import MarlConfig
 from webapp.accounts.models import User
-from webapp.experiments.gallery import gallery
+from webapp.experiments.gallery import Group, gallery, groups
 from webapp.runs.families import family_of
 from webapp.runs.models import Run
 
@@ -54,6 +57,44 @@ def test_page_and_api_say_it(client: Client, run: Run, user: User) -> None:
     found = client.get("/api/v1/presets/").json()["results"][0]
     assert found["expected"]["time"] == GALLERY["plan_path_duo"].time and found["seen"]["runs"] == 1
     assert found["config"]["rollout"]["tasks"] == 48 and "[team" in found["toml"]
+
+
+def test_presets_are_grouped_by_agents_and_task_in_one_order(user: User) -> None:
+    told = groups(gallery(user), "", "plan_path_duo")
+    assert [group.agents for group in told] == ["language_models", "networks"]
+    assert [task.name for group in told for task in group.tasks if task.chosen] == ["Plan-Path"]
+    assert [task.name for task in told[0].tasks] == ["Plan-Path", "Puzzles", "Sums and programs"]
+    assert [task.name for task in told[1].tasks] == ["Toys", "Particles (MPE)", "Memory"]
+    listed = [preset["name"] for group in told for task in group.tasks for preset in task.presets]
+    assert listed == preset_names(), "page, API and command have one order"
+    assert all(config_class(read_preset(name)) is MarlConfig for name in names_of(told[1]))
+
+
+def names_of(group: Group) -> list[str]:
+    return [preset["name"] for task in group.tasks for preset in task.presets]
+
+
+def test_presets_are_found_by_words_of_page_and_api(client: Client, user: User) -> None:
+    client.force_login(user)
+    for wanted, names in (
+        ("Memory LSTM", ["recall_mappo_lstm", "recall_ippo_lstm"]),
+        ("puzzles boxes", []),
+        ("small networks toys", ["spread_toy", "foraging_mappo", "hetero_mappo"]),
+    ):
+        answer = client.get("/api/v1/presets/", {"find": wanted}).json()["results"]
+        assert [each["name"] for each in answer] == names
+        assert all(each["agents"] == "networks" for each in answer)
+        html = client.get("/experiments/new/", {"find": wanted}).content.decode()
+        shown = re.findall(r'<li data-text="[^"]*"><a href="\?preset=(\w+)&amp;find=', html)
+        assert shown == names
+        assert f"{len(names)} found</output>" in html
+
+
+def test_the_words_stay_in_the_address_while_the_form_is_filled_in(client: Client, user: User) -> None:
+    client.force_login(user)
+    sent = {"preset": "spread_toy", "find": "toys", "run.seed": "3"}
+    answer = client.post("/experiments/check/", sent, headers={"HX-Request": "true"})
+    assert "find=toys" in answer["HX-Replace-Url"] and "run.seed=3" in answer["HX-Replace-Url"]
 
 
 def test_a_sweep_starts_from_what_the_form_holds(client: Client, user: User, run: Run) -> None:

@@ -98,6 +98,15 @@ def test_presets_are_listed(troupe: Troupe) -> None:
     assert json.loads(troupe("presets", "--json").out)["plan_path_duo"]["environment"]["type"] == "plan_path"
 
 
+def test_presets_are_listed_under_who_plays_what_and_found_by_words(troupe: Troupe) -> None:
+    lines = troupe("presets").out.splitlines()
+    headings = [line for line in lines if line.startswith(("Language models: ", "Small networks: "))]
+    assert headings[0] == "Language models: Plan-Path" and headings[-1] == "Small networks: Memory"
+    assert len(headings) == len(set(headings)) == 6
+    found = json.loads(troupe("presets", "MEMORY", "gru", "--json").out)
+    assert list(found) == ["recall_mappo_gru", "recall_ippo_gru"]
+
+
 def test_a_local_run_is_checked_before_it_starts(tmp_path: Path) -> None:
     command = launching.local_command("plan_path_duo", ["run.seed=1"], tmp_path)
     assert command[1:] == [

@@ -1,0 +1,51 @@
+/* The preset gallery: words leave the presets that have them all, and are kept in the address. Enter takes the first one. */
+
+import { addressSet } from "./address.js";
+
+const bar = document.querySelector("[data-presets]"), search = bar.querySelector("input");
+const region = bar.parentElement, tasks = [...region.querySelectorAll("[data-task]")];
+/* Without words a task is as it was opened or closed by hand. */
+let opened = search.value.trim() ? tasks.map((task) => Boolean(task.querySelector("[aria-current]"))) : null;
+
+const shown = (place) => place.querySelectorAll("li[data-text]:not([hidden])");
+
+function find() {
+  const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+  for (const item of region.querySelectorAll("li[data-text]")) item.hidden = !words.every((word) => item.dataset.text.toLowerCase().includes(word));
+  if (words.length) opened ??= tasks.map((task) => task.open);
+  tasks.forEach((task, place) => {
+    const count = shown(task).length;
+    task.hidden = !count;
+    task.querySelector("[data-count]").textContent = count;
+    task.open = words.length > 0 || (opened ? opened[place] : task.open);
+  });
+  if (!words.length) opened = null;
+  for (const group of region.querySelectorAll("[data-group]")) group.hidden = !shown(group).length;
+  const found = shown(region).length;
+  bar.querySelector("[data-found]").textContent = `${found} found`;
+  region.querySelector("[data-none]").hidden = found > 0;
+  carry();
+}
+
+/* The words go with the address, and with the links to presets. */
+function carry() {
+  const words = search.value.trim();
+  addressSet({ find: words });
+  for (const link of region.querySelectorAll("li[data-text] a")) {
+    const query = new URLSearchParams(link.search);
+    if (words) query.set("find", words);
+    else query.delete("find");
+    link.search = query;
+  }
+}
+
+search.addEventListener("input", (event) => {
+  event.stopPropagation(); // no field of the config: nothing is to be checked anew
+  find();
+});
+search.addEventListener("change", (event) => event.stopPropagation());
+search.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter") return;
+  event.preventDefault(); // it would launch the run
+  shown(region)[0]?.querySelector("a").click();
+});
