@@ -12,10 +12,11 @@ from playwright.sync_api import Locator, Page, expect
 from tests.end_to_end.conftest import run_make
 from tests.end_to_end.looks import violations
 from tests.end_to_end.seed import Story
+from training_core.config.files import load_config
 from webapp.accounts.models import User
 from webapp.checkpoints.models import Checkpoint
 from webapp.jobs.models import Job
-from webapp.jobs.services import job_folder, jobs_follow, jobs_submit
+from webapp.jobs.services import Subject, job_create, job_folder, jobs_follow, jobs_submit
 from workers.jobs.intervals import wilson
 from workers.launch.fake import FakeLauncher
 
@@ -204,3 +205,42 @@ def test_a_match_and_an_evaluation_say_what_came_out(page: Page, ada: User) -> N
     expect(page.locator(".episode-facts")).to_contain_text("0.88 0.77 to 0.94")
     shoot(page, "evaluation")
     check_accessible(page)
+
+
+def test_a_checkpoint_of_small_networks_is_played_and_never_talked_to(page: Page, ada: User) -> None:
+    run = run_make(ada, "chase")
+    run.config = load_config("tag_mappo").model_dump(mode="json")
+    run.save(update_fields=["config"])
+    saved = Checkpoint.objects.create(
+        run=run, attempt=1, cursor=1, iteration=20, path="checkpoints/iteration-000020", size=1,
+        time=timezone.now(), metrics={"eval/return": 7.5},
+    )  # fmt: skip
+    page.goto(f"/runs/{run.pk}/checkpoints/")
+    expect(page.get_by_role("heading", name="Let two meet")).to_be_visible()
+    expect(page.get_by_role("heading", name="Talk to it")).to_have_count(0)
+    shoot(page, "network-checkpoints")
+    check_accessible(page)
+    subject = Subject(run.config, run, saved, saved)
+    figures = {"episodes": 2, "return": 7.5, "return_std": 1.25, "length": 25.0, "failed": 0}
+    figures |= {"rewards": {"adversaries": 7.5, "good": -40.25}}
+    policy = {
+        "policy": "good", "roles": ["good"], "agents": ["agent_0"], "observation": 14, "actions": "5 choices",
+        "actor": 5445, "critic": 8257,
+    }  # fmt: skip
+    pace = {"environment_steps": 200, "steps_per_second": 12_345.6, "iteration_seconds": 1.5}
+    results = {
+        "dry_run": figures | pace | {"run_seconds": 450.0, "policies": [policy, policy | {"policy": "adversaries"}]},
+        "match": {"episodes": 2, "seatings": [figures | {"seats": {"adversaries": "a", "good": "b"}}]},
+    }  # fmt: skip
+    for kind, result in results.items():
+        job = job_create(ada, run.project, kind, subject)
+        jobs_submit()
+        job_folder(job).write("result", result)
+        jobs_follow()
+        page.goto(f"/jobs/{job.pk}/")
+        expect(page.get_by_text("finished", exact=True)).to_be_visible()
+        expect(page.locator("#job")).to_contain_text(
+            "7 min 30 s" if kind == "dry_run" else "adversaries earned"
+        )
+        shoot(page, f"network-{kind}")
+        check_accessible(page)

@@ -13,12 +13,11 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 
 from training_core.config.files import parse_config, to_toml
-from training_core.config.kinds import config_class
-from training_core.config.marl.run import MarlConfig
 from training_core.errors import CheckpointError, ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
 from webapp.checkpoints.models import Checkpoint
+from webapp.common.networks import has_networks
 from webapp.runs.states import TransitionRefused
 from workers.launch.checkpoint_files import (
     Member,
@@ -65,7 +64,7 @@ def checkpoint_download(user: Person, checkpoint: Checkpoint, policy: str = "") 
     chosen = [policy] if policy else there
     if not chosen:
         raise TransitionRefused(f"there are no models in {place}")
-    if config_class(checkpoint.run.config) is MarlConfig:
+    if has_networks(checkpoint.run.config):
         members = [*network_files(place, chosen), _config(checkpoint)]
     else:
         members = [member for name in chosen for member in model_files(place, name)]
@@ -105,7 +104,7 @@ def _card(checkpoint: Checkpoint, policy: str) -> Member:
     run = checkpoint.run
     roles = [name for name, role in run.config["team"]["roles"].items() if role["policy"] == policy]
     section = run.config["policies"].get(policy, {})
-    networks = config_class(run.config) is MarlConfig
+    networks = has_networks(run.config)
     facts = {
         "run": run.pk,
         "name": run.name,

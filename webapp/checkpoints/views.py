@@ -6,8 +6,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from training_core.config.kinds import config_class
-from training_core.config.marl.run import MarlConfig
 from training_core.errors import TroupeError
 from webapp.checkpoints.drawing import lineage_drawing
 from webapp.checkpoints.forms import PruneForm
@@ -16,6 +14,7 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
 from webapp.checkpoints.selectors import checkpoint_figures, checkpoint_latest, checkpoint_rivals
 from webapp.common.formats import size
+from webapp.common.networks import has_networks
 from webapp.jobs.selectors import jobs_visible
 from webapp.runs.pages import checkpoint_context, run_context
 from webapp.runs.selectors import run_get
@@ -42,7 +41,7 @@ def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "chosen": next((row for row in there if str(row.iteration) == wanted), None),
         "jobs": jobs_visible(request.user).filter(run=run)[:JOBS],
         "rivals": checkpoint_rivals(request.user),
-        "networks": config_class(run.config) is MarlConfig,
+        "networks": has_networks(run.config),
         "several": len({role["policy"] for role in run.config["team"]["roles"].values()}) > 1,
     }
     return render(request, "checkpoints/page.html", context)

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from training_core.config.kinds import config_class
-from training_core.config.marl.run import MarlConfig
 from webapp.accounts.permissions import Person, can_edit
+from webapp.common.networks import has_networks
 from webapp.common.tones import role_tones
 from webapp.jobs.models import Job
 from webapp.jobs.selectors import job_episodes
@@ -28,7 +27,7 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
     place = int(episode) if episode.isascii() and episode.isdigit() and len(episode) < 6 else 0
     now = moment(job) if job.live and job.kind == Job.Kind.TALK else None
     shown = episodes[place] if place < len(episodes) and not now else None
-    networks = config_class(job.config) is MarlConfig
+    networks = has_networks(job.config)
     steps = "steps" if networks else "turns"
     return {
         "place": "jobs",
