@@ -221,14 +221,14 @@ def test_a_checkpoint_of_small_networks_is_played_and_never_talked_to(page: Page
     shoot(page, "network-checkpoints")
     check_accessible(page)
     subject = Subject(run.config, run, saved, saved)
-    figures = {"episodes": 2, "return": 7.5, "return_std": 1.25, "length": 25.0, "failed": 0}
+    figures: dict[str, Any] = {"episodes": 2, "return": 7.5, "return_std": 1.25, "length": 25.0, "failed": 0}
     figures |= {"rewards": {"adversaries": 7.5, "good": -40.25}}
     policy = {
         "policy": "good", "roles": ["good"], "agents": ["agent_0"], "observation": 14, "actions": "5 choices",
         "actor": 5445, "critic": 8257,
     }  # fmt: skip
     pace = {"environment_steps": 200, "steps_per_second": 12_345.6, "iteration_seconds": 1.5}
-    results = {
+    results: dict[str, dict[str, Any]] = {
         "dry_run": figures | pace | {"run_seconds": 450.0, "policies": [policy, policy | {"policy": "adversaries"}]},
         "match": {"episodes": 2, "seatings": [figures | {"seats": {"adversaries": "a", "good": "b"}}]},
     }  # fmt: skip

@@ -8,6 +8,7 @@ from rest_framework.views import APIView
 
 from webapp.api.queries import choice, number
 from webapp.api.schema import JSON, parameter
+from webapp.common.networks import has_networks
 from webapp.runs.selectors import run_get
 from webapp.timeline.anatomy import ORDERS, anatomy_document, anatomy_read
 from webapp.timeline.forms import LARGEST, moments_read
@@ -55,5 +56,10 @@ class RunBatch(APIView):
         sort = choice(request, "sort", ORDERS) or "start"
         anatomy = anatomy_read(run, iteration, sort) if iteration <= LARGEST else None
         if anatomy is None or not anatomy.members:
-            raise NotFound(f"nothing is known of a batch of iteration {iteration}")
+            why = (
+                ": small networks learn from steps, not from whole episodes; see the timeline"
+                if has_networks(run.config)
+                else ""
+            )
+            raise NotFound(f"nothing is known of a batch of iteration {iteration}{why}")
         return Response(anatomy_document(anatomy))

@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from webapp.common.networks import has_networks
 from webapp.common.tones import policy_tones
 from webapp.runs.models import Run
 from webapp.runs.pages import run_context
@@ -30,7 +31,7 @@ def timeline_page(request: HttpRequest, run_id: str) -> HttpResponse:
     asked = Window(request.GET)
     moments = asked.moments()
     timeline = timeline_between(run, *moments) if moments else timeline_read(run, *asked.bounds())
-    context = run_context(request.user, run, "timeline")
+    context = run_context(request.user, run, "timeline") | {"networks": has_networks(run.config)}
     if timeline is not None:
         context |= _shown(run, timeline) | {"by_moments": moments is not None}
     return render(request, "timeline/page.html", context)

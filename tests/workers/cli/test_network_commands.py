@@ -75,6 +75,7 @@ def test_a_life_by_command(troupe: Troupe, ada: User, client: Client) -> None:
     run = launched(troupe, "--tag", "seeds")
     assert troupe("estimate", "spread_mappo").out.count("environment steps") == 1
     assert troupe("profile", "spread_mappo", "minimal").err.count("resources.threads") == 1
+    assert "see the timeline" in troupe("batch", run.pk, "3").err
     assert troupe("run-note", run.pk, "looks fine").status == 0
     assert troupe("bulk", "tag", run.pk, "--value", "good").status == 0
     run.refresh_from_db()
