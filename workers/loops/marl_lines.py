@@ -7,7 +7,10 @@ from training_core.config.marl.run import MarlConfig
 
 
 def summary_lines(config: MarlConfig, iteration: int, values: Mapping[str, float]) -> Iterator[str]:
-    """Returns sampled and greedy, then the last update. Several policies: the returns of their roles, an update line each."""
+    """Returns sampled and greedy, then the last update if there was one.
+
+    Several policies: the returns of their roles, an update line each.
+    """
 
     def value(name: str) -> float:
         return values.get(name, nan)
@@ -23,7 +26,9 @@ def summary_lines(config: MarlConfig, iteration: int, values: Mapping[str, float
     if len(config.team.roles) > 1:
         returns += [f"{role}={value(f'eval/{role}/reward'):.2f}" for role in config.role_order]
     yield f"[{head}] {' | '.join(returns)}"
-    for policy in policies if iteration else ():
+    for policy in policies:
+        if f"policy/{policy}/actor_loss" not in values:
+            continue  # nothing was learnt yet: the first evaluation, or that of a checkpoint to go on from
         name = f"{policy}: " if len(policies) > 1 else ""
         figures = {
             figure: value(f"policy/{policy}/{metric}")
