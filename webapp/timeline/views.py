@@ -42,7 +42,7 @@ def _batch_page(request: HttpRequest, run: Run) -> HttpResponse:
     asked = BatchQuery(request.GET)
     sort = sort_of(request.GET.get("sort", ""))
     anatomy = anatomy_read(run, asked.iteration(), sort)
-    context = run_context(request.user, run, "timeline")
+    context = run_context(request.user, run, "timeline") | {"networks": has_networks(run.config)}
     if anatomy is not None:
         address = reverse("api:run-batch", args=[run.pk, anatomy.iteration])
         window = {

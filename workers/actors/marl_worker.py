@@ -85,7 +85,7 @@ class MarlWorker:
         start = time.time()
         metrics = self.trainer.update(iteration)
         self._version = iteration
-        return Updated(metrics, [], {}, 0, 0.0, [self._span("update", iteration, start)])
+        return Updated(metrics, [], {}, None, None, [self._span("update", iteration, start)])
 
     def publish(self, iteration: int) -> list[Span]:
         """See Crew. The same weights act and learn."""

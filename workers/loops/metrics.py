@@ -84,8 +84,8 @@ def update_metrics(updated: Updated) -> dict[str, float]:
         for policy, metrics in updated.metrics.items()
         for name, value in metrics.items()
     }
-    stale = {"rollout/staleness": updated.staleness, "rollout/dropped": float(updated.dropped)}
-    return values | _group_metrics(updated.groups) | stale
+    stale = {"rollout/staleness": updated.staleness, "rollout/dropped": updated.dropped}
+    return values | _group_metrics(updated.groups) | {k: float(v) for k, v in stale.items() if v is not None}
 
 
 def compute_metrics(spans: Iterable[Span]) -> dict[str, float]:

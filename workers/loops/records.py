@@ -174,10 +174,10 @@ class Updated:
     """Of the episodes whose transcripts were handed over."""
     groups: dict[str, dict[str, int]]
     """Group counts by role: total, zero_variance, too_easy, too_hard, filtered."""
-    dropped: int
-    """Stale answers left out (rollout.stale = "drop")."""
-    staleness: float
-    """Mean over the answers of how many versions old they were."""
+    dropped: int | None
+    """Stale answers left out (rollout.stale = "drop"); None where none can be stale."""
+    staleness: float | None
+    """Mean over the answers of how many versions old they were; None where they are always new."""
     spans: list[Span] = field(default_factory=list)
     batch: list[dict[str, Any]] = field(default_factory=list)
     """The episodes learnt from: fields of batch events."""

@@ -66,6 +66,10 @@ def test_update_metrics_name_policy_and_role() -> None:
     }
 
 
+def test_what_cannot_be_stale_has_no_staleness() -> None:
+    assert metrics.update_metrics(Updated({}, [], {}, dropped=None, staleness=None)) == {}
+
+
 def test_progress_adds_up() -> None:
     progress = metrics.Progress()
     progress.add([metrics.episode_facts(episode()), metrics.episode_facts(episode())])
