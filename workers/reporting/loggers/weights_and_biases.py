@@ -1,7 +1,10 @@
 """Weights & Biases. Offline unless asked otherwise: the run's folder holds what `wandb sync` sends later."""
 
+import os
 from collections.abc import Mapping, Sequence
 
+# Else it tells its makers of errors, offline too. It reads this when it is imported.
+os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 import wandb
 
 from workers.reporting.loggers.base import Opening

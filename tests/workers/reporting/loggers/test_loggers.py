@@ -3,6 +3,7 @@
 import json
 import logging
 import struct
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -99,7 +100,8 @@ def records(data: bytes) -> Iterator[bytes]:
 
 
 def test_weights_and_biases_offline(tmp_path: Path) -> None:
-    wandb = pytest.importorskip("wandb", reason="W&B is an extra: pip install 'troupe[wandb]'")
+    import wandb
+
     feed(Loggers(["wandb"], opening(tmp_path)))
     wandb.teardown()  # its process has written all when it is gone
     (file,) = tmp_path.glob("wandb/offline-run-*/run-abc.wandb")
@@ -115,6 +117,8 @@ def test_weights_and_biases_offline(tmp_path: Path) -> None:
         for item in record.history.item:
             seen.setdefault(item.key or "/".join(item.nested_key), []).append(item.value_json)
     assert wandb.run is None, "the run was finished"
+    threads = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in threads if "Otel" in name], "it would call home"
     assert seen["iteration"] == ["1", "2", "2", "1"]
     assert seen["eval/return"] == ["0.5", "0.75"]
     assert seen["late"] == ["9"]
