@@ -54,7 +54,7 @@ def test_launching_a_whole_config(call: Call, project: Project) -> None:
 
 def test_presets_and_the_schema(call: Call) -> None:
     preset = call("presets/").json()["results"][0]
-    assert set(preset) == {"name", "description", "expected", "seen", "config", "toml"}
+    assert set(preset) == {"name", "agents", "description", "expected", "seen", "config", "toml"}
     assert "[team.roles.planner]" in preset["toml"]
     schema = call("schema/run/").json()
     assert "Seed of tasks" in schema["$defs"]["Run"]["properties"]["seed"]["description"]

@@ -166,7 +166,7 @@ def test_a_failed_episode_is_shown_as_such(ada: Client, told: Run) -> None:
     episode = Episode.objects.get(run=told, failed=True)
     assert "failed: RuntimeError: the grid has no way out" in read(ada, "transcripts:list", told.pk)
     html = read(ada, "transcripts:detail", told.pk, episode.pk)
-    assert "The environment raised" in html and "RuntimeError: the grid has no way out" in html
+    assert "The environment failed" in html and "RuntimeError: the grid has no way out" in html
 
 
 def test_transcript_shows_turns_candidates_and_what_was_carried_on(ada: Client, told: Run) -> None:
