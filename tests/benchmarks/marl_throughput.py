@@ -215,6 +215,9 @@ def training_sides(python: Path) -> dict[str, Callable[[], Pace]]:
     sides |= {
         "this trainer on VMAS, 2 x 256, fp32": lambda: training(simulator, shape, {}),
         "this trainer on VMAS, 2 x 256, bf16": lambda: training(simulator, shape, bf16),
+        "this trainer on VMAS, 2 x 256, bf16, compiled": lambda: training(
+            simulator, shape, bf16 | {"compile": True}
+        ),
         "this trainer, native, 2 x 256, fp32": lambda: training(spread, shape, {}),
         "this trainer, native, 2 x 256, bf16": lambda: training(spread, shape, bf16),
         "this trainer, one mpe2 environment, 2 x 128, minibatches of 255": lambda: training(
