@@ -135,7 +135,7 @@ GALLERY: dict[str, Expected] = {
         task="Particles (MPE)",
         purpose="MPE simple_reference: two agents tell each other where to go, in letters whose meaning they agree on.",
         time="about 4 minutes on one CPU core",
-        result="eval/return from -56 to -35 (the middle, in silence), to -17 by 2.2 million steps: they talk. Written talk: -17",
+        result="eval/return from -56 to -35 (the middle, in silence), to -16 by 2.6 million steps: they talk. Written talk: -17",
     ),
     "recall_mappo_gru": Expected(
         task="Memory",
