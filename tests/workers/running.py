@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.config.files import load_config
+from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
 
 RAY_VARIABLES = {
@@ -34,6 +35,23 @@ def little_model(folder: Path) -> Path:
     recipe = TinyRecipe(hidden_size=32, layers=2, heads=2, steps=60, batch=64)
     make_tiny(small_config(folder).environment, recipe, folder, silent)
     return folder
+
+
+SMALL_NETWORKS: dict[str, Any] = {
+    "run.iterations": 4,
+    "rollout.environments": 4,
+    "rollout.steps": 25,
+    "evaluation.every": 2,
+    "checkpoint.every": 2,
+}
+
+
+def small_networks(preset: str, **overrides: Any) -> MarlConfig:
+    """A preset of small networks with four short iterations. Underscores twice stand for dots: run__iterations=2."""
+    changes = {key.replace("__", "."): value for key, value in overrides.items()}
+    config = load_config(preset, SMALL_NETWORKS | changes)
+    assert isinstance(config, MarlConfig)
+    return config
 
 
 def small_config(model: Path, **overrides: Any) -> RunConfig:

@@ -13,13 +13,18 @@ CONFIGS: dict[str, type[ExperimentConfig]] = {"language_models": RunConfig, "net
 """What the agents are, and their config."""
 
 
+def has_networks(tree: Mapping[str, Any]) -> bool:
+    """Whether small networks play under a plain tree; without a known algorithm they are language models."""
+    algorithm = tree.get("algorithm")
+    kind = algorithm.get("type") if isinstance(algorithm, Mapping) else None
+    return isinstance(kind, str) and kind in MARL_ALGORITHM_CONFIGS
+
+
 def agents_of(tree: Mapping[str, Any]) -> str:
     """What plays under a plain tree, by its name in CONFIGS."""
-    return next(name for name, config in CONFIGS.items() if config is config_class(tree))
+    return "networks" if has_networks(tree) else "language_models"
 
 
 def config_class(tree: Mapping[str, Any]) -> type[RunConfig] | type[MarlConfig]:
-    """The class that a tree is to be read as; one without a known algorithm is of language-model agents."""
-    algorithm = tree.get("algorithm")
-    kind = algorithm.get("type") if isinstance(algorithm, Mapping) else None
-    return MarlConfig if isinstance(kind, str) and kind in MARL_ALGORITHM_CONFIGS else RunConfig
+    """The class that a tree is to be read as."""
+    return MarlConfig if has_networks(tree) else RunConfig

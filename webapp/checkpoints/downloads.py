@@ -13,11 +13,11 @@ from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 
 from training_core.config.files import parse_config, to_toml
+from training_core.config.kinds import has_networks
 from training_core.errors import CheckpointError, ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
 from webapp.checkpoints.models import Checkpoint
-from webapp.common.networks import has_networks
 from webapp.runs.states import TransitionRefused
 from workers.launch.checkpoint_files import (
     Member,

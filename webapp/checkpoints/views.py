@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
+from training_core.config.kinds import has_networks
 from training_core.errors import TroupeError
 from webapp.checkpoints.drawing import lineage_drawing
 from webapp.checkpoints.forms import PruneForm
@@ -14,7 +15,6 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
 from webapp.checkpoints.selectors import checkpoint_figures, checkpoint_latest, checkpoint_rivals
 from webapp.common.formats import size
-from webapp.common.networks import has_networks
 from webapp.jobs.selectors import jobs_visible
 from webapp.runs.pages import checkpoint_context, run_context
 from webapp.runs.selectors import run_get

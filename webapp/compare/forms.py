@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from django import forms
 from django.http import QueryDict
 
+from training_core.config.kinds import has_networks
 from training_core.errors import ConfigError
-from webapp.common.networks import has_networks
 from webapp.runs.models import Run
 
 MOST_KEYS = 6

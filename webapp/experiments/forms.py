@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from training_core.config.files import apply_overrides, parse_value, preset_names
-from training_core.config.kinds import AnyConfig, config_class
-from training_core.config.marl.run import MarlConfig
+from training_core.config.kinds import AnyConfig, has_networks
 from training_core.errors import ConfigError
 from webapp.common.permitted import parse_permitted
 from webapp.experiments.differences import departures, flatten, preset_tree
@@ -62,7 +61,7 @@ class Draft:
     @property
     def networks(self) -> bool:
         """Whether its agents are small networks."""
-        return config_class(self.tree) is MarlConfig
+        return has_networks(self.tree)
 
     @cached_property
     def sections(self) -> list[Section]:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from training_core.config.kinds import has_networks
 from training_core.config.team import steps_of
-from webapp.common.networks import has_networks
 from webapp.common.tones import SHARED, policy_tones, role_tones
 
 

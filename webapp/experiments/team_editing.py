@@ -7,10 +7,10 @@ from typing import Any
 from training_core.config.base import EnvironmentSection
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import apply_overrides, parse_config
-from training_core.config.kinds import config_class
+from training_core.config.kinds import has_networks
 from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS
 from training_core.config.marl.policies import MarlPolicy
-from training_core.config.marl.run import MarlConfig, MarlRole
+from training_core.config.marl.run import MarlRole
 from training_core.config.models import Policy
 from training_core.config.profiles import PROFILES, profile_overrides
 from training_core.config.team import NAME_PATTERN, Role
@@ -25,7 +25,7 @@ def role_add(tree: Tree, name: str) -> Tree:
     """A further role, which speaks last, through the first policy. Raises ConfigError for a name that cannot be one."""
     roles = tree["team"]["roles"]
     _check_name("team.roles", name, roles)
-    kind = MarlRole if config_class(tree) is MarlConfig else Role
+    kind = MarlRole if has_networks(tree) else Role
     role = kind(policy="x").model_dump(mode="json") | {"policy": next(iter(tree["policies"]), "")}
     return _with_team(tree, {**roles, name: role}, [*_order(tree), name])
 
@@ -52,7 +52,7 @@ def policy_add(tree: Tree, name: str) -> Tree:
     """A further policy, with the settings of the first one. Raises ConfigError for a name that cannot be one."""
     policies = tree["policies"]
     _check_name("policies", name, policies)
-    kind = MarlPolicy if config_class(tree) is MarlConfig else Policy
+    kind = MarlPolicy if has_networks(tree) else Policy
     like = next(iter(policies.values()), None) or kind().model_dump(mode="json")
     return tree | {"policies": {**policies, name: like}}
 
@@ -106,9 +106,7 @@ ACTS: dict[str, Callable[[Tree, str], Tree]] = {
 
 def environment_section(tree: Tree) -> type[EnvironmentSection] | None:
     """The config class of the environment that a tree names."""
-    known: Mapping[str, Any] = (
-        MARL_ENVIRONMENT_CONFIGS if config_class(tree) is MarlConfig else ENVIRONMENT_CONFIGS
-    )
+    known: Mapping[str, Any] = MARL_ENVIRONMENT_CONFIGS if has_networks(tree) else ENVIRONMENT_CONFIGS
     return known.get(str(tree["environment"].get("type")))
 
 
@@ -121,7 +119,7 @@ def _order(tree: Tree) -> list[str]:
 def _with_team(tree: Tree, roles: Mapping[str, Any], order: Sequence[str]) -> Tree:
     at_once = [name for name in tree["team"].get("parallel") or () if name in roles]
     changed: dict[str, Any] = {"team.roles": {name: roles[name] for name in order}}
-    if config_class(tree) is not MarlConfig:  # whose roles all act at once
+    if not has_networks(tree):  # whose roles all act at once
         changed |= {"team.turn_order": list(order), "team.parallel": at_once}
     return apply_overrides(tree, changed)
 

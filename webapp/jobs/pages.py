@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from training_core.config.kinds import has_networks
 from webapp.accounts.permissions import Person, can_edit
-from webapp.common.networks import has_networks
 from webapp.common.tones import role_tones
 from webapp.jobs.models import Job
 from webapp.jobs.selectors import job_episodes

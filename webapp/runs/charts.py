@@ -6,7 +6,7 @@ from typing import Any
 
 from django.utils.text import slugify
 
-from webapp.common.networks import has_networks
+from training_core.config.kinds import has_networks
 from webapp.common.tones import TONES, policy_tones, role_tones
 
 Tone = int | str

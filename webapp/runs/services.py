@@ -197,9 +197,8 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
     elif event.state == "running":
         _started(run, attempt)
     elif event.state == "starting" and run.state in (RunState.QUEUED, RunState.STARTING):
-        run.facts["starting"] = run.reason = (
-            event.message
-        )  # what it waits for: a base model that is made, say
+        run.reason = event.message  # what it waits for: a base model that is made, say
+        run.facts["starting"] = event.message
     run.save()
     if run.state == RunState.QUEUED:
         transaction.on_commit(partial(submit_soon, run.pk))

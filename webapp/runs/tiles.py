@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from training_core.config.files import parse_config
+from training_core.config.kinds import has_networks
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
-from webapp.common.networks import has_networks
 from webapp.common.tones import policy_tones, role_tones
 
 Columns = Mapping[str, Any]

@@ -6,9 +6,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from training_core.config.kinds import has_networks
 from webapp.api.queries import choice, number
 from webapp.api.schema import JSON, parameter
-from webapp.common.networks import has_networks
 from webapp.runs.selectors import run_get
 from webapp.timeline.anatomy import ORDERS, anatomy_document, anatomy_read
 from webapp.timeline.forms import LARGEST, moments_read

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from webapp.common.networks import has_networks
+from training_core.config.kinds import has_networks
 from webapp.common.tones import policy_tones
 from webapp.runs.models import Run
 from webapp.runs.pages import run_context

@@ -10,9 +10,9 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
+from training_core.config.kinds import has_networks
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Visitor, can_edit, is_owner
-from webapp.common.networks import has_networks
 from webapp.common.tones import role_tones
 from webapp.runs.pages import run_context
 from webapp.runs.selectors import run_get

@@ -123,7 +123,7 @@ def test_groups_and_pairs(api: APIClient, by: str) -> None:
 @pytest.mark.django_db
 def test_small_networks_are_compared_by_their_return(api: APIClient) -> None:
     """They know no success; another metric, or a run of language models beside them, stays what was asked."""
-    Run.objects.filter(family="f1").update(config={"policies": {"agents": {"network": {"type": "mlp"}}}})
+    Run.objects.filter(family="f1").update(config={"algorithm": {"type": "mappo"}})
     Series.objects.create(run_id="f1number0", key="eval/return", last_value=125.0)
     (row,) = api.get("/api/v1/compare/", {"runs": "f1number0"}).json()["groups"]
     assert row["mean"] == 125.0

@@ -1,7 +1,6 @@
 """Short jobs on the web side: who may, what is refused, what becomes of what a process leaves."""
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,14 +34,6 @@ from workers.launch.launcher import JobState
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "<script>alert(1)</script>"
-
-
-@pytest.fixture
-def launcher(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLauncher:
-    settings.TROUPE_HOME = tmp_path
-    fake = FakeLauncher()
-    monkeypatch.setattr("webapp.jobs.services.make_launcher", lambda kind: fake)
-    return fake
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Short jobs of small networks on the web side: what may be asked for, what is refused with what to do instead, what pages offer."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,14 +20,6 @@ from workers.launch.fake import FakeLauncher
 
 pytestmark = pytest.mark.django_db
 SMALL = {"run.iterations": 2, "rollout.environments": 2, "rollout.steps": 25}
-
-
-@pytest.fixture
-def launcher(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeLauncher:
-    settings.TROUPE_HOME = tmp_path
-    fake = FakeLauncher()
-    monkeypatch.setattr("webapp.jobs.services.make_launcher", lambda kind: fake)
-    return fake
 
 
 def tag_run(project: Project, user: User, **overrides: Any) -> Run:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers.running import curve
+from tests.workers.running import curve, small_networks
 from training_core.config.files import load_config, to_toml
 from training_core.config.marl.run import MarlConfig
 from workers.job import main
@@ -14,20 +14,9 @@ from workers.launch.job_folder import JobFolder
 from workers.loops.attempt import run_attempt
 from workers.loops.records import Attempt
 
-SMALL: dict[str, Any] = {
-    "run.iterations": 4,
-    "rollout.environments": 4,
-    "rollout.steps": 25,
-    "evaluation.every": 2,
-    "evaluation.episodes": 8,
-    "checkpoint.every": 2,
-}
 
-
-def small(preset: str = "tag_mappo", **overrides: Any) -> MarlConfig:
-    config = load_config(preset, SMALL | {key.replace("__", "."): value for key, value in overrides.items()})
-    assert isinstance(config, MarlConfig)
-    return config
+def small(**overrides: Any) -> MarlConfig:
+    return small_networks("tag_mappo", **{"evaluation__episodes": 8} | overrides)
 
 
 @pytest.fixture(scope="module")

@@ -6,30 +6,18 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from tests.workers.running import curve, events
-from training_core.config.files import load_config
+from tests.workers.running import curve, events, small_networks
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
 from workers.launch.events import AnyEvent
 from workers.loops.attempt import run_attempt
 from workers.loops.records import Attempt
 
-SMALL: dict[str, Any] = {
-    "run.iterations": 4,
-    "rollout.environments": 4,
-    "rollout.steps": 25,
-    "evaluation.every": 2,
-    "evaluation.episodes": 4,
-    "evaluation.probes": 1,
-    "checkpoint.every": 2,
-    "reporting.system_every": 0.001,
-}
+SMALL = {"evaluation__episodes": 4, "evaluation__probes": 1, "reporting__system_every": 0.001}
 
 
 def small(preset: str = "spread_mappo", **overrides: Any) -> MarlConfig:
-    config = load_config(preset, SMALL | {key.replace("__", "."): value for key, value in overrides.items()})
-    assert isinstance(config, MarlConfig)
-    return config
+    return small_networks(preset, **SMALL | overrides)
 
 
 @pytest.fixture(scope="module")

@@ -50,15 +50,7 @@ class RecallCueGame:
     def board(self, row: int) -> dict[str, Any]:
         """Each agent's cue in words."""
         step = int(self._seen_at[row])
-        when = (
-            "over"
-            if step > self._delay
-            else "shown now"
-            if step == 0
-            else "to be kept"
-            if step < self._delay
-            else "choose now"
-        )
+        when = {0: "shown now", self._delay: "choose now", self._delay + 1: "over"}.get(step, "to be kept")
         agents = self.spec.roles["agents"].agents
         lines = [
             {"label": agent, "text": f"cue {cue}, {when}"}
