@@ -80,7 +80,7 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
             (
                 "TROUPE_WEBHOOK_NETWORKS",
                 "public ones",
-                "Networks that webhooks may go to besides: `10.0.0.0/8,127.0.0.0/8`, or `any`.",
+                "Networks that webhooks and channels may go to besides: `10.0.0.0/8,127.0.0.0/8`, or `any`.",
             ),
             ("TROUPE_DEBUG", "`0`", "1 shows tracebacks in the browser. Never where others can reach it."),
         ],

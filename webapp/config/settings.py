@@ -168,7 +168,7 @@ X_FRAME_OPTIONS = "DENY"
 
 TROUPE_IMPORT_PACKAGES = env.words("TROUPE_IMPORT_PACKAGES")
 TROUPE_WEBHOOK_NETWORKS = env.networks("TROUPE_WEBHOOK_NETWORKS")
-"""Networks beside the public ones that webhooks may go to; see webapp/webhooks/addresses.py."""
+"""Networks beside the public ones that webhooks and channels may go to; see webapp/common/networks.py."""
 
 USE_TZ = True
 TIME_ZONE = "UTC"

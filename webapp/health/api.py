@@ -14,6 +14,7 @@ from webapp.accounts.selectors import project_get
 from webapp.api.queries import choice
 from webapp.api.serializers import RunSerializer
 from webapp.health import notifying, services
+from webapp.health.channel_kinds import ChannelRefused
 from webapp.health.forking import finding_fork
 from webapp.health.models import Channel, Finding
 from webapp.health.selectors import channel_get, channels_list, finding_document, finding_get, findings_list
@@ -99,7 +100,7 @@ class Channels(APIView):
         project = project_get(request.user, slug)
         try:
             made = notifying.channel_make(request.user, project, **wanted.validated_data)
-        except notifying.ChannelRefused as error:
+        except ChannelRefused as error:
             raise ParseError(str(error)) from error
         return Response(_channel(made), status=201)
 
@@ -122,4 +123,9 @@ class ChannelAct(APIView):
 
 
 def _channel(channel: Channel) -> dict[str, Any]:
-    return {"id": channel.pk, "name": channel.name, "kind": channel.kind, "said": channel.said}
+    return {
+        "id": channel.pk,
+        "name": channel.name,
+        "kind": channel.kind,
+        "said": notifying.channel_said(channel),
+    }

@@ -62,7 +62,7 @@ class Channel(models.Model):
     """What it is, e.g. json, mailto, slack: the one part of the address that is shown."""
     sealed = models.TextField()
     """An Apprise URL, encrypted (webapp/common/sealing.py). It holds secrets: it is used, and never shown or logged."""
-    said = models.CharField(max_length=200, blank=True)
+    said = models.CharField(max_length=600, blank=True)
     """How the last message went."""
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -1,21 +1,22 @@
 """Messages to a project's channels, through Apprise. Addresses hold secrets: they are stored encrypted, and never shown, logged
-or audited.
+or audited. What a channel may be: webapp/health/channel_kinds.py; where it may go: webapp/health/channel_sender.py.
 """
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
-import apprise
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.urls import reverse
 
-from training_core.errors import TroupeError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person, is_owner
 from webapp.common.sealing import Unreadable, seal, unseal
+from webapp.health.channel_kinds import ChannelRefused, channel_kind, channel_parts
+from webapp.health.channel_sender import message_send
 from webapp.health.models import Channel, Finding
 from webapp.health.rules import RULES
 
@@ -23,8 +24,16 @@ ADDRESS = "channel address"
 """What addresses are sealed for."""
 
 
-class ChannelRefused(TroupeError):
-    """The channel cannot be made; the message says why, without the address."""
+MOST = 16
+"""Channels of a project."""
+AT_ONCE = 4
+"""Messages that are sent at the same time: all of a project are done within the time that a task has."""
+TAKEN, NOT_TAKEN = (
+    "the last message was sent",
+    "the last message was not sent; check the address. Addresses inside the server's network are refused unless an "
+    "administrator names them in TROUPE_WEBHOOK_NETWORKS",
+)
+UNREADABLE = "its address was encrypted under another TROUPE_SECRET_KEY: remove the channel and add it again"
 
 
 @transaction.atomic
@@ -34,13 +43,11 @@ def channel_make(user: Person, project: Project, name: str, address: str) -> Cha
     name, address = name.strip(), address.strip()
     if not name or len(name) > 80 or "\0" in name + address:
         raise ChannelRefused("name: give 1 to 80 characters")
-    if len(address) > 2000 or _sender(address) is None:
-        raise ChannelRefused(
-            "address: Apprise does not know it; use one such as json://host/path, mailto://user:password@host or slack://..."
-        )
+    kind = channel_kind(address, settings.TROUPE_WEBHOOK_NETWORKS)
     if project.channels.filter(name=name).exists():
         raise ChannelRefused(f"name: there is a channel {name} already; remove it first")
-    kind = address.partition("://")[0][:20]
+    if project.channels.count() >= MOST:
+        raise ChannelRefused(f"name: a project has at most {MOST} channels; remove one first")
     made = Channel.objects.create(project=project, name=name, kind=kind, sealed=seal(address, ADDRESS))
     audit_note(user, project, "channel.make", name)
     return made
@@ -58,9 +65,19 @@ def channel_try(user: Person, channel: Channel) -> bool:
     """Send a message now; whether it was taken. Raises PermissionDenied."""
     _check_owner(user, channel.project)
     audit_note(user, channel.project, "channel.try", channel.name)
-    return _send(
-        channel, "Troupe: a message to try this channel", f"From the project {channel.project.slug}."
-    )
+    title, body = "Troupe: a message to try this channel", f"From the project {channel.project.slug}."
+    return bool(_send([channel], title, body))
+
+
+def channel_said(channel: Channel) -> str:
+    """How the last message went, or why no message is sent to this channel any more."""
+    try:
+        channel_parts(unseal(channel.sealed, ADDRESS))
+    except Unreadable:
+        return UNREADABLE
+    except ChannelRefused as error:
+        return _unused(error)
+    return channel.said
 
 
 def finding_notify(finding: Finding) -> int:
@@ -69,7 +86,7 @@ def finding_notify(finding: Finding) -> int:
     page = settings.TROUPE_URL.rstrip("/") + reverse("health:page", args=[run.pk])
     body = f"{finding.title}\n\nCause: {rule.cause}\nRemedy: {rule.remedy}\n\n{page}"
     channels = list(run.project.channels.all())
-    taken = [each.name for each in channels if _send(each, f"{run.name}: {finding.rule}", body)]
+    taken = [each.name for each in _send(channels, f"{run.name}: {finding.rule}", body)]
     missed = [each.name for each in channels if each.name not in taken]
     words = [f"told {', '.join(taken)}"] if taken else []
     words += [f"could not reach {', '.join(missed)}"] if missed else []
@@ -92,25 +109,31 @@ def _check_owner(user: Person, project: Project) -> None:
         raise PermissionDenied("only owners of the project may change its channels")
 
 
-def _sender(address: str) -> apprise.Apprise | None:
-    logging.getLogger("apprise").setLevel(
-        logging.CRITICAL
-    )  # it would log addresses that it does not understand
-    sender = apprise.Apprise()
-    return sender if sender.add(address) else None
+def _send(channels: list[Channel], title: str, body: str) -> list[Channel]:
+    """Send the same message to all of them; those that took it. Notes on each how it went."""
+    networks = settings.TROUPE_WEBHOOK_NETWORKS
+
+    def one(channel: Channel) -> str:
+        try:
+            address = unseal(channel.sealed, ADDRESS)
+            channel_parts(address)
+            return TAKEN if message_send(address, networks, title, body) else NOT_TAKEN
+        except Unreadable:
+            return UNREADABLE
+        except ChannelRefused as error:
+            return _unused(error)
+        except OSError as error:
+            logging.getLogger(__name__).warning("channel %s failed: %s", channel.pk, error)
+            return NOT_TAKEN
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        for channel, said in zip(channels, threads.map(one, channels), strict=True):
+            channel.said = said
+            channel.save(update_fields=["said"])
+    return [channel for channel in channels if channel.said == TAKEN]
 
 
-def _send(channel: Channel, title: str, body: str) -> bool:
-    taken, said = False, "the last message was not taken"
-    try:
-        sender = _sender(unseal(channel.sealed, ADDRESS))
-        taken = bool(sender and sender.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT))
-    except Unreadable:
-        said = (
-            "its address was encrypted under another TROUPE_SECRET_KEY: remove the channel and add it again"
-        )
-    except Exception as error:  # plugins of third parties; their messages may hold the address
-        logging.getLogger(__name__).warning("channel %s failed: %s", channel.pk, type(error).__name__)
-    channel.said = "the last message was taken" if taken else said
-    channel.save(update_fields=["said"])
-    return taken
+def _unused(refused: ChannelRefused) -> str:
+    """Of a channel that was stored before its address was refused."""
+    words = str(refused).removeprefix("address: ")
+    return f"no messages are sent here: {words}. Remove the channel and add it again"[:600]

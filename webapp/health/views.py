@@ -11,6 +11,7 @@ from django.views.decorators.http import require_GET, require_POST
 from training_core.errors import TroupeError
 from webapp.accounts.permissions import can_edit, is_owner
 from webapp.health import notifying, services
+from webapp.health.channel_kinds import ChannelRefused
 from webapp.health.forking import checkpoint_for, finding_fork, fork_edits
 from webapp.health.rules import RULES
 from webapp.health.selectors import channel_get, finding_get, findings_list
@@ -35,7 +36,7 @@ def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "rules": [(name.replace("_", " "), settings.rules()[name]) for name in RULES],
         "enabled": settings.enabled,
         "fork_from": settings.fork.checkpoint,
-        "channels": run.project.channels.order_by("name"),
+        "channels": [(each, notifying.channel_said(each)) for each in run.project.channels.order_by("name")],
         "owner": is_owner(request.user, run.project),
     }
     return render(request, "health/page.html", context)
@@ -77,7 +78,7 @@ def channel_add(request: HttpRequest, run_id: str) -> HttpResponse:
     name, address = request.POST.get("name", ""), request.POST.get("address", "")
     try:
         notifying.channel_make(request.user, project, name, address)
-    except notifying.ChannelRefused as error:
+    except ChannelRefused as error:
         messages.error(request, str(error))
     return redirect("health:page", run_id)
 
@@ -92,7 +93,10 @@ def channel_change(request: HttpRequest, run_id: str, pk: int, act: str) -> Http
     elif act == "try":
         taken = notifying.channel_try(request.user, channel)
         say = messages.success if taken else messages.error
-        say(request, f"The channel {channel.name} {'took' if taken else 'did not take'} the message.")
+        say(
+            request,
+            f"The channel {channel.name} {'took the message' if taken else 'did not take the message; check its address'}.",
+        )
     else:
         raise Http404(f"nothing is called {act}")
     return redirect("health:page", run_id)

@@ -14,14 +14,12 @@ import httpcore
 from django.core.exceptions import ImproperlyConfigured
 
 from training_core.errors import TroupeError
+from webapp.common.outgoing import post
 from webapp.common.sealing import unseal
-from webapp.webhooks.addresses import CheckedNetwork
 from webapp.webhooks.models import Delivery
 
 ADDRESS, SECRET = "webhook address", "webhook secret"
 """What sealed texts are for."""
-TIMEOUT = 10.0
-"""Seconds for each of connecting, sending and the answer's head."""
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
@@ -46,25 +44,12 @@ def _post(delivery: Delivery, timestamp: str) -> int:
     """The answer's status; its body is not read."""
     hook = delivery.webhook
     body = json.dumps(delivery.payload, ensure_ascii=False).encode()
-    headers: dict[bytes | str, bytes | str] = {
-        "Host": hook.host.partition("://")[2],
+    headers = {
         "Content-Type": "application/json",
-        "Content-Length": str(len(body)),
         "User-Agent": "Troupe",
         "X-Troupe-Event": delivery.event,
         "X-Troupe-Delivery": str(delivery.key),
         "X-Troupe-Timestamp": timestamp,
         "X-Troupe-Signature": signature(unseal(hook.sealed_secret, SECRET), timestamp, body),
     }
-    limits = dict.fromkeys(("connect", "read", "write", "pool"), TIMEOUT)
-    with (
-        httpcore.ConnectionPool(network_backend=CheckedNetwork()) as pool,
-        pool.stream(
-            "POST",
-            unseal(hook.sealed_address, ADDRESS),
-            headers=headers,
-            content=body,
-            extensions={"timeout": limits},
-        ) as answer,
-    ):
-        return int(answer.status)
+    return post(unseal(hook.sealed_address, ADDRESS), headers, body)

@@ -17,9 +17,9 @@ from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, is_owner
 from webapp.accounts.secrets import new_secret
+from webapp.common.outgoing import AddressRefused, host_of
 from webapp.common.sealing import seal
 from webapp.runs.models import Run
-from webapp.webhooks.addresses import AddressRefused, host_of
 from webapp.webhooks.events import EVENTS, PING, run_facts
 from webapp.webhooks.models import Delivery, Webhook
 from webapp.webhooks.sending import ADDRESS, SECRET, delivery_try

@@ -17,12 +17,13 @@ from tests.webapp.webhooks.receiving import Receiver
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, User
 from webapp.accounts.tokens import token_create
+from webapp.common.networks import allowed
+from webapp.common.outgoing import AddressRefused, address_checked, host_of
 from webapp.health.models import Finding
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Run
 from webapp.runs.services import run_stop
 from webapp.webhooks import services, tasks
-from webapp.webhooks.addresses import AddressRefused, address_checked, allowed, host_of
 from webapp.webhooks.models import Delivery, Webhook
 from webapp.webhooks.services import delivery_again, delivery_now, webhook_make, webhook_ping, webhook_switch
 
@@ -168,15 +169,14 @@ def test_what_is_due_is_sent_and_what_is_old_forgotten(
     "address",
     [
         "127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "100.64.0.1",
-        "::1", "fe80::1", "fc00::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "::",
+        "::1", "fe80::1", "fc00::1", "fec0::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1",
+        "::127.0.0.1", "2002:7f00:1::1", "2001:0:7f00:1::", "::", "ff02::1",
     ],
 )  # fmt: skip
-def test_inner_addresses_are_refused_unless_they_are_named(settings: Any, address: str) -> None:
-    settings.TROUPE_WEBHOOK_NETWORKS = []
-    assert not allowed(ip_address(address))
-    assert allowed(ip_address("93.184.216.34")) and allowed(ip_address("2606:2800:220:1::1"))
-    settings.TROUPE_WEBHOOK_NETWORKS = ["any"]
-    assert allowed(ip_address(address))
+def test_inner_addresses_are_refused_unless_they_are_named(address: str) -> None:
+    assert not allowed(ip_address(address), [])
+    assert allowed(ip_address("93.184.216.34"), []) and allowed(ip_address("2606:2800:220:1::1"), [])
+    assert allowed(ip_address(address), ["any"])
 
 
 def test_the_connection_itself_is_checked(run: Run, user: User, receiver: Receiver, settings: Any) -> None:

@@ -1,0 +1,38 @@
+"""Addresses that the server may connect to where a user has named the target.
+
+The server sends from inside its network. Without this limit a user could reach what only the server can reach: other services
+on the host, machines of the private network, cloud metadata at 169.254.169.254 (server-side request forgery).
+
+This module imports nothing of Django: the process that sends channel messages uses it too.
+"""
+
+from collections.abc import Collection
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+ANY = "any"
+UNICAST = ip_network("2000::/3")
+"""Public IPv6 addresses. Everything else is local, reserved, or an IPv4 address in another spelling (NAT64, IPv4-compatible)."""
+SIX_TO_FOUR = ip_network("2002::/16")
+"""IPv6 addresses that a 6to4 router translates to the IPv4 address that they contain."""
+
+
+def allowed(address: IPv4Address | IPv6Address, networks: Collection[str]) -> bool:
+    """Whether the address is public or lies in one of `networks` (CIDR notation, or "any")."""
+    address = getattr(address, "ipv4_mapped", None) or address
+    if ANY in networks:
+        return True
+    return _public(address) or any(address in ip_network(each) for each in networks)
+
+
+def literal_allowed(address: str, networks: Collection[str]) -> bool:
+    """The same for text. False for a name: only a numeric address says where a connection goes."""
+    try:
+        return allowed(ip_address(address.partition("%")[0]), networks)
+    except ValueError:
+        return False
+
+
+def _public(address: IPv4Address | IPv6Address) -> bool:
+    if not address.is_global or address.is_multicast:
+        return False
+    return address.version == 4 or (address in UNICAST and address not in SIX_TO_FOUR)
