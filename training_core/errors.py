@@ -5,6 +5,7 @@ TroupeError
 ├── EnvironmentFailure   an environment raised; its episode fails, the run goes on
 ├── SandboxFailure       there is no sandbox for the code that agents write
 ├── EngineFailure        generation failed
+│   └── PromptRefused    one prompt cannot be answered; the others can
 ├── DataError            a conversation or sample from outside cannot be learnt from
 ├── RequestRefused       a request to the gateway cannot be answered
 ├── LearnerFailure       an update failed: its data, or every gradient, is no number
@@ -47,6 +48,10 @@ class WaitLeft(TroupeError):
 
 class EngineFailure(TroupeError):
     """An engine could not generate."""
+
+
+class PromptRefused(EngineFailure):
+    """One prompt cannot be answered: it is empty, too long, or has ids outside the model's vocabulary."""
 
 
 class DataError(TroupeError):

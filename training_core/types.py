@@ -132,6 +132,10 @@ class Episode:
     """Answers whose reward function ran out of time; None where none was asked."""
     siblings: str = ""
     """Name of the episodes of one task that are compared as wholes; empty where candidates of a turn are."""
+    turn_discount: float | None = None
+    """Siblings are compared turn by turn: a turn's return is its reward and this times the return of its role's next turn.
+    None compares what a role earned in the whole episode.
+    """
     started: float = 0.0
     ended: float = 0.0
     final_board: dict[str, Any] | None = None

@@ -25,6 +25,8 @@ class Run(Section):
     """Collect-and-update rounds."""
     max_attempts: int = Field(3, ge=1, le=100)
     """Launches of this run at most: what dies is started again from its last checkpoint until then."""
+    failure_patience: int = Field(3, ge=1, le=1000)
+    """Iterations in a row, or evaluations, in which every episode failed: after so many the run fails."""
 
 
 class ExperimentConfig(Section):

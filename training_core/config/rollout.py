@@ -68,10 +68,22 @@ class Agent(Section):
     """Seconds to wait for an agent outside to take an episode before the run fails; 0 waits for ever."""
     success_at: float = 1.0
     """An episode that earned at least this, over all roles and calls, counts as a success unless its agent says otherwise."""
+    export_style: Literal["concat", "individual"] = "concat"
+    """Unit of credit: concat joins a conversation's calls to one sequence with one advantage, individual gives each call its own."""
+    turn_discount: float = Field(1.0, ge=0.0, le=1.0)
+    """With individual: a call's return is its own reward plus this times the return of the role's next call."""
     port: int = Field(0, ge=0, le=65535)
     """Port of the gateway on 127.0.0.1; 0 takes a free one."""
     batch_window: float = Field(5.0, ge=0.0, le=10_000.0)
     """Milliseconds that a call waits for others, to be answered in one batch with them."""
+
+    @model_validator(mode="after")
+    def _only_calls_are_discounted(self) -> Self:
+        if self.export_style == "concat" and self.turn_discount != 1.0:
+            raise ValueError(
+                'turn_discount: only calls with returns of their own are discounted; set export_style = "individual"'
+            )
+        return self
 
 
 class RolloutWorkflow(Section):

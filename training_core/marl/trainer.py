@@ -59,7 +59,7 @@ class MarlTrainer:
         self._stage = Stage(environment, self.players)
         self._evaluation: Stage | None = None
         self._rollout: Rollout | None = None
-        self._patience = Patience()
+        self._patience = Patience(config.run.failure_patience)
 
     def collect(self, iteration: int) -> Collection:
         """Play rollout.steps steps of all environments; `update` learns from them. Iterations count from 1.

@@ -140,6 +140,7 @@ class MarlWorker:
             cut=0,
             tokens=0,
             turns=played.length,
+            error=played.failure.error[:500] if played.failure else "",
         )
 
     def _return(self, played: Played) -> float:

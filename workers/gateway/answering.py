@@ -6,7 +6,8 @@ from typing import Any
 
 from training_core.errors import RequestRefused
 from training_core.llm.agents.conversation import Call
-from training_core.llm.agents.messages import plain, read_answer
+from training_core.llm.agents.messages import plain, read_answer, shown
+from training_core.llm.agents.rendering import Renderer
 from training_core.llm.agents.session import Session, Voice
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.resuming import joined, resumed
@@ -42,15 +43,30 @@ async def answer_chat(session: Session, request: ChatRequest, batcher: Batcher) 
     return Answered(call, voice, role, said)
 
 
-async def answer_text(
-    session: Session, prompt: str | list[int], request: TextRequest, batcher: Batcher
-) -> Answered:
-    """Go on with a text, or with token ids, as they stand. Raises RequestRefused."""
-    role = session.role_of(request.model)
-    voice, talk = session.seat.voices[role], session.conversations[role]
-    ids = voice.renderer.encode(prompt) if isinstance(prompt, str) else prompt
+async def answer_text(session: Session, request: TextRequest, batcher: Batcher) -> list[Answered]:
+    """Go on with texts, or with token ids, as they stand. All are checked before one is answered. Raises RequestRefused."""
+    renderer = session.seat.voices[session.role_of(request.model)].renderer
+    prompts = [_ids(prompt, renderer) for prompt in request.prompts]
+    if not prompts:
+        raise RequestRefused("the prompt is empty")
+    return [await _answer_ids(session, ids, request, batcher) for ids in prompts]
+
+
+def _ids(prompt: str | list[int], renderer: Renderer) -> list[int]:
+    """A prompt's token ids. Raises RequestRefused where it is empty or the tokenizer does not know one of them."""
+    ids = renderer.encode(prompt) if isinstance(prompt, str) else prompt
     if not ids:
         raise RequestRefused("the prompt is empty")
+    if max(ids) >= renderer.vocabulary:
+        raise RequestRefused(
+            f"token id {shown(max(ids))} is outside the model's vocabulary; use ids from 0 to {renderer.vocabulary - 1}"
+        )
+    return ids
+
+
+async def _answer_ids(session: Session, ids: list[int], request: TextRequest, batcher: Batcher) -> Answered:
+    role = session.role_of(request.model)
+    voice, talk = session.seat.voices[role], session.conversations[role]
     number, name = session.next_call()
     call = talk.ask_text(ids, number=number, id=name.replace("chatcmpl", "cmpl"))
     settings = _settings(voice, request.max_tokens, request.stops)

@@ -1,12 +1,15 @@
 """The gateway's HTTP surface: the OpenAI API below each episode's address, and episodes to take, reward and close."""
 
 import hmac
+import json
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -19,10 +22,13 @@ from workers.gateway.requests import ChatRequest, TextRequest
 from workers.gateway.responses import chat_response, chat_stream, text_response, text_stream
 from workers.launch.body_limit import BodyLimit
 
+log = logging.getLogger(__name__)
 Asked = TypeVar("Asked", bound=BaseModel)
 Handler = Callable[[Request], Awaitable[Response]]
 MAX_BODY = 64 << 20
 """Bytes of one request."""
+_SURROGATE = rb"\ud"
+"""How a body may spell half of a character, which no tokenizer takes."""
 RETRY_AFTER = "1"
 """Seconds after which an agent that found no episode may ask again."""
 
@@ -47,7 +53,8 @@ def make_app(desk: Desk, batcher: Callable[[], Batcher], address: Callable[[Requ
         Route("/episodes/{key}", _guarded(api.show), methods=["GET"]),
         Route("/health", _guarded(api.health), methods=["GET"]),
     ]
-    return BodyLimit(Starlette(routes=routes), MAX_BODY, lambda said: _error(said, "request_too_large"))
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _no_such_path})
+    return BodyLimit(app, MAX_BODY, lambda said: _error(said, "request_too_large"))
 
 
 class _Api:
@@ -63,9 +70,7 @@ class _Api:
 
     async def text(self, request: Request) -> Response:
         session, asked = self._session(request), await _read(request, TextRequest)
-        parts = [await answer_text(session, prompt, asked, self._batcher()) for prompt in asked.prompts]
-        if not parts:
-            raise RequestRefused("prompt is empty")
+        parts = await answer_text(session, asked, self._batcher())
         if asked.stream:
             return StreamingResponse(text_stream(parts, asked), media_type="text/event-stream")
         return JSONResponse(text_response(parts, asked))
@@ -136,7 +141,7 @@ class _Api:
         session, given = self._session(request), await _object(request)
         if {"reward", "rewards"} & given.keys():
             session.reward(given)
-        session.close(str(given.get("error", "")))
+        session.close(str(given.get("error") or ""))
         return JSONResponse({"closed": True})
 
     async def health(self, request: Request) -> Response:
@@ -147,19 +152,39 @@ class _Api:
 
 
 def _guarded(handler: Handler) -> Handler:
-    """Refusals become answers in the OpenAI API's shape."""
+    """Refusals, and faults of the gateway itself, become answers in the OpenAI API's shape."""
 
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
         except RequestRefused as error:
-            return JSONResponse(_error(str(error), error.code), error.status)
+            return _failure(str(error), error.code, error.status)
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            log.exception("a request to %s failed", request.url.path)
+            return _failure(f"the gateway failed: {type(error).__name__}: {error}", "internal_error", 500)
 
     return answer
 
 
-def _error(message: str, code: str) -> dict[str, Any]:
-    return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
+async def _no_such_path(request: Request, error: Exception) -> Response:
+    """What Starlette itself refuses: a path or a method that the gateway does not have."""
+    assert isinstance(error, HTTPException)
+    said = f"{error.detail}: {request.method} {request.url.path}; see the gateway's page for what it answers"
+    return JSONResponse(_error(said, "not_found"), error.status_code, headers=error.headers)
+
+
+def _failure(message: str, code: str, status: int) -> Response:
+    """An error as a response. A message may quote what no UTF-8 can say (half a surrogate pair)."""
+    told = message.encode(errors="replace").decode()
+    return JSONResponse(
+        _error(told, code, "server_error" if status >= 500 else "invalid_request_error"), status
+    )
+
+
+def _error(message: str, code: str, kind: str = "invalid_request_error") -> dict[str, Any]:
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 def _bearer(request: Request) -> str:
@@ -170,9 +195,11 @@ def _bearer(request: Request) -> str:
 async def _object(request: Request) -> dict[str, Any]:
     body = await request.body()
     try:
-        given = await request.json() if body else {}
-    except ValueError as error:
-        raise RequestRefused(f"the body is no JSON: {error}") from error
+        given = json.loads(body) if body else {}
+        if _SURROGATE in body.lower():
+            json.dumps(given, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise RequestRefused(f"the body is not JSON that can be read: {error}") from error
     if not isinstance(given, dict):
         raise RequestRefused("the body must be a JSON object")
     return given
@@ -182,6 +209,6 @@ async def _read(request: Request, kind: type[Asked]) -> Asked:
     try:
         return kind.model_validate(await _object(request))
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise RequestRefused(f"{where}: {first['msg']}" if where else first["msg"]) from error

@@ -1,14 +1,18 @@
 """Calls that come at about the same time, answered in one batch."""
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from training_core.errors import EngineFailure, RequestRefused
+from training_core.errors import EngineFailure, PromptRefused, RequestRefused
 from training_core.llm.agents.session import Voice
+from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -57,19 +61,37 @@ class Batcher:
         """One call to the engine; where it fails, one for each caller, so that only the one at fault hears of it."""
         try:
             answers = await self._generate(some)
-        except EngineFailure as error:
+            if len(answers) != len(some):
+                raise EngineFailure(f"the engine answered {len(answers)} prompts of {len(some)}")
+        except Exception as error:
             if len(some) > 1:
                 for one in some:
                     await self._answer([one])
-            else:
-                _refuse(some, RequestRefused(str(error), 400, "context_length_exceeded"))
-        except Exception as error:
-            self.failure = self.failure or error
-            _refuse(some, RequestRefused(f"the policy cannot answer: {error}", 503, "unavailable"))
+            elif not some[0].answers.done():
+                some[0].answers.set_exception(await self._refusal(some[0], error))
         else:
             for one, given in zip(some, answers, strict=True):
                 if not one.answers.done():
                     one.answers.set_result(given)
+
+    async def _refusal(self, one: _Waiting, error: Exception) -> RequestRefused:
+        """What the caller of a failed request is told. The run fails only where the engine fails at any request.
+
+        Whose fault it was is tried: an engine that still answers a prompt of one token failed by the request.
+        """
+        if isinstance(error, PromptRefused):
+            code = "context_length_exceeded" if "context" in str(error) else "invalid_request"
+            return RequestRefused(str(error), 400, code)
+        log.warning("a policy failed to answer a request: %s", describe(error))
+        ids = one.voice.renderer.encode("hello")[:1] or [0]
+        trial = replace(one.prompt, token_ids=ids, count=1, offset=0, rid="")
+        settings = replace(one.settings, max_tokens=1)
+        try:
+            await self._generate([_Waiting(one.voice, trial, settings, one.answers)])
+        except Exception:
+            self.failure = self.failure or error
+            return RequestRefused(f"the policy cannot answer: {error}", 503, "unavailable")
+        return RequestRefused(f"the policy failed on this request: {describe(error)}", 500, "engine_failure")
 
     async def _generate(self, some: list[_Waiting]) -> list[list[Answer]]:
         generate = some[0].voice.generate
@@ -82,9 +104,3 @@ class Batcher:
 def _kind(waiting: _Waiting) -> tuple[int, str]:
     """What may share a call to the engine: the same voice of a policy, the same settings."""
     return id(waiting.voice.generate), repr(waiting.settings)
-
-
-def _refuse(some: list[_Waiting], error: RequestRefused) -> None:
-    for one in some:
-        if not one.answers.done():
-            one.answers.set_exception(error)

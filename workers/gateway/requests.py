@@ -1,8 +1,11 @@
 """What agents may ask: the OpenAI API's requests, as far as a policy can answer them."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+TokenId = Annotated[int, Field(strict=True, ge=0)]
+"""The gateway knows how many there are: see answering.py."""
 
 
 class _Request(BaseModel):
@@ -87,7 +90,7 @@ class ChatRequest(_Request):
 class TextRequest(_Request):
     """POST /v1/completions."""
 
-    prompt: str | list[int] | list[str] | list[list[int]]
+    prompt: str | list[TokenId] | list[str] | list[list[TokenId]]
     max_tokens: int | None = Field(None, ge=1)
     logprobs: int | None = Field(None, ge=0, le=1)
     echo: Literal[False] = False

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from statistics import stdev
 from typing import Any
 
+from training_core.errors import EnvironmentFailure
 from workers.jobs.intervals import wilson
 from workers.loops.records import EpisodeFacts
 
@@ -13,10 +14,15 @@ KEPT = 200
 
 def figures(facts: Iterable[EpisodeFacts]) -> dict[str, Any]:
     """Success (with its 95 % interval) where the environment knows it, return and its standard deviation over episodes,
-    rewards by role. Failed ones are no success and have no return.
+    rewards by role. Failed ones are no success and have no return. Raises EnvironmentFailure where all of them failed.
     """
     items = list(facts)
     sound = [item for item in items if not item.failed]
+    if items and not sound:
+        raise EnvironmentFailure(
+            f"all {len(items)} episodes failed. One of them: {items[0].error or 'no reason is known'}. Correct the agent or the "
+            "environment, and play again"
+        )
     roles = list(dict.fromkeys(role for item in sound for role in item.rewards))
     count, won = len(sound) or 1, sum(item.success is True for item in items)
     known = any(item.success is not None for item in items)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from math import isnan
 from typing import Protocol, Self
 
 from rich.console import Console
@@ -110,8 +111,10 @@ def evaluation_line(number: int, values: Mapping[str, float]) -> str:
 
 def _figures(prefix: str, values: Mapping[str, float]) -> str:
     success, gain = values.get(f"{prefix}/success"), values.get(f"{prefix}/return")
+    if gain is not None and isnan(gain):
+        return "no episode was completed"
     parts = [
-        f"success {success:.2f}" if success is not None else "",
+        f"success {success:.2f}" if success is not None and not isnan(success) else "",
         f"return {gain:.3f}" if gain is not None else "",
     ]
     return ", ".join(filter(None, parts))

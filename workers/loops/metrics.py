@@ -24,6 +24,7 @@ def episode_facts(episode: Episode) -> EpisodeFacts:
         tokens=episode_tokens(episode),
         turns=len({turn.index for turn in episode.turns}),
         reward_timeouts=episode.reward_timeouts,
+        error=episode.error[:500],
     )
 
 

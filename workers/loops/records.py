@@ -131,6 +131,8 @@ class EpisodeFacts:
     """Turns of the team."""
     reward_timeouts: int | None = None
     """Answers whose reward function ran out of time; None where none was asked."""
+    error: str = ""
+    """Why it failed; empty where it did not."""
 
 
 @dataclass

@@ -1,16 +1,19 @@
 """The synchronous loop: collect, update, publish, evaluate, checkpoint. On policy, one version per iteration."""
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from training_core.config.experiment import ExperimentConfig
+from training_core.config.run import RunConfig
 from training_core.errors import WaitLeft
 from workers.loops.checkpointing import CheckpointKeeper, scheduled
 from workers.loops.journal import Journal
+from workers.loops.patience import TRAINING, Patience
 from workers.loops.records import Crew, Started
 
 ENDS = {"stop": "stopped", "pause": "paused"}
@@ -27,6 +30,10 @@ class Run:
     keeper: CheckpointKeeper
     wanted: Callable[[], str | None]
     """What was asked of the run: "stop", "pause" or None. Raises Superseded when it must leave at once."""
+    patience: Patience = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.patience = Patience(self.config.run.failure_patience)
 
 
 def train(run: Run, resume_from: Path | None, *, forks: bool = False) -> tuple[str, int]:
@@ -49,7 +56,7 @@ def begin(run: Run, resume_from: Path | None, *, forks: bool) -> tuple[int, Star
 
 
 def go_on(run: Run, first: int, started: Started) -> tuple[str, int]:
-    """Iteration after iteration, until the end or a wish."""
+    """Iteration after iteration, until the end or a wish. Raises EnvironmentFailure where nothing but failed episodes comes."""
     for iteration in range(first + 1, run.config.run.iterations + 1):
         try:
             collect(run, iteration)
@@ -65,6 +72,7 @@ def go_on(run: Run, first: int, started: Started) -> tuple[str, int]:
             checkpoint(run, iteration)
         if command and iteration < run.config.run.iterations:
             return ENDS[command], iteration
+    run.patience.finish()
     return "finished", run.config.run.iterations
 
 
@@ -80,6 +88,9 @@ def collect(run: Run, iteration: int) -> None:
     collected = run.crew.collect(iteration)
     run.journal.collected(iteration, collected)
     run.keeper.admission = collected.ahead.admission if collected.ahead else None
+    # the trainer of small networks sees environments in mid-episode too, and judges each iteration for itself
+    bears = None if isinstance(run.config, RunConfig) else math.inf
+    run.patience.look(TRAINING, collected.facts, bears)
 
 
 def learn(run: Run, iteration: int) -> None:
@@ -100,6 +111,7 @@ def evaluate(run: Run, iteration: int) -> None:
         for kind, prefix in evaluations(run.config):
             collected = run.crew.evaluate(iteration, kind, run.config.evaluation.episodes)
             run.journal.evaluated(iteration, prefix, collected, {})
+            run.patience.look(prefix, collected.facts)
         run.journal.all_evaluated(iteration)
 
 
@@ -114,6 +126,7 @@ def evaluate_base(run: Run, started: Started) -> None:
             episodes = run.config.evaluation.probes if cached else run.config.evaluation.episodes
             collected = run.crew.evaluate(0, kind, episodes)
             run.journal.evaluated(0, prefix, collected, cached)
+            run.patience.look(prefix, collected.facts)
         run.journal.all_evaluated(0)
 
 

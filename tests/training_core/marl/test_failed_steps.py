@@ -158,6 +158,23 @@ def test_few_environments_that_all_fail_once_are_borne_for_a_while() -> None:
         patience.look(rollout, failed)
 
 
+def test_environments_that_fail_in_turn_and_never_end_are_given_up() -> None:
+    """One of three in each iteration: (3 + 1) x 3 failures without the end of an episode are too many."""
+    failed = [Played({"agents": 0.0}, 3, True, failure=Failure("environment 0, step: no more"))]
+    ended = [Played({"agents": 1.0}, 4, False)]
+    rollout = collected(seed_of(1, 0), {})._rollout
+    assert rollout is not None and rollout.failed.shape[1] == 3
+    rollout.failed[:] = False
+    rollout.failed[0, 0] = True
+    patience = Patience()
+    for played in [failed] * 11 + [ended] + [failed] * 11:
+        patience.look(rollout, played)
+    with pytest.raises(
+        EnvironmentFailure, match="environments failed 12 times, and no episode came to an end"
+    ):
+        patience.look(rollout, failed)
+
+
 def test_evaluations_tell_failed_episodes_and_go_on() -> None:
     found = trainer(2, {}).evaluate(True, 6, kept=3)
     seed = keyed_seed(0, EVALUATION, 0) % 2**31

@@ -116,10 +116,46 @@ def test_turns_of_one_conversation_are_one_sequence(little_model: Path, tmp_path
             assert masks[event["episode"]] == [[int(learnt) for learnt in mask]]
 
 
+def test_each_call_of_an_agent_learns_from_its_own_return(little_model: Path, tmp_path: Path) -> None:
+    """Advantages as reported, against a naive loop over what the calls earned."""
+    overrides = {"workflow.path": f"{HERE}:Twice", "run.iterations": 1, "evaluation.every": 0}
+    overrides |= {
+        "workflow.export_style": "individual",
+        "workflow.turn_discount": 0.5,
+        "algorithm.std_level": "none",
+    }
+    overrides |= {
+        "reporting.episodes_per_iteration": 24,
+        "algorithm.team_weight": 1.0,
+        "algorithm.local_weight": 1.0,
+    }
+    assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == 0
+    earned: dict[str, list[list[float]]] = {}
+    names: dict[str, list[str]] = {}
+    for event in events(tmp_path, "episode"):
+        rewards = [turn["candidates"][0]["text"].split().count("east") / 2 for turn in event["turns"]]
+        assert [turn["candidates"][0]["reward"] for turn in event["turns"]] == rewards and len(rewards) == 2
+        assert all(version >= 0 for turn in event["turns"] for version in turn["candidates"][0]["versions"])
+        assert event["episode_return"] == sum(rewards)
+        earned.setdefault(event["task"], []).append([rewards[0] + 0.5 * rewards[1], rewards[1]])
+        names.setdefault(event["task"], []).append(event["episode"])
+    told = {event["episode"]: event for event in events(tmp_path, "episode_annotation")}
+    seen = set()
+    for task, returns in earned.items():
+        assert len(returns) == 4
+        for episode, mine in zip(names[task], returns, strict=True):
+            for place, turn in enumerate(told[episode]["turns"]):
+                mean = sum(each[place] for each in returns) / 4
+                assert turn["advantages"] == [pytest.approx(mine[place] - mean, abs=1e-6)]
+                seen.add(round(mine[place] - mean, 6))
+    assert len(seen) > 2
+
+
 def test_agents_that_fail_are_failed_episodes(little_model: Path, tmp_path: Path) -> None:
     overrides = {"workflow.path": f"{HERE}:Moody", "workflow.timeout": 3.0, "run.iterations": 1}
     overrides |= {"rollout.tasks": 4, "evaluation.every": 0, "reporting.episodes_per_iteration": 16}
-    assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == 0
+    assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == FAILED
+    assert "all 16 episodes of training failed" in events(tmp_path, "status")[-1]["message"]
     errors = {event["task"]: event["error"] for event in events(tmp_path, "episode")}
     assert list(errors.values()) == [
         "the agent took longer than workflow.timeout = 3 seconds",

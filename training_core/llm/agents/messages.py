@@ -11,9 +11,11 @@ from training_core.types import Message
 
 Chat = Mapping[str, Any]
 """A message with all that it may have: role, content, tool_calls, tool_call_id, name."""
+_TEXT_PARTS = ("text", "input_text", "output_text")
 Key = tuple[str, str, str]
 """What two messages are compared by: role, text without space around it, tool calls."""
 
+_SYNONYMS = {"developer": "system", "function": "tool"}
 ROLES = ("system", "user", "assistant", "tool")
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
 _FUNCTION = re.compile(r"<function=([^>\s]+)>(.*?)</function>", re.DOTALL)
@@ -22,16 +24,27 @@ _PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTA
 
 def plain(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message as chat templates want it: content is a text, arguments of tool calls are objects. Raises RequestRefused."""
-    role = {"developer": "system", "function": "tool"}.get(message.get("role", ""), message.get("role"))
-    if role not in ROLES:
-        raise RequestRefused(f"a message has the role {role!r}; use one of {', '.join(ROLES)}")
+    if not isinstance(message, Mapping):
+        raise RequestRefused("a message must be an object with a role and a content")
+    role = message.get("role")
+    role = _SYNONYMS.get(role, role) if isinstance(role, str) else role
+    if not isinstance(role, str) or role not in ROLES:
+        raise RequestRefused(f"a message has the role {shown(role)}; use one of {', '.join(ROLES)}")
     made: dict[str, Any] = {"role": role, "content": _text(message.get("content"))}
     for name in ("tool_call_id", "name"):
         if message.get(name):
-            made[name] = message[name]
+            made[name] = _string(message[name], f"a message's {name}")
     if message.get("tool_calls"):
+        if not isinstance(message["tool_calls"], list):
+            raise RequestRefused(f"a message's tool_calls must be a list, not {shown(message['tool_calls'])}")
         made["tool_calls"] = [_call(call) for call in message["tool_calls"]]
     return made
+
+
+def shown(value: Any) -> str:
+    """A value as an error message shows it: at most 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def key_of(message: Chat) -> Key:
@@ -110,28 +123,38 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list) and all(
-        isinstance(part, Mapping) and part.get("type") in ("text", "input_text", "output_text")
-        for part in content
+        isinstance(part, Mapping) and part.get("type") in _TEXT_PARTS for part in content
     ):
-        return "".join(str(part.get("text", "")) for part in content)
+        return "".join(_string(part.get("text") or "", "the text of a content part") for part in content)
     raise RequestRefused("a message's content must be a text, or parts of type text")
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call.get("function")
+def _string(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise RequestRefused(f"{what} must be a text, not {shown(value)}")
+    return value
+
+
+def _call(call: Any) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise RequestRefused("a tool call must have a function with a name")
-    arguments = function.get("arguments") or {}
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except ValueError:
-            arguments = {"arguments": arguments}
+        raise RequestRefused("a tool call must be an object that has a function with a name")
     return {
-        "id": call.get("id", ""),
+        "id": _string(call.get("id") or "", "a tool call's id"),
         "type": "function",
-        "function": {"name": function["name"], "arguments": arguments},
+        "function": {"name": function["name"], "arguments": _arguments(function.get("arguments") or {})},
     }
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    """A tool call's arguments as an object, which chat templates go through by name."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    try:
+        found = json.loads(_string(given, "a tool call's arguments"))
+    except (ValueError, RecursionError):
+        found = given
+    return found if isinstance(found, dict) else {"arguments": found}
 
 
 def _readable(message: Chat) -> str:

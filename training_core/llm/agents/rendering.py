@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jinja2 import TemplateError
-
 from training_core.errors import RequestRefused
 
 _USER = {"role": "user", "content": "-"}
@@ -36,6 +34,11 @@ class Renderer:
         if not mark:
             raise RequestRefused("the model's chat template does not write out what an assistant says")
         return self.encode(self._beyond(answer, rest))
+
+    @property
+    def vocabulary(self) -> int:
+        """Token ids that the tokenizer knows: from 0 to this number - 1."""
+        return len(self._tokenizer)
 
     def encode(self, text: str) -> list[int]:
         """Text as token ids, nothing added."""
@@ -78,5 +81,5 @@ class Renderer:
                     continue_final_message=continues,
                 )
             )
-        except (TemplateError, ValueError, TypeError, KeyError) as error:
+        except Exception as error:  # a template is a program: it may raise anything
             raise RequestRefused(f"the model's chat template refuses these messages: {error}") from error

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from training_core.errors import RequestRefused
-from training_core.llm.agents.conversation import Call, Conversation, Segment
+from training_core.llm.agents.conversation import Call, Conversation
+from training_core.llm.agents.messages import as_read, shown
 from training_core.llm.agents.rendering import Renderer
 from training_core.llm.generation.base import Generate, SamplingSettings
 from training_core.types import Candidate, Episode, NoiseKey, Stage, Turn
@@ -114,19 +115,27 @@ class Session:
             )
         known = {call.id: call for _, call in self.calls()}
         parts = given.get("rewards") or {}
+        if not isinstance(parts, Mapping):
+            raise RequestRefused("rewards must be an object: rewards by call id or by role")
+        if not isinstance(given.get("success"), bool | None):
+            raise RequestRefused(f"success must be true or false, not {shown(given['success'])}")
         strangers = [name for name in parts if name not in known and name not in self.conversations]
         if strangers:
-            raise RequestRefused(f"rewards: {strangers[0]!r} is neither a call of this episode nor a role")
-        if given.get("reward") is not None:
-            self.outcome.reward = finite(given["reward"])
-        for name, value in parts.items():
+            raise RequestRefused(
+                f"rewards: {shown(strangers[0])} is neither a call of this episode nor a role"
+            )
+        total = finite(given["reward"]) if given.get("reward") is not None else None
+        values = {name: finite(value) for name, value in parts.items()}  # all are checked before one is kept
+        if total is not None:
+            self.outcome.reward = total
+        for name, value in values.items():
             if name in known:
-                known[name].reward = finite(value)
+                known[name].reward = value
             else:
-                self.outcome.by_role[name] = finite(value)
-        self.outcome.rewarded = self.outcome.rewarded or bool(parts) or given.get("reward") is not None
+                self.outcome.by_role[name] = value
+        self.outcome.rewarded = self.outcome.rewarded or bool(parts) or total is not None
         self.outcome.success = given.get("success", self.outcome.success)
-        self.outcome.text = str(given.get("outcome", self.outcome.text))[:200]
+        self.outcome.text = str(given.get("outcome") or self.outcome.text)[:200]
 
     def close(self, error: str = "") -> None:
         """End the episode; an `error` makes it a failed one. Closing twice changes nothing."""
@@ -139,31 +148,33 @@ def finite(value: Any) -> float:
     """A reward as a number. Raises RequestRefused."""
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
-        raise RequestRefused(f"a reward must be a number, not {value!r}") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise RequestRefused(f"a reward must be a number, not {shown(value)}") from error
     if not abs(number) < float("inf"):
-        raise RequestRefused(f"a reward must be a finite number, not {value!r}")
+        raise RequestRefused(f"a reward must be a finite number, not {shown(value)}")
     return number
 
 
 def write_episode(session: Session, success_at: float, weights: tuple[float, float] = (1.0, 1.0)) -> Episode:
-    """The episode that a session played: a turn per segment, whose answer has all its calls under a loss mask.
+    """The episode that a session played: a turn per segment, whose answer has all its calls under a loss mask; or, where the
+    episode has a turn_discount, a turn per call.
 
-    What every role earned as a whole is on its last segment as the team's reward, what its calls earned on theirs as its
+    What every role earned as a whole is on its last turn as the team's reward, what its calls earned on theirs as its
     own; `weights` are the algorithm's, of team and own. An episode that failed, or that nobody rewarded, is not
     compared with its siblings, and nothing is learnt from it.
     """
     episode, outcome = session.seat.episode, session.outcome
     if not outcome.error and not outcome.rewarded:
         outcome.error = "the agent ended without a reward"
-    found = [(role, segment) for role, talk in session.conversations.items() for segment in talk.segments()]
-    found.sort(key=lambda item: item[1].calls[-1].number)
-    last = {role: place for place, (role, _) in enumerate(found)}
-    total = 0.0
-    for place, (role, segment) in enumerate(found):
-        team = outcome.reward + outcome.by_role.get(role, 0.0) if last[role] == place else 0.0
-        total += segment.reward
-        episode.turns.append(_turn(place, role, session.seat.voices[role].policy, segment, team, weights))
+    total = sum(call.reward for _, call in session.calls())
+    played = _calls(session) if episode.turn_discount is not None else _segments(session)
+    last = {turn.role: turn.index for turn in played}
+    for turn in played:
+        team = outcome.reward + outcome.by_role.get(turn.role, 0.0) if last[turn.role] == turn.index else 0.0
+        for candidate in turn.candidates:
+            candidate.team_reward = team
+            candidate.reward = weights[0] * team + weights[1] * candidate.local_reward
+    episode.turns += played
     episode.stages = list(_stages(session))
     episode.ended = time.time()
     total += outcome.reward + sum(outcome.by_role.values())
@@ -175,12 +186,38 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
     return episode
 
 
-def _turn(
-    place: int, role: str, policy: str, segment: Segment, team: float, weights: tuple[float, float]
-) -> Turn:
-    reward = weights[0] * team + weights[1] * segment.reward
-    candidate = Candidate(segment.answer, segment.reward, team, reward)
-    return Turn(place, role, policy, segment.messages, segment.prompt_ids, [candidate], 0)
+def _segments(session: Session) -> list[Turn]:
+    """A turn for each segment, with what its calls earned."""
+    found = [(role, segment) for role, talk in session.conversations.items() for segment in talk.segments()]
+    found.sort(key=lambda item: item[1].calls[-1].number)
+    return [
+        Turn(
+            place,
+            role,
+            session.seat.voices[role].policy,
+            segment.messages,
+            segment.prompt_ids,
+            [Candidate(segment.answer, segment.reward)],
+            0,
+        )
+        for place, (role, segment) in enumerate(found)
+    ]
+
+
+def _calls(session: Session) -> list[Turn]:
+    """A turn for each call, its choices as candidates that earned the same: the first one stands for the call."""
+    return [
+        Turn(
+            place,
+            role,
+            session.seat.voices[role].policy,
+            as_read(call.messages),
+            call.prompt_ids,
+            [Candidate(answer, call.reward) for answer in call.answers],
+            0,
+        )
+        for place, (role, call) in enumerate(session.calls())
+    ]
 
 
 def _fail(episode: Episode, error: str) -> None:

@@ -15,8 +15,9 @@ import httpx
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.config.engines import OpenAi
-from training_core.errors import EngineFailure
+from training_core.errors import EngineFailure, PromptRefused
 from training_core.llm.generation.base import Interrupted, SamplingSettings
+from training_core.llm.generation.checking import check_prompts
 from training_core.llm.generation.stop_words import StopWords, texts_of
 from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed
@@ -30,6 +31,8 @@ _POLL = 0.05
 _WAIT = 0.5
 """Seconds before a second attempt; doubled each time."""
 _REASONS: dict[str, StopReason] = {"stop": "stop", "length": "length", "abort": "interrupt"}
+_REFUSALS = (400, 413, 422)
+"""Statuses by which a server says that the request itself is wrong."""
 _TOKEN = "token_id:"
 """How servers without `token_ids` write a token's id where its text would be."""
 
@@ -53,6 +56,7 @@ class OpenAiEngine:
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
         """See Engine. Answers on their way when it is interrupted are given up: their tokens are not known here."""
+        check_prompts(self.model, prompts, settings, None)  # the server knows its own context
         return asyncio.run(self._generate(prompts, settings, interrupted)) if prompts else []
 
     def load_weights(self, state: "Mapping[str, Tensor]", version: int) -> None:
@@ -118,7 +122,7 @@ class OpenAiEngine:
             async def ask(number: int, prompt: Prompt) -> list[Answer]:
                 async with places:
                     url = f"{self.urls[number % len(self.urls)]}/v1/completions"
-                    said = await self._post(client, url, _request(prompt, settings, name))
+                    said = await self._post(client, url, _request(prompt, settings, name), PromptRefused)
                 return [self._answer(choice, prompt, words) for choice in _choices(said, prompt.count)]
 
             asked = [asyncio.create_task(ask(number, prompt)) for number, prompt in enumerate(prompts)]
@@ -152,8 +156,16 @@ class OpenAiEngine:
         limits = httpx.Limits(max_connections=None)
         return httpx.AsyncClient(timeout=self.settings.timeout, headers=headers, limits=limits)
 
-    async def _post(self, client: httpx.AsyncClient, url: str, body: dict[str, Any] | None) -> dict[str, Any]:
-        """What a server answers; without a body by GET. Raises EngineFailure once it has failed for good."""
+    async def _post(
+        self,
+        client: httpx.AsyncClient,
+        url: str,
+        body: dict[str, Any] | None,
+        refusal: type[EngineFailure] = EngineFailure,
+    ) -> dict[str, Any]:
+        """What a server answers; without a body by GET. Raises EngineFailure once it has failed for good, and `refusal`
+        where the server says that the request is wrong.
+        """
         said = ""
         for attempt in range(self.settings.attempts):
             if attempt:
@@ -166,6 +178,8 @@ class OpenAiEngine:
             if answered.status_code < 400:
                 return _agreed(answered, url)
             said = f"{answered.status_code} {answered.text[:300]}"
+            if answered.status_code in _REFUSALS:
+                raise refusal(f"the server at {url} refuses the request: {said}")
             if answered.status_code < 500:
                 break
         raise EngineFailure(f"the server at {url} does not answer as it should: {said}")

@@ -20,6 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
+from training_core.llm.generation.checking import check_prompts, context_of
 from training_core.llm.generation.forest import Forest, can_grow
 from training_core.llm.generation.jobs import Candidates, Ints, Plot, make_plots
 from training_core.llm.generation.kept import ConversationCache
@@ -105,34 +106,28 @@ class TorchEngine:
         """`count` answers per prompt, in the order given.
 
         An answer ends with a stop token (the tokenizer's end-of-text token, or one of the model's generation config),
-        which is part of it, with a stop text, after max_tokens, or where it is interrupted. Raises EngineFailure.
+        which is part of it, with a stop text, after max_tokens, or where it is interrupted. Raises EngineFailure,
+        PromptRefused where a prompt is wrong.
         """
-        self._check(prompts, settings)
+        check_prompts(self.model, prompts, settings, context_of(self.model))
         if not prompts:
             return []
-        if was_training := self.model.training:
-            self.model.eval()
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            return self._generate(prompts, settings, interrupted)
+        finally:
+            self.model.train(was_training)
+
+    def _generate(
+        self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None
+    ) -> list[list[Answer]]:
         words = StopWords(self.tokenizer, settings.stop)
         call = _Call(Candidates(prompts, settings.max_tokens), settings, words, interrupted or _never)
         plots = make_plots(prompts, self.max_batch, settings.max_tokens, shared=self.share_prefix)
         self.conversations.begin(self.version)
         self._speak([self._recalled(plot, call.candidates) for plot in plots], call)
-        if was_training:
-            self.model.train()
         return self._collect(prompts, call)
-
-    def _check(self, prompts: Sequence[Prompt], settings: SamplingSettings) -> None:
-        room = getattr(self.model.config, "max_position_embeddings", None)
-        longest = max((len(prompt.token_ids) - prompt.offset for prompt in prompts), default=0)
-        if any(not prompt.token_ids or prompt.count < 1 for prompt in prompts):
-            raise EngineFailure("a prompt is empty or asks for no answers")
-        if any(prompt.offset >= settings.max_tokens for prompt in prompts):
-            raise EngineFailure("an answer that goes on has said max_tokens already: it has ended")
-        if room is not None and longest + settings.max_tokens > room:
-            raise EngineFailure(
-                f"a prompt of {longest} tokens and {settings.max_tokens} new ones exceed the model's context of {room}; "
-                "shorten the prompt or lower sampling.max_tokens"
-            )
 
     def _ground(self, plots: Sequence[Plot]) -> _Ground:
         if self.forests is None:

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from training_core.config.engines import Vllm
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
+from training_core.llm.generation.checking import check_prompts, context_of
 from training_core.llm.generation.stop_words import StopWords, texts_of
 from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed
@@ -46,6 +47,7 @@ class VllmEngine:
         self.model = model
         self.tokenizer = tokenizer
         self.version = version
+        self._context = settings.context or context_of(model)
         self._numbers = itertools.count()
         self._adapter: Any = None
         """What vLLM calls the adapter of this version; None where there is none, or none yet."""
@@ -69,6 +71,7 @@ class VllmEngine:
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
         """See Engine."""
+        check_prompts(self.model, prompts, settings, self._context)
         engine = self._llm.llm_engine
         asked = [self._ask(prompt, index, settings) for prompt in prompts for index in range(prompt.count)]
         said: dict[str, Any] = {}

@@ -1,5 +1,6 @@
 """From episodes to what each policy learns from: rewards become advantages, turns become groups."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -165,13 +166,16 @@ class _Compared:
 
 
 def _compare(places: Sequence[Place], paid: Paid) -> _Compared:
-    """Candidates of one turn with one another; or, where episodes have siblings, what a role earned in each of them."""
+    """Candidates of one turn with one another; or, where episodes have siblings, what a role earned in each of them; or, where
+    they have a turn_discount, the returns of their turns: the first of a role with the first of the siblings, and so on.
+    """
     rewards: list[float] = []
     owners: list[int] = []
     groups: list[int] = []
     roles: list[str] = []
     numbers: dict[tuple[str, str], int] = {}
     whole: dict[tuple[str, str], int] = {}
+    returns = _returns(places, paid)
     for episode, place in places:
         turn = episode.turns[place]
         if not episode.siblings:
@@ -179,6 +183,16 @@ def _compare(places: Sequence[Place], paid: Paid) -> _Compared:
             rewards.extend(paid[episode.id, place])
             groups.extend([len(roles)] * len(turn.candidates))
             roles.append(turn.role)
+            continue
+        if (episode.id, place) in returns:
+            number, gains = returns[episode.id, place]
+            at_turn = (f"{episode.siblings}, turn {number}", turn.role)
+            if at_turn not in numbers:
+                numbers[at_turn] = len(roles)
+                roles.append(turn.role)
+            owners.extend(range(len(rewards), len(rewards) + len(gains)))
+            rewards.extend(gains)
+            groups.extend([numbers[at_turn]] * len(gains))
             continue
         seat = (episode.id, turn.role)
         if seat not in whole:
@@ -191,6 +205,28 @@ def _compare(places: Sequence[Place], paid: Paid) -> _Compared:
             groups.append(numbers[kin])
         owners.extend([whole[seat]] * len(turn.candidates))
     return _Compared(np.array(rewards), np.array(groups), np.array(owners), roles)
+
+
+def _returns(places: Sequence[Place], paid: Paid) -> dict[tuple[str, int], tuple[int, list[float]]]:
+    """(episode, position) -> (number of the turn among its role's, returns of its candidates), of episodes with a turn_discount.
+
+    A candidate's return is its own reward and turn_discount times the return of the executed candidate of the role's next turn
+    (AReaL's export_style = "individual" with its turn_discount).
+    """
+    found: dict[tuple[str, int], tuple[int, list[float]]] = {}
+    later: dict[tuple[str, str], float] = {}
+    count = Counter((episode.id, episode.turns[place].role) for episode, place in places)
+    for episode, place in reversed(places):
+        if episode.turn_discount is None or not episode.siblings:
+            continue
+        turn = episode.turns[place]
+        seat = (episode.id, turn.role)
+        rest = episode.turn_discount * later.get(seat, 0.0)
+        gains = [reward + rest for reward in paid[episode.id, place]]
+        later[seat] = gains[turn.executed]
+        count[seat] -= 1
+        found[episode.id, place] = (count[seat], gains)
+    return found
 
 
 def _earned(episode: Episode, role: str, paid: Paid) -> float:

@@ -2,7 +2,8 @@
 
 An agent is a class with `async run(data, **kwargs)` that is run here (AReaL's newer form), or any process that takes
 episodes over HTTP. The group is (task, role), as in whole episodes: every token that a role said in an episode has the
-advantage of what the role earned in it. An agent that fails is data: its episode has failed, and is not learnt from.
+advantage of what the role earned in it. With workflow.export_style = "individual" it is (task, role, number of the call), and
+each call has the advantage of its own return. An agent that fails is data: its episode has failed, and is not learnt from.
 """
 
 import asyncio
@@ -44,6 +45,7 @@ def play_agents(tasks: Sequence[int], table: Table) -> list[Episode]:
             number = task * count + sibling
             episode = episode_of(table, "train", f"{number}", views[task][""])
             episode.siblings = f"{table.iteration}-{task}"
+            episode.turn_discount = _turn_discount(config)
             noise = (config.run.seed, AGENT_STREAM, table.iteration, number)
             voices = _voices(table, lambda role: settings_of(config.team.roles[role].sampling))
             sessions.append(
@@ -72,6 +74,13 @@ def play_agents_evaluation(
             )
         )
     return _play(sessions, table)
+
+
+def _turn_discount(config: RunConfig) -> float | None:
+    """None where calls are joined to sequences; see workflow.export_style."""
+    workflow = config.workflow
+    individual = isinstance(workflow, Agent) and workflow.export_style == "individual"
+    return workflow.turn_discount if individual else None
 
 
 def _play(sessions: list[Session], table: Table) -> list[Episode]:

@@ -1,6 +1,7 @@
 """Groups: what is compared with what, what is learnt from, what is counted."""
 
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -226,3 +227,30 @@ def test_baselines_are_read_as_they_were_written(tmp_path: Path) -> None:
     (tmp_path / "baselines.json").write_text("[")
     with pytest.raises(CheckpointError, match="torn"):
         read_baselines(tmp_path)
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.5, 0.9, 1.0])
+def test_calls_have_advantages_of_their_own_discounted_returns(discount: float) -> None:
+    """Against a naive loop: returns backwards by role, groups by role and number of the role's turn."""
+    generator = random.Random(3)
+    plan = [("planner", "executor", "planner"), ("planner", "planner", "planner", "executor"), ("executor",)]
+    siblings = []
+    for number, roles in enumerate(plan):
+        one = episode(f"e{number}", *(turn(role, generator.random()) for role in roles))
+        one.siblings, one.turn_discount = "kin", discount
+        siblings.append(one)
+    make_groups(siblings, config(algorithm__std_level="none"))
+    returns: dict[tuple[int, int], float] = {}
+    groups: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for number, roles in enumerate(plan):
+        for role in ("planner", "executor"):
+            mine = [place for place, each in enumerate(roles) if each == role]
+            for nth, place in enumerate(mine):
+                later = [siblings[number].turns[other].candidates[0].reward for other in mine[nth:]]
+                returns[number, place] = sum(reward * discount**gap for gap, reward in enumerate(later))
+                groups.setdefault((role, nth), []).append((number, place))
+    for members in groups.values():
+        mean = sum(returns[member] for member in members) / len(members)
+        for number, place in members:
+            expected = returns[number, place] - mean if len(members) > 1 else 0.0
+            assert advantages(siblings[number].turns[place]) == [pytest.approx(expected, abs=1e-12)]

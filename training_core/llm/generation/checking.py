@@ -1,0 +1,53 @@
+"""What every engine checks before it generates: prompts that the model can read, and settings that leave room for an answer."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from training_core.errors import PromptRefused
+from training_core.llm.generation.base import SamplingSettings
+from training_core.types import Prompt
+
+
+def context_of(model: Any) -> int | None:
+    """Tokens that a transformers model can attend to; None where its config has no limit."""
+    return getattr(model.config, "max_position_embeddings", None)
+
+
+def check_prompts(
+    model: Any, prompts: Sequence[Prompt], settings: SamplingSettings, room: int | None
+) -> None:
+    """Check prompts against a transformers model's embedding and against `room`, the tokens of its context (None: no limit).
+
+    Raises PromptRefused for the first prompt that is wrong.
+    """
+    rows = int(model.get_input_embeddings().num_embeddings)
+    for prompt in prompts:
+        if not len(prompt.token_ids) or prompt.count < 1:
+            raise PromptRefused("a prompt is empty or asks for no answers")
+        check_ids(prompt.token_ids, rows)
+        if prompt.offset >= settings.max_tokens:
+            raise PromptRefused("an answer that goes on has said max_tokens already: it has ended")
+        length = len(prompt.token_ids) - prompt.offset
+        if room is not None and length + settings.max_tokens > room:
+            raise PromptRefused(
+                f"a prompt of {length} tokens and {settings.max_tokens} new ones exceed the model's context of {room}; "
+                "shorten the prompt or lower sampling.max_tokens"
+            )
+
+
+def check_ids(ids: Sequence[int], rows: int) -> None:
+    """Check that token ids are whole numbers from 0 to rows - 1. Raises PromptRefused."""
+    try:
+        found = np.asarray(ids)
+    except (ValueError, OverflowError):  # nested lists of different lengths, numbers beyond 64 bits
+        found = np.empty(0, dtype=object)
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise PromptRefused("token ids must be one list of whole numbers")
+    outside = found[(found < 0) | (found >= rows)]
+    if len(outside):
+        raise PromptRefused(
+            f"token id {outside[0]} is outside the model's vocabulary of {rows}; use ids from 0 to {rows - 1}, as the "
+            "model's own tokenizer makes them"
+        )
