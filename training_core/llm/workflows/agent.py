@@ -79,8 +79,9 @@ def play_agents_evaluation(
 def _turn_discount(config: RunConfig) -> float | None:
     """None where calls are joined to sequences; see workflow.export_style."""
     workflow = config.workflow
-    individual = isinstance(workflow, Agent) and workflow.export_style == "individual"
-    return workflow.turn_discount if individual else None
+    if isinstance(workflow, Agent) and workflow.export_style == "individual":
+        return workflow.turn_discount
+    return None
 
 
 def _play(sessions: list[Session], table: Table) -> list[Episode]:
