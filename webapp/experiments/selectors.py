@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from django.utils.safestring import mark_safe
 
+from training_core.config.effects.unused import unused_settings
 from training_core.config.files import to_toml
 from training_core.config.marl.run import MarlConfig
 from training_core.config.profiles import PROFILES
@@ -82,6 +83,10 @@ def preview_context(draft: Draft, address: str) -> dict[str, Any]:
         "launch": launch_command(draft.preset, draft.overrides),
         "curl": curl_command(address, draft.preset, draft.overrides),
         "sweep_query": draft_query(draft),
+        "unused": [
+            {"path": each.path, "why": each.why, "anchor": anchors.get(each.path)}
+            for each in (unused_settings(draft.config) if draft.config else ())
+        ],
         "wrong": [{"path": path, "text": text, "anchor": anchors.get(path)} for path, text in filed.items()],
         "marks": {
             "errors": {path: text for path, text in filed.items() if path in anchors},

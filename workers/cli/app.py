@@ -70,12 +70,24 @@ def launch(
     project: Annotated[str, typer.Option(help="Slug of the project; default: your first.")] = "",
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given several times.")] = None,
     watch_it: Annotated[bool, typer.Option("--watch", help="Stay and watch it.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only check the config, and name settings without effect.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Launch a run on the server."""
-    from workers.cli.launching import launch_body
+    """Launch a run on the server. Settings without effect are named on standard error."""
+    from workers.cli.launching import launch_body, unused
 
     body = launch_body(source, overrides or [])
+    told = unused(source, overrides or [])
+    for setting in told:
+        errors.print(f"warning: {setting}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    if dry_run:
+        if as_json:
+            _print_json({"config": body, "unused": [{"path": each.path, "why": each.why} for each in told]})
+        else:
+            console.print("The config is valid. Nothing was launched.")
+        return
     body |= {key: value for key, value in (("name", name), ("project", project), ("tags", tag)) if value}
     server = find_server()
     made = server.call("/api/v1/runs/", body)

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.markup import escape
 
+from training_core.config.effects.unused import Unused, unused_settings
 from training_core.config.files import (
     apply_overrides,
     parse_config,
@@ -41,6 +42,11 @@ def config_of(source: str, words: list[str]) -> AnyConfig:
     """A preset or file under overrides. Raises ConfigError."""
     tree = _read(source) if _is_file(source) else read_preset(source)
     return parse_config(apply_overrides(tree, parse_overrides(words)))
+
+
+def unused(source: str, words: list[str]) -> list[Unused]:
+    """Settings of a preset or file under overrides that have no effect. Raises ConfigError."""
+    return unused_settings(config_of(source, words))
 
 
 def local_command(source: str, words: list[str], home: Path) -> list[str]:

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from statistics import stdev
 from typing import Any
 
+from training_core.config.effects.unused import unused_settings
+from training_core.config.kinds import AnyConfig
 from training_core.errors import EnvironmentFailure
 from workers.jobs.intervals import wilson
 from workers.loops.records import EpisodeFacts
@@ -37,3 +39,8 @@ def figures(facts: Iterable[EpisodeFacts]) -> dict[str, Any]:
         "failed": len(items) - len(sound),
         "rewards": {role: sum(item.rewards.get(role, 0.0) for item in sound) / count for role in roles},
     }
+
+
+def unused_told(config: AnyConfig) -> list[dict[str, str]]:
+    """Settings without effect, for a dry run's result."""
+    return [{"path": each.path, "why": each.why} for each in unused_settings(config)]

@@ -12,7 +12,7 @@ from training_core.marl.environments.base import ActionKind, Continuous
 from training_core.marl.learning.learner import PolicyLearner
 from workers.actors.marl_worker import MarlWorker
 from workers.jobs.context import JobContext
-from workers.jobs.figures import KEPT, figures
+from workers.jobs.figures import KEPT, figures, unused_told
 from workers.jobs.seating import seatings
 from workers.loops.records import EpisodeFacts
 
@@ -45,6 +45,7 @@ def dry_run(context: Networks) -> dict[str, Any]:
     policies = [_described(name, learner) for name, learner in learners.items()]
     worker.close()
     return _figures(played) | {
+        "unused": unused_told(config),
         "policies": policies,
         "environment_steps": short.rollout.samples,
         "steps_per_second": pace,

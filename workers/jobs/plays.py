@@ -5,7 +5,7 @@ from typing import Any
 from training_core.config.models import Policy
 from training_core.config.run import RunConfig
 from workers.jobs.context import JobContext
-from workers.jobs.figures import KEPT, figures
+from workers.jobs.figures import KEPT, figures, unused_told
 from workers.jobs.seating import seatings
 from workers.jobs.seats import played, ports_of, router_of, seated, swapped
 
@@ -23,6 +23,7 @@ def dry_run(context: JobContext[RunConfig]) -> dict[str, Any]:
     context.folder.keep(collected.transcripts)
     tokens = sum(item.tokens for item in collected.facts)
     return figures(collected.facts) | {
+        "unused": unused_told(context.config),
         "seconds": collected.seconds,
         "tokens_per_second": tokens / collected.seconds if collected.seconds else 0.0,
     }

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from training_core.config.effects.unused import unused_settings
 from training_core.config.files import to_toml
 from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
@@ -115,6 +116,8 @@ def _guarded(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool)
 
 def _run(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> tuple[str, int]:
     journal.starting(attempt.start_from)
+    for setting in unused_settings(attempt.config):
+        log.warning("%s", setting)
     journal.loggers = loggers = _loggers(attempt)
     try:
         keeper = CheckpointKeeper(attempt.config, RunFolder(attempt.folder))

@@ -11,6 +11,7 @@ from training_core.config.files import load_config, parse_overrides, preset_name
 from webapp.experiments.commands import launch_command
 from webapp.experiments.fields import config_sections, file_errors
 from webapp.experiments.forms import draft_from_query, draft_make
+from webapp.experiments.selectors import preview_context
 from webapp.runs.models import Run
 
 NEW = "/experiments/new/"
@@ -79,6 +80,29 @@ def test_overrides_of_a_draft_are_what_departs_from_the_preset() -> None:
     assert draft.overrides == {"rollout.group_size": 4} and draft.config.rollout.group_size == 4
     assert draft_make("plan_path_duo", {"rollout.group_size": 1}).errors.keys() == {"rollout.group_size"}
     assert draft_from_query({"preset": "none such", "run.seed": "3"}).overrides == {"run.seed": 3}
+
+
+def test_settings_without_effect_are_told_beside_the_form() -> None:
+    told = preview_context(draft_make("plan_path_duo", {"algorithm.correction_cap": 3.0}), "")["unused"]
+    assert told == [
+        {
+            "path": "algorithm.correction_cap",
+            "why": 'correction = "none" leaves it unused',
+            "anchor": "f-algorithm-correction_cap",
+        }
+    ]
+    assert preview_context(draft_make("plan_path_duo", {}), "")["unused"] == []
+    assert preview_context(draft_make("plan_path_duo", {"rollout.group_size": 1}), "")["unused"] == []
+
+
+@pytest.mark.django_db
+def test_the_form_s_check_names_settings_without_effect(ada: Client, run: Run) -> None:
+    fields = {"preset": "plan_path_duo", "algorithm.correction_cap": "3.0"}
+    page = ada.post("/experiments/check/", fields).content.decode()
+    assert "1 setting without effect" in page and 'href="#f-algorithm-correction_cap"' in page
+    assert (
+        "without effect" not in ada.post("/experiments/check/", {"preset": "plan_path_duo"}).content.decode()
+    )
 
 
 def test_commands_say_the_same_run() -> None:

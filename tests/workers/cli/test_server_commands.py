@@ -53,6 +53,22 @@ def test_mistakes_are_told_at_their_fields(troupe: Troupe) -> None:
     assert not Run.objects.exists()
 
 
+def test_settings_without_effect_are_told_and_a_dry_run_launches_nothing(troupe: Troupe) -> None:
+    words = ("launch", "plan_path_duo", "algorithm.correction_cap=3.0")
+    said = troupe(*words, "--dry-run")
+    assert (said.status, said.out) == (0, "The config is valid. Nothing was launched.\n")
+    warning = 'warning: algorithm.correction_cap has no effect here: correction = "none" leaves it unused\n'
+    assert said.err == warning
+    told = json.loads(troupe(*words, "--dry-run", "--json").out)
+    assert told["unused"] == [
+        {"path": "algorithm.correction_cap", "why": 'correction = "none" leaves it unused'}
+    ]
+    assert not Run.objects.exists()
+    launched = troupe(*words, "--json")
+    assert launched.err == warning and Run.objects.get().pk == json.loads(launched.out)["id"]
+    assert troupe("launch", "plan_path_duo", "--dry-run").err == ""
+
+
 def test_an_unknown_preset_needs_no_server_to_be_refused(troupe: Troupe) -> None:
     said = troupe("launch", "plan_path_solo")
     assert (said.status, "presets are plan_path_duo" in said.err) == (1, True)

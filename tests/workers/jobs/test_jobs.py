@@ -60,6 +60,7 @@ def test_a_dry_run_plays_a_training_episode_with_its_candidates(tmp_path: Path, 
     assert {len(turn["candidates"]) for each in episodes for turn in each["turns"]} == {group}
     assert result["return"] == pytest.approx(sum(each["episode_return"] for each in episodes) / 2)
     assert (job.read("progress") or {})["done"] >= 0.5
+    assert result["unused"] == []
 
 
 def test_an_evaluation_of_a_checkpoint_says_what_the_run_itself_said(

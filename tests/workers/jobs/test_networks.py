@@ -92,8 +92,10 @@ def test_in_a_match_each_side_is_played_by_the_checkpoint_that_is_named(
 
 
 def test_a_dry_run_says_what_would_be_launched(tmp_path: Path) -> None:
-    status, job = do(tmp_path / "j", small(rollout__steps=100), "dry_run", episodes=2)
+    config = small(rollout__steps=100, algorithm__value_clip=0.1)
+    status, job = do(tmp_path / "j", config, "dry_run", episodes=2)
     result = job.read("result") or {}
+    assert result["unused"] == [{"path": "algorithm.value_clip", "why": "only with clip_value = true"}]
     assert status == 0 and len(job.kept()) == 2
     described = {each["policy"]: each for each in result["policies"]}
     assert (described["good"]["observation"], described["good"]["actions"]) == (14, "5 choices")

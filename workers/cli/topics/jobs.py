@@ -170,6 +170,8 @@ def _show(found: dict[str, Any]) -> None:
     """State, figures, and the first episode's words."""
     console.print(Text(f"{found['kind']} {found['id']}: {found['state']} {visible(found['message'])}"))
     result = found["result"]
+    for each in result.get("unused", []):
+        console.print(Text(f"  {each['path']} has no effect here: {each['why']}", "yellow"))
     for line in result.get("seatings", []):
         seats = ", ".join(f"{role}: {side}" for role, side in line["seats"].items())
         console.print(Text(f"  {seats}  {_outcome(line)}"))

@@ -1,0 +1,186 @@
+"""Every field of every section has a rule that says when it has an effect, and is read by code."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from training_core.config.base import Section
+from training_core.config.effects.rules import Place
+from training_core.config.effects.unused import EFFECTS, rule_of, unused_settings
+from training_core.config.files import load_config, parse_config, preset_names, set_fields
+from training_core.config.kinds import CONFIGS
+
+ROOT = Path(__file__).parents[4]
+SHOWN_ONLY = {"description", "tags"}
+"""Texts that people read: they are stored with the run."""
+PASSED_ON = {"strict"}
+"""Given to a function of the user's choice as a keyword argument (reward_source)."""
+
+
+def sections(kind: Any, found: set[type[Section]]) -> set[type[Section]]:
+    """All section classes that a field of this kind may hold."""
+    if isinstance(kind, type) and issubclass(kind, Section):
+        if kind not in found:
+            found.add(kind)
+            for field in kind.model_fields.values():
+                sections(field.annotation, found)
+    else:
+        for part in get_args(kind):
+            sections(part, found)
+    return found
+
+
+SECTIONS = sorted(
+    {each for kind in CONFIGS.values() for each in sections(kind, set())}, key=lambda each: each.__name__
+)
+LEAVES = [
+    (section, name)
+    for section in SECTIONS
+    for name, field in section.model_fields.items()
+    if not sections(field.annotation, set())
+]
+
+
+def test_the_walk_finds_every_kind_of_section() -> None:
+    names = {section.__name__ for section in SECTIONS}
+    assert {
+        "AtGrpo",
+        "Rae",
+        "Vllm",
+        "Deepspeed",
+        "RolloutBuffer",
+        "Sokoban",
+        "Lora",
+        "Vmas",
+        "Transformer",
+    } <= names
+    assert len(LEAVES) > 450
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_every_field_has_a_rule(section: type[Section]) -> None:
+    for name in section.model_fields:
+        assert callable(rule_of(section, name))
+
+
+def test_tables_name_no_field_that_is_gone() -> None:
+    for section, rules in EFFECTS.items():
+        assert set(rules) <= set(section.model_fields), section.__name__
+
+
+def read_names() -> set[str]:
+    """Names that code reads as attributes or by text, outside the declarations of the schema itself."""
+    found: set[str] = set()
+    for package in ("training_core", "workers", "webapp"):
+        for file in (ROOT / package).rglob("*.py"):
+            if "effects" not in file.parts and "migrations" not in file.parts:
+                found |= set(_read(ast.parse(file.read_text())))
+    return found
+
+
+def _read(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            yield node.value
+
+
+def test_every_leaf_is_read_by_code() -> None:
+    read = read_names()
+    unread = {
+        f"{section.__name__}.{name}" for section, name in LEAVES if name not in read | SHOWN_ONLY | PASSED_ON
+    }
+    assert not unread
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_no_preset_has_a_setting_without_effect(preset: str) -> None:
+    assert [str(each) for each in unused_settings(load_config(preset))] == []
+
+
+def unused(preset: str = "plan_path_duo", **overrides: Any) -> dict[str, str]:
+    found = unused_settings(
+        load_config(preset, {key.replace("__", "."): value for key, value in overrides.items()})
+    )
+    return {each.path: each.why for each in found}
+
+
+def test_a_setting_says_what_it_needs() -> None:
+    told = unused(
+        algorithm__kl_coefficient=0.0,
+        algorithm__kl_estimator="k1",
+        algorithm__filter_low=0.2,
+        algorithm__correction_cap=3.0,
+    )
+    assert told == {
+        "algorithm.kl_estimator": "kl_coefficient = 0.0 leaves it unused",
+        "algorithm.filter_low": 'only with group_filter = "mean" or group_filter = "std"',
+        "algorithm.correction_cap": 'correction = "none" leaves it unused',
+    }
+
+
+@pytest.mark.parametrize(
+    ("overrides", "paths"),
+    [
+        ({"rollout.wave": 2, "rollout.partial": False, "rollout.stale": "drop"}, ["stale", "wave", "partial"]),
+        ({"rollout.epoch_tasks": 4}, ["epoch_tasks"]),
+        ({"evaluation.every": 0, "evaluation.episodes": 8, "checkpoint.keep_best": 2}, ["episodes", "keep_best"]),
+        ({"reporting.wandb_mode": "online", "reporting.project": "x"}, ["project", "wandb_mode"]),
+        ({"health.enabled": False, "health.truncation.above": 0.5}, ["above"]),
+        ({"algorithm.kl_coefficient": 0.0, "health.kl_blow_up.above": 2.0}, ["above"]),
+        ({"team.roles.executor.trained": False, "policies.executor.learner.epochs": 3}, ["epochs", "minibatches"]),
+        ({"policies.planner.devices.update_cpus": 1.0}, ["update_cpus"]),
+        ({"policies.planner.learner.schedule": "constant", "policies.planner.learner.final_learning_rate": 1e-5}, ["final_learning_rate"]),
+        ({"policies.planner.warm_start.batch": 4}, ["batch"]),
+        ({"workflow.type": "agent", "team.roles.planner.may_pass": True, "environment.goal_reward": 2.0}, ["may_pass", "goal_reward"]),
+        ({"workflow.type": "agent", "workflow.concurrency": 3}, ["concurrency"]),
+        ({"workflow.type": "agent", "workflow.path": "a:B", "workflow.patience": 3.0}, ["patience"]),
+        ({"algorithm.local_weight": 0.0, "environment.shaping": 0.5}, ["shaping"]),
+        ({"environment.shaping": 0.0, "environment.shaping_discount": 0.9}, ["shaping_discount"]),
+        ({"algorithm.reshape": "discount"}, ["reshape"]),
+        ({"algorithm.overlong_tokens": 2, "algorithm.overlong_share": 0.1}, ["overlong_share"]),
+        ({"algorithm.policy_loss": "reinforce", "algorithm.clip_low": 0.1, "algorithm.dual_clip": 2.0}, ["clip_low", "dual_clip"]),
+    ],
+)  # fmt: skip
+def test_combinations_in_which_a_setting_changes_nothing(overrides: dict[str, Any], paths: list[str]) -> None:
+    found = unused_settings(load_config("plan_path_duo", overrides))
+    assert [each.path.rsplit(".", 1)[-1] for each in found] == paths
+
+
+def test_a_policy_that_no_role_uses_is_reported_whole() -> None:
+    told = unused(policies__spare={"model": "x", "learner": {"type": "deepspeed"}})
+    assert told == {
+        "policies.spare.model": "no role uses this policy",
+        "policies.spare.learner.type": "no role uses this policy",
+    }
+
+
+def test_small_networks_have_rules_of_their_own() -> None:
+    told = unused(
+        "spread_mappo", algorithm__value_clip=0.1, algorithm__critic_sees="team", health__too_easy__above=0.5
+    )
+    assert list(told) == ["algorithm.value_clip", "algorithm.critic_sees", "health.too_easy.above"]
+
+
+def test_what_is_stored_in_full_is_reported_as_what_was_written() -> None:
+    config = load_config("plan_path_duo", {"algorithm.correction_cap": 3.0})
+    whole = parse_config(config.model_dump(mode="json"))
+    short = parse_config(set_fields(config))
+    assert unused_settings(whole) == unused_settings(short) == unused_settings(config) != []
+
+
+def test_a_field_without_a_rule_is_an_error_that_names_it() -> None:
+    class Strange(Section):
+        """A section that nobody declared."""
+
+        odd: int = 1
+        """A field."""
+
+    with pytest.raises(KeyError, match=r"Strange\.odd"):
+        rule_of(Strange, "odd")
+    config = load_config("plan_path_duo")
+    assert rule_of(type(config), "run")(Place(config, config, "")) == ""

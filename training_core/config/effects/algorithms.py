@@ -1,0 +1,106 @@
+"""Fields of language models' algorithms."""
+
+from training_core.config.algorithms import (
+    AtGrpo,
+    Cispo,
+    Dapo,
+    DrGrpo,
+    Grpo,
+    Gspo,
+    PolicyGradient,
+    Ppo,
+    Rae,
+    ReinforcePlusPlus,
+    ReinforcePlusPlusBaseline,
+    Rloo,
+    TokenReturns,
+)
+from training_core.config.effects.rules import Effects, Place, Rule, always, both, needs, unless, where
+from training_core.config.rollout import RolloutBuffer, RolloutWorkflow, TurnTree
+from training_core.config.run import RunConfig
+
+
+def _pays_roles(at: Place) -> str:
+    """Whether anybody pays a role a reward of its own."""
+    assert isinstance(at.config, RunConfig)
+    if isinstance(at.config.workflow, RolloutBuffer | RolloutWorkflow):
+        return (
+            f'workflow.type = "{at.config.workflow.type}" has one reward, which is the team\'s (team_weight)'
+        )
+    return ""
+
+
+def _takes_deviation(at: Place) -> str:
+    algorithm = at.section
+    filtered = algorithm.group_filter == "std"
+    if algorithm.std_level != "none" or algorithm.batch_whitening or filtered:
+        return ""
+    return 'no standard deviation is taken (std_level = "none", batch_whitening = false)'
+
+
+def _reshape(at: Place) -> str:
+    """What scales or shifts a whole group is undone where its mean is taken and its deviation divides."""
+    algorithm, workflow = at.section, at.config.workflow  # type: ignore[attr-defined]
+    if isinstance(workflow, RolloutBuffer) and algorithm.reshape in ("discount", "turn_weighted"):
+        return "a record of the buffer has one turn"
+    undone = algorithm.std_level == algorithm.mean_level == "group" and algorithm.group_filter == "none"
+    if (
+        isinstance(workflow, TurnTree)
+        and undone
+        and algorithm.reshape in ("discount", "turn_weighted", "shaped")
+    ):
+        return 'it scales or shifts whole groups, which std_level = "group" undoes; use another std_level'
+    return ""
+
+
+def _shape_of(*values: str) -> Rule:
+    return both(where("reshape", *values), _reshape)
+
+
+def _soft_limit(at: Place) -> str:
+    some = at.section.overlong_tokens or at.section.overlong_share
+    return "" if some else "only with overlong_share or overlong_tokens above 0"
+
+
+def _share(at: Place) -> str:
+    return "overlong_tokens takes its place" if at.section.overlong_tokens else ""
+
+
+def _corrects(at: Place) -> str:
+    workflow = at.config.workflow  # type: ignore[attr-defined]
+    if isinstance(workflow, RolloutBuffer):
+        return "records of the buffer have no logprobs of their sampler, so that every weight is 1"
+    return ""
+
+
+_FILTERS = where("group_filter", "mean", "std")
+ALGORITHMS: Effects = {
+    PolicyGradient: always(
+        "type team_weight mean_level std_level batch_whitening policy_loss entropy_coefficient kl_coefficient loss_average "
+        "drop_zero_variance group_filter"
+    )
+    | needs("local_weight", _pays_roles)
+    | needs("leave_one_out", unless("mean_level", "none"))
+    | needs("unbiased_std", _takes_deviation)
+    | needs("clip_low clip_high", unless("policy_loss", "reinforce"))
+    | needs("dual_clip", where("policy_loss", "clip", "sequence_clip"))
+    | needs("kl_estimator kl_in", unless("kl_coefficient", 0.0))
+    | needs("filter_low filter_high filter_ratio", _FILTERS)
+    | needs("reshape", _reshape)
+    | needs("reshape_discount", _shape_of("discount", "shaped"))
+    | needs("reshape_threshold", where("reshape", "binary"))
+    | needs("reshape_weight", _shape_of("shaped"))
+    | needs("overlong_share", _share)
+    | always("overlong_tokens")
+    | needs("overlong_penalty", _soft_limit)
+    | needs("correction", _corrects)
+    | needs("correction_cap", both(unless("correction", "none"), _corrects))
+    | needs("correction_floor", both(where("correction", "mask"), _corrects)),
+    **dict.fromkeys((AtGrpo, Grpo, DrGrpo, Rloo, Gspo, Cispo, Dapo), always("type")),
+    TokenReturns: always("discount"),
+    **dict.fromkeys((ReinforcePlusPlus, ReinforcePlusPlusBaseline), always("type")),
+    Ppo: always(
+        "type discount gae_lambda whiten_advantages value_coefficient value_clip value_learning_rate"
+    ),
+    Rae: always("type baseline_decay"),
+}

@@ -1,0 +1,112 @@
+"""Fields of small networks' configs."""
+
+from training_core.config.effects.rules import Effects, Place, always, needs, unless, where
+from training_core.config.marl.algorithms import Ippo, Mappo, MarlPpo
+from training_core.config.marl.environments import (
+    CustomMarl,
+    GymnasiumVector,
+    MarlEnvironment,
+    Mpe,
+    NativeMpe,
+    PettingZoo,
+    RecallCue,
+    SimpleAdversary,
+    SimpleCrypto,
+    SimpleForaging,
+    SimpleHetero,
+    SimplePush,
+    SimpleReference,
+    SimpleSpread,
+    SimpleTag,
+    SimpleWorldComm,
+    SuperSuit,
+    ToySimpleSpread,
+    Vmas,
+    Wrapped,
+)
+from training_core.config.marl.policies import (
+    Gru,
+    Lstm,
+    MarlLearner,
+    MarlPolicy,
+    Mlp,
+    Network,
+    Recurrent,
+    Transformer,
+)
+from training_core.config.marl.run import MarlConfig, MarlResources, MarlRole, MarlRollout, MarlTeam
+
+
+def _one_role_sees_all(at: Place) -> str:
+    return (
+        "" if len(at.config.team.roles) > 1 else 'with one role, "team" and "all" are the same observations'
+    )
+
+
+def _is_trained(at: Place) -> str:
+    if at.name not in at.config.used_policies:
+        return "no role uses this policy"
+    return "" if at.name in at.config.trained_policies else "no role that uses this policy is trained"
+
+
+def _is_used(at: Place) -> str:
+    return "" if at.name in at.config.used_policies else "no role uses this policy"
+
+
+def _stepped_by_the_package(at: Place) -> str:
+    native = getattr(at.section, "backend", "mpe2") == "native"
+    return 'the native backend has no such wrapper; set backend = "mpe2"' if native else ""
+
+
+NETWORKS: Effects = {
+    MarlConfig: always(
+        "run team policies environment algorithm rollout resources evaluation checkpoint reporting health"
+    ),
+    MarlTeam: always("roles"),
+    MarlRole: always("policy trained"),
+    MarlRollout: always("environments steps fresh"),
+    MarlResources: always("cpus gpus threads environment_workers")
+    | needs("environment_cpus", unless("environment_workers", 0)),
+    MarlPpo: always(
+        "type discount gae_lambda clip clip_value target_kl entropy_coefficient value_coefficient normalise_advantages "
+        "normalise_values bootstrap_truncated"
+    )
+    | needs("value_clip", where("clip_value", True)),
+    Mappo: always("type") | needs("critic_sees", _one_role_sees_all),
+    Ippo: always("type"),
+    MarlPolicy: needs("network", _is_used) | needs("learner", _is_trained),
+    MarlLearner: always(
+        "actor_learning_rate critic_learning_rate weight_decay schedule max_grad_norm epochs minibatch_size precision compile"
+    ),
+    Network: always("type hidden_dim hidden_layers activation share_parameters orthogonal")
+    | needs("identity_dim", where("share_parameters", True)),
+    Mlp: always("type"),
+    Recurrent: always("hidden_layers recurrent_hidden_dim recurrent_layers chunk_length"),
+    Gru: always("type"),
+    Lstm: always("type"),
+    Transformer: always("type heads context_length"),
+    MarlEnvironment: always("type reward"),
+    SuperSuit: always("normalise_observations pad_observations pad_action_space frame_stack"),
+    Wrapped: needs("supersuit strict_agents action_masks", _stepped_by_the_package),
+    Mpe: always("max_cycles continuous_actions"),
+    NativeMpe: always("backend"),
+    SimpleSpread: always("type num_agents local_ratio"),
+    SimpleReference: always("type local_ratio"),
+    SimplePush: always("type"),
+    SimpleAdversary: always("type num_agents"),
+    SimpleTag: always("type num_good num_adversaries num_obstacles"),
+    SimpleCrypto: always("type"),
+    SimpleWorldComm: always("type num_good num_adversaries num_obstacles num_food num_forests"),
+    ToySimpleSpread: always("type num_agents max_cycles coverage_reward collision_penalty"),
+    SimpleHetero: always(
+        "type num_scouts num_workers num_targets num_signals max_cycles hint_noise match_reward mismatch_penalty"
+    ),
+    SimpleForaging: always(
+        "type num_agents grid_size num_food max_cycles collect_reward step_penalty completion_reward"
+    ),
+    PettingZoo: always("type path args members"),
+    CustomMarl: always("type path args"),
+    GymnasiumVector: always("type id args"),
+    Vmas: always("type scenario max_cycles continuous_actions args members"),
+    RecallCue: always("type reward num_agents num_cues delay"),
+}

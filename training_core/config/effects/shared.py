@@ -1,0 +1,130 @@
+"""What configs of language-model agents and of small networks have in common."""
+
+from training_core.config.effects.rules import Effects, Place, always, needs, unless, where
+from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
+from training_core.config.experiment import Run
+from training_core.config.health import (
+    ClipFraction,
+    DeadWorker,
+    EntropyCollapse,
+    GradientNorm,
+    GroupShare,
+    Health,
+    HealthFork,
+    KlBlowUp,
+    LengthHacking,
+    Mismatch,
+    NotANumber,
+    Overfitting,
+    RatioTails,
+    Recent,
+    Rule,
+    Staleness,
+    StalledPhase,
+    Truncation,
+)
+from training_core.config.marl.run import MarlCheckpoint, MarlConfig, MarlEvaluation
+from training_core.config.run import RunConfig
+
+
+def _loggers(at: Place) -> str:
+    on = at.section.jsonl or at.section.tensorboard or at.section.wandb
+    return "" if on else "only with one of jsonl, tensorboard and wandb"
+
+
+def _best_of(at: Place) -> str:
+    evaluation, metric = at.config.evaluation, at.section.best_of
+    kinds = {"eval": evaluation.greedy, "eval_sampled": evaluation.sampled}
+    kind = metric.split("/", 1)[0]
+    if kind not in kinds:
+        return ""
+    if not evaluation.every:
+        return f"{metric} needs evaluation.every above 0"
+    word = "greedy" if kind == "eval" else "sampled"
+    return "" if kinds[kind] else f"{metric} needs evaluation.{word} = true"
+
+
+def _sampled_temperature(at: Place) -> str:
+    if not (at.section.every and at.section.sampled):
+        return "only with evaluation.every above 0 and evaluation.sampled = true"
+    roles = at.config.team.roles.values()
+    own = all(role.sampling.eval_temperature for role in roles)
+    return "every role has an eval_temperature of its own" if own else ""
+
+
+def _enabled(at: Place) -> str:
+    return "" if at.section.enabled else "health.enabled = false"
+
+
+def _forks(at: Place) -> str:
+    if why := _enabled(at):
+        return why
+    forks = any(rule.action == "fork" for rule in at.section.rules().values())
+    return "" if forks else 'no rule has action = "fork"'
+
+
+def _of_language_models(at: Place) -> str:
+    if isinstance(at.config, MarlConfig):
+        return "small networks do not report what this rule watches"
+    return _enabled(at)
+
+
+def _measures_kl(at: Place) -> str:
+    if isinstance(at.config, RunConfig) and not at.config.algorithm.kl_coefficient:
+        return "the KL from the base model is only known with algorithm.kl_coefficient above 0"
+    return _enabled(at)
+
+
+def _is_asynchronous(at: Place) -> str:
+    if isinstance(at.config, RunConfig) and not at.config.rollout.staleness:
+        return "tokens are never old with rollout.staleness = 0"
+    return _of_language_models(at)
+
+
+def _compares_evaluations(at: Place) -> str:
+    evaluation = at.config.evaluation
+    if not (evaluation.every and evaluation.greedy):
+        return "needs evaluation.every above 0 and evaluation.greedy = true"
+    return _enabled(at)
+
+
+_EVALUATES = unless("every", 0)
+SHARED: Effects = {
+    Run: always("name description tags seed iterations max_attempts"),
+    Evaluation: always("every")
+    | needs("episodes greedy sampled probes", _EVALUATES)
+    | needs("temperature", _sampled_temperature),
+    MarlEvaluation: always("every") | needs("episodes greedy sampled probes", _EVALUATES),
+    Checkpoint: always("every every_seconds every_epochs keep") | needs("best_of keep_best", _best_of),
+    MarlCheckpoint: always("resume_from"),
+    Reporting: always("episodes_per_iteration system_every log_level jsonl tensorboard wandb")
+    | needs("project histograms", _loggers)
+    | needs("wandb_mode", where("wandb", True)),
+    Health: always("enabled")
+    | needs("fork", _forks)
+    | needs(
+        "entropy_collapse ratio_tails clip_fraction gradient_norm stalled_phase dead_worker not_a_number",
+        _enabled,
+    )
+    | needs("too_easy too_hard truncation mismatch length_hacking", _of_language_models)
+    | needs("kl_blow_up", _measures_kl)
+    | needs("staleness", _is_asynchronous)
+    | needs("overfitting", _compares_evaluations),
+    HealthFork: always("checkpoint stop generations"),
+    Rule: always("action") | needs("fork_edits", where("action", "fork")),
+    Recent: always("window"),
+    EntropyCollapse: always("below share"),
+    KlBlowUp: always("above"),
+    RatioTails: always("above"),
+    ClipFraction: always("above"),
+    GradientNorm: always("times least"),
+    GroupShare: always("above"),
+    Truncation: always("above"),
+    Mismatch: always("above"),
+    Staleness: always("above"),
+    Overfitting: always("falls rises"),
+    LengthHacking: always("times gain window"),
+    StalledPhase: always("least times"),
+    DeadWorker: always("silence"),
+    NotANumber: always("within"),
+}
