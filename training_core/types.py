@@ -152,6 +152,17 @@ class Episode:
         return sum(turn.candidates[turn.executed].reward for turn in self.turns if turn.role == role)
 
 
+class Compared(NamedTuple):
+    """What an answer's reward is compared as, before it is normalised."""
+
+    unit: int
+    """The answer itself, or the episode of its role where whole episodes are compared: answers of one unit share a reward."""
+    group: int
+    """The units that are compared with one another, numbered over the policy's batch from 0."""
+    reward: float
+    """Of the unit, reshaped."""
+
+
 @dataclass(frozen=True)
 class Group:
     """A trained group: what a learner gets. One prompt, K answers with advantages."""
@@ -168,3 +179,6 @@ class Group:
     top_p: float
     max_tokens: int = 1
     """Longest answer allowed: what a constant average divides by."""
+    compared: list[Compared] = field(default_factory=list)
+    """Per answer; empty where the answers are compared with one another by `rewards`. Read where a KL penalty or a discount
+    changes rewards before they are normalised."""

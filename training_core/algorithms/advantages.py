@@ -26,39 +26,63 @@ class Normalisation:
     std_level: Level = "group"
     leave_one_out: bool = False
     """Leave a candidate's own reward out of its mean (RLOO, arXiv 2402.14740)."""
+    unbiased: bool = True
+    """Divide squared deviations by n - 1 (torch.std) rather than by n."""
+    drop_equal: bool = True
+    """A group of equal rewards has advantage 0 even where neither mean nor deviation is taken over groups."""
 
 
-def normalised_advantages(rewards: Floats, groups: Ints, how: Normalisation) -> Floats:
+def telling_groups(rewards: Floats, groups: Ints, how: Normalisation) -> NDArray[np.bool_]:
+    """Per group (G,): whether its candidates get advantages. The one criterion for losses, filters, metrics and sampling.
+
+    Rewards (N,) are those that are compared: mixed, reshaped, less length penalties. A group of one, or of equal rewards,
+    is not telling. The exception is an algorithm that compares no group with itself (REINFORCE++, PPO, RAE; mean and
+    deviation over the batch or not taken) and keeps such groups (`drop_equal` is False): all its groups are telling.
+    """
+    if not how.drop_equal and "group" not in (how.mean_level, how.std_level):
+        return np.ones(_count(groups), dtype=np.bool_)
+    return has_variance(rewards, groups)
+
+
+def normalised_advantages(
+    rewards: Floats, groups: Ints, how: Normalisation, weights: Floats | None = None
+) -> Floats:
     """Advantages (N,) of rewards (N,) whose group is `groups` (N,), whole numbers from 0.
 
-    Standard deviations are unbiased. Where a group has one member, or rewards that are all equal, and the mean is
-    taken over groups, the advantage is exactly 0.
+    `weights` (N,) count each reward so many times in figures of the batch: its tokens, where every token is an action.
+
+    The advantage is exactly 0 in groups that are not telling, whatever is normalised. A batch whose rewards are all equal
+    is divided by 1, as AReaL does for a group of one: nothing is divided by the 1e-6 alone.
     """
     everyone = np.zeros_like(groups)
     centred = rewards
     if how.mean_level != "none":
-        over = groups if how.mean_level == "group" else everyone
-        centred = rewards - _means(rewards, over, leave_one_out=how.leave_one_out)
+        over, counts = (groups, None) if how.mean_level == "group" else (everyone, weights)
+        centred = rewards - _means(rewards, over, counts, leave_one_out=how.leave_one_out)
     if how.std_level != "none":
-        over = groups if how.std_level == "group" else everyone
-        centred = centred / (_stds(rewards, over) + EPSILON)
-    if how.mean_level == "group":
-        centred = np.where(has_variance(rewards, groups)[groups], centred, 0.0)
-    return centred
+        over, counts = (groups, None) if how.std_level == "group" else (everyone, weights)
+        centred = centred / divisors(rewards, over, unbiased=how.unbiased, weights=counts)
+    return np.where(telling_groups(rewards, groups, how)[groups], centred, 0.0)
 
 
-def whitened(advantages: Floats) -> Floats:
-    """Advantages (N,) less their mean, over their unbiased standard deviation + 1e-6; those that are 0 stay 0.
+def whitened(
+    advantages: Floats, live: NDArray[np.bool_], *, unbiased: bool = True, weights: Floats | None = None
+) -> Floats:
+    """Advantages (N,) less their mean, over their standard deviation + 1e-6.
 
-    The second step of REINFORCE++-baseline (arXiv 2501.03262, section 4). Zeros are answers of groups that have nothing
-    to compare: they are left out of the figures, too.
+    The second step of REINFORCE++-baseline (arXiv 2501.03262, section 4). Those that are not `live` (N,), of groups that
+    have nothing to compare, are left out of the figures and stay 0. Where all are equal the deviation is taken as 1.
+    `weights` (N,) as in `normalised_advantages`.
     """
-    live = advantages != 0
-    if live.sum() < 2:
-        return advantages
-    found = advantages[live]
     whole = np.zeros_like(advantages)
-    whole[live] = (found - found.mean()) / (found.std(ddof=1) + EPSILON)
+    found = advantages[live]
+    if len(found) < 2:
+        whole[live] = found
+        return whole
+    counts = weights[live] if weights is not None else None
+    everyone = np.zeros(len(found), dtype=np.int64)
+    means = _means(found, everyone, counts, leave_one_out=False)
+    whole[live] = (found - means) / divisors(found, everyone, unbiased=unbiased, weights=counts)
     return whole
 
 
@@ -67,7 +91,7 @@ def has_variance(rewards: Floats, groups: Ints) -> NDArray[np.bool_]:
 
     Rewards that differ by a billionth of the larger one at most are sums of the same parts in another order: equal.
     """
-    count = int(groups.max()) + 1 if len(groups) else 0
+    count = _count(groups)
     lowest, highest = np.full(count, np.inf), np.full(count, -np.inf)
     np.minimum.at(lowest, groups, rewards)
     np.maximum.at(highest, groups, rewards)
@@ -76,22 +100,35 @@ def has_variance(rewards: Floats, groups: Ints) -> NDArray[np.bool_]:
     )
 
 
-def _sums(values: Floats, groups: Ints) -> tuple[Floats, Floats]:
+def divisors(rewards: Floats, groups: Ints, *, unbiased: bool, weights: Floats | None = None) -> Floats:
+    """Standard deviation + 1e-6 of each candidate's group (N,); 1 where the group's rewards are equal."""
+    stds = standard_deviations(rewards, groups, unbiased=unbiased, weights=weights)
+    return np.where(has_variance(rewards, groups)[groups], stds + EPSILON, 1.0)
+
+
+def standard_deviations(
+    rewards: Floats, groups: Ints, *, unbiased: bool, weights: Floats | None = None
+) -> Floats:
+    """Of each candidate's group (N,); 0 for a group of one."""
+    totals, sizes = _sums(rewards, groups, weights)
+    squares, _ = _sums((rewards - totals / np.maximum(sizes, 1)) ** 2, groups, weights)
+    return np.asarray(np.sqrt(squares / np.maximum(sizes - unbiased, 1)))
+
+
+def _count(groups: Ints) -> int:
+    return int(groups.max()) + 1 if len(groups) else 0
+
+
+def _sums(values: Floats, groups: Ints, weights: Floats | None) -> tuple[Floats, Floats]:
     """Sum and size of each value's group, both (N,)."""
-    totals = np.bincount(groups, weights=values)
-    sizes = np.bincount(groups)
+    counts = np.ones_like(values) if weights is None else weights
+    totals = np.bincount(groups, weights=values * counts)
+    sizes = np.bincount(groups, weights=counts)
     return totals[groups].astype(np.float64), sizes[groups].astype(np.float64)
 
 
-def _means(rewards: Floats, groups: Ints, *, leave_one_out: bool) -> Floats:
-    totals, sizes = _sums(rewards, groups)
+def _means(rewards: Floats, groups: Ints, weights: Floats | None, *, leave_one_out: bool) -> Floats:
+    totals, sizes = _sums(rewards, groups, weights)
     if not leave_one_out:
-        return totals / sizes
+        return np.asarray(totals / np.maximum(sizes, 1))
     return np.where(sizes > 1, (totals - rewards) / np.maximum(sizes - 1, 1), rewards)
-
-
-def _stds(rewards: Floats, groups: Ints) -> Floats:
-    """Unbiased standard deviation of each candidate's group (N,); 0 for a group of one."""
-    totals, sizes = _sums(rewards, groups)
-    squares, _ = _sums((rewards - totals / sizes) ** 2, groups)
-    return np.asarray(np.sqrt(squares / np.maximum(sizes - 1, 1)))

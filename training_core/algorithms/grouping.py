@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from training_core.algorithms.advantages import Floats, Ints, has_variance
+from training_core.algorithms.advantages import Floats, Ints, has_variance, standard_deviations
 
 
 @dataclass
@@ -42,21 +42,27 @@ class GroupFilter:
     low: float = 0.0
     high: float = np.inf
     ratio: float = 0.0
+    unbiased: bool = True
+    """As in Normalisation."""
 
 
 def left_out(rewards: Floats, groups: Ints, how: GroupFilter) -> NDArray[np.bool_]:
     """Per group (G,) of rewards (N,): whether the filter leaves it out.
 
-    Its measure is the mean, or the unbiased standard deviation (0 for a group of one), of its rewards. Left out is what lies
-    below `low` or above `high`, and of the others the share `ratio`, rounded down, that measures least (ties: the first).
+    Its measure is the mean, or the standard deviation (0 for a group of one or of equal rewards), of its rewards. Left out is
+    what lies below `low` or above `high`, and of the others the share `ratio`, rounded down, that measures least (ties: the
+    first).
     """
-    count = int(groups.max()) + 1 if len(groups) else 0
+    varied = has_variance(rewards, groups)
+    count = len(varied)
     if how.by == "none":
         return np.zeros(count, dtype=np.bool_)
-    sizes = np.bincount(groups, minlength=count)
-    means = np.bincount(groups, weights=rewards, minlength=count) / sizes
-    squares = np.bincount(groups, weights=(rewards - means[groups]) ** 2, minlength=count)
-    measure = means if how.by == "mean" else np.sqrt(squares / np.maximum(sizes - 1, 1))
+    if how.by == "mean":
+        measure = np.bincount(groups, weights=rewards, minlength=count) / np.bincount(groups, minlength=count)
+    else:
+        measure = np.zeros(count)
+        measure[groups] = standard_deviations(rewards, groups, unbiased=how.unbiased)
+        measure[~varied] = 0.0
     out: NDArray[np.bool_] = (measure < how.low) | (measure > how.high)
     kept = np.flatnonzero(~out)
     least = kept[np.argsort(measure[kept], kind="stable")[: int(how.ratio * len(kept))]]

@@ -11,3 +11,11 @@ def overlong_cost(length: int, limit: int, soft: int, penalty: float) -> float:
         return 0.0
     start = limit - soft
     return penalty * min(max(length - start, 0) / soft, 1.0)
+
+
+def soft_limit(limit: int, tokens: int, share: float) -> int:
+    """How many of the last tokens before `limit` cost reward: `tokens`, or where that is 0 this share of the limit, rounded.
+
+    DAPO's own (section 3.4) is a fifth: 4096 of 20480 tokens.
+    """
+    return tokens or round(share * limit)

@@ -14,7 +14,10 @@ Level = Literal["group", "batch", "none"]
 
 # Fields whose default differs from algorithm to algorithm.
 StdLevel = Annotated[
-    Level, Field(description="Over what the unbiased standard deviation is taken that divides them.")
+    Level,
+    Field(
+        description="Over what the standard deviation is taken that divides them; a group without variance has advantage 0."
+    ),
 ]
 MeanLevel = Annotated[
     Level, Field(description="Over what the mean is taken that is subtracted from rewards.")
@@ -58,7 +61,8 @@ KlEstimator = Annotated[
 KlIn = Annotated[
     Literal["loss", "reward"],
     Field(
-        description="loss: a term that is differentiated; reward: what each token costs, charged to the tokens up to it."
+        description="loss: a term that is differentiated; reward: taken from the reward before it is normalised, of the whole "
+        "response, or of every token and those before it (REINFORCE++, PPO)."
     ),
 ]
 LossAverage = Annotated[
@@ -68,19 +72,20 @@ LossAverage = Annotated[
         "constant: their sum over responses x the role's max_tokens."
     ),
 ]
-OverlongTokens = Annotated[
-    int,
+OverlongShare = Annotated[
+    float,
     Field(
-        ge=0,
-        description="Soft limit: the last so many tokens before a role's max_tokens cost reward, linearly; 0 disables.",
+        ge=0.0,
+        le=1.0,
+        description="Soft limit on length: this last share of a role's max_tokens costs reward, linearly; 0 disables.",
     ),
 ]
 
 DropZeroVariance = Annotated[
     bool,
     Field(
-        description="Leave groups whose rewards are all equal, and whose advantages are 0 for it, out of the loss "
-        "(they are counted either way)."
+        description="Leave groups of equal rewards out of the loss (they are counted either way). False keeps them: with advantage "
+        "0 where mean or deviation is taken over groups, else with the advantage that the batch gives them."
     ),
 ]
 
@@ -97,6 +102,8 @@ class PolicyGradient(Section):
     mean_level: MeanLevel = "group"
     std_level: StdLevel = "group"
     leave_one_out: LeaveOneOut = False
+    unbiased_std: bool = True
+    """Standard deviations divide by n - 1 (torch's default); false divides by n (numpy's)."""
     batch_whitening: Whitening = False
     policy_loss: PolicyLoss = "clip"
     clip_low: ClipLow = 0.2
@@ -125,7 +132,9 @@ class PolicyGradient(Section):
     """reshape = "binary": rewards above are 1, others 0."""
     reshape_weight: float = Field(1.0, ge=0.0)
     """reshape = "shaped": weight of the improvement on the role's answer before."""
-    overlong_tokens: OverlongTokens = 0
+    overlong_share: OverlongShare = 0.0
+    overlong_tokens: int = Field(0, ge=0)
+    """The soft limit as a number of tokens before max_tokens, in place of overlong_share; 0 takes the share."""
     overlong_penalty: float = Field(1.0, ge=0.0)
     """Reward lost by a response that was cut off at max_tokens, where there is a soft limit."""
     correction: Literal["none", "truncate", "mask", "decoupled"] = "none"
@@ -142,6 +151,12 @@ class PolicyGradient(Section):
         if self.filter_low > self.filter_high:
             raise ValueError("filter_low: must not be above filter_high")
         return self
+
+    @property
+    def leaves_groups_out(self) -> bool:
+        """Whether a group may teach nothing, by its rewards alone."""
+        compared = "group" in (self.mean_level, self.std_level)
+        return compared or self.drop_zero_variance or self.group_filter != "none"
 
 
 class AtGrpo(PolicyGradient):
@@ -184,7 +199,14 @@ class Rloo(PolicyGradient):
     kl_in: KlIn = "reward"
 
 
-class ReinforcePlusPlus(PolicyGradient):
+class TokenReturns(PolicyGradient):
+    """What the two forms of REINFORCE++ share: a return for every token."""
+
+    discount: float = Field(1.0, gt=0.0, le=1.0)
+    """Gamma: what a reward is worth one token earlier; 1 gives all tokens of a response the same return."""
+
+
+class ReinforcePlusPlus(TokenReturns):
     """PPO's clipped loss without a critic, normalised over the batch (REINFORCE++, arXiv 2501.03262)."""
 
     type: Literal["reinforce_plus_plus"] = "reinforce_plus_plus"
@@ -192,12 +214,13 @@ class ReinforcePlusPlus(PolicyGradient):
     mean_level: MeanLevel = "batch"
     std_level: StdLevel = "batch"
     dual_clip: DualClip = 0.0
+    drop_zero_variance: DropZeroVariance = False
     kl_coefficient: KlCoefficient = 0.01
     kl_estimator: KlEstimator = "k1"
     kl_in: KlIn = "reward"
 
 
-class ReinforcePlusPlusBaseline(PolicyGradient):
+class ReinforcePlusPlusBaseline(TokenReturns):
     """REINFORCE++ with the group's mean as baseline, then normalised over the batch (arXiv 2501.03262, section 4)."""
 
     type: Literal["reinforce_plus_plus_baseline"] = "reinforce_plus_plus_baseline"
@@ -239,7 +262,7 @@ class Dapo(PolicyGradient):
     """A higher upper clip, a mean over tokens, no KL, groups without variance left out, a soft limit on length."""
     clip_high: ClipHigh = 0.28
     dual_clip: DualClip = 0.0
-    overlong_tokens: OverlongTokens = 2
+    overlong_share: OverlongShare = 0.2
 
 
 class Ppo(PolicyGradient):
@@ -266,6 +289,15 @@ class Ppo(PolicyGradient):
     value_learning_rate: float = Field(1e-3, gt=0.0)
     """Of the value head's AdamW, throughout; the trunk has the learner's."""
 
+    @model_validator(mode="after")
+    def _the_critic_sees_what_was_earned(self) -> Self:
+        if "group" in (self.mean_level, self.std_level):
+            raise ValueError(
+                "mean_level, std_level: a critic learns what an answer earns, and a group of equal rewards would count as 0; use "
+                '"none" or "batch"'
+            )
+        return self
+
 
 class Rae(PolicyGradient):
     """Role-conditioned advantage estimation for self-play (RAE, SPIRAL, arXiv 2506.24119)."""
@@ -279,6 +311,16 @@ class Rae(PolicyGradient):
     drop_zero_variance: DropZeroVariance = False
     baseline_decay: float = Field(0.95, ge=0.0, lt=1.0)
     """How much of a role's baseline each new reward leaves; the rest is the reward."""
+
+    @model_validator(mode="after")
+    def _kl_is_charged_before_normalisation(self) -> Self:
+        normalised = self.batch_whitening or {self.mean_level, self.std_level} != {"none"}
+        if self.kl_coefficient and self.kl_in == "reward" and normalised:
+            raise ValueError(
+                'kl_in: the baselines of "rae" are taken from rewards before the KL is known; use kl_in = "loss", or '
+                'mean_level = std_level = "none" without batch_whitening'
+            )
+        return self
 
 
 Algorithm = Annotated[

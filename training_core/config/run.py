@@ -51,10 +51,21 @@ class RunConfig(ExperimentConfig):
 
     @model_validator(mode="after")
     def _groups_can_compare(self) -> Self:
-        if self.rollout.group_size < 2 and self.algorithm.mean_level == "group":
-            raise ValueError("rollout.group_size: a group of one has no advantage; use 2 or more")
-        if self.algorithm.leave_one_out and self.rollout.group_size < 2:
+        algorithm = self.algorithm
+        if self.rollout.group_size > 1:
+            return self
+        if algorithm.leave_one_out and algorithm.mean_level != "group":
             raise ValueError("algorithm.leave_one_out: needs rollout.group_size of 2 or more")
+        if "group" in (algorithm.mean_level, algorithm.std_level):
+            raise ValueError(
+                'rollout.group_size: a group of one has no advantage where algorithm.mean_level or std_level is "group"; use 2 '
+                "or more"
+            )
+        if algorithm.drop_zero_variance:
+            raise ValueError(
+                "algorithm.drop_zero_variance: a group of one has no variance, so that every group would be left out; set "
+                "false, or rollout.group_size = 2 or more"
+            )
         return self
 
     @model_validator(mode="after")
@@ -74,6 +85,11 @@ class RunConfig(ExperimentConfig):
             raise ValueError(
                 "rollout.over_sampling: others take the place of tasks that teach nothing only where the loop waits for them; use 1 "
                 'with rollout.staleness above 0 and with workflow.type = "rollout_buffer"'
+            )
+        if self.rollout.over_sampling > 1 and not self.algorithm.leaves_groups_out:
+            raise ValueError(
+                "rollout.over_sampling: every group is learnt from, so that no task makes room for another; set "
+                "algorithm.drop_zero_variance = true, a group_filter by its bounds, or over_sampling = 1"
             )
         return self
 

@@ -1,7 +1,7 @@
 """Groups and the tree they make: at each turn K candidates are tried from one state, and one of them is carried on."""
 
 from collections.abc import Mapping, Sequence
-from math import ceil, isfinite
+from math import ceil, isclose, isfinite
 from statistics import fmean, stdev
 from typing import Any
 
@@ -38,7 +38,7 @@ def _level(number: int, turn: Mapping[str, Any]) -> dict[str, Any]:
         "role": turn["role"],
         "policy": turn["policy"],
         "executed": turn["executed"] if 0 <= turn["executed"] < len(candidates) else None,
-        "zero_variance": is_level([each["reward"] for each in candidates]),
+        "zero_variance": is_level(candidates),
         "candidates": candidates,
     }
 
@@ -84,9 +84,14 @@ def spread(rewards: Sequence[float | str]) -> tuple[float | None, float | None]:
     return fmean(values), stdev(values) if len(values) > 1 else None
 
 
-def is_level(rewards: Sequence[float | str]) -> bool:
-    """Whether a group of several has equal rewards, and so teaches nothing."""
-    return len(rewards) > 1 and len({float(each) for each in rewards}) == 1 and isfinite(float(rewards[0]))
+def is_level(candidates: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a group of several has equal rewards (but for rounding, as the loss has it), and so teaches nothing."""
+    rewards = [float(each["reward"]) for each in candidates]
+    if len(rewards) < 2 or not all(map(isfinite, rewards)):
+        return False
+    return isclose(min(rewards), max(rewards), rel_tol=1e-9) and not any(
+        each["advantage"] for each in candidates
+    )
 
 
 def lean(candidate: Mapping[str, Any], mean: float | None) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""Dynamic sampling: tasks that teach nothing, because all rewards that would be compared are equal, make room for others.
+"""Dynamic sampling: tasks that teach nothing (`teaches`), because their groups get no advantages, make room for others.
 
 DAPO (arXiv 2503.14476, section 3.2). Such a task costs its play either way; what is kept is the size of the batch.
 """
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from training_core.config.run import RunConfig
+from training_core.llm.learning.batch import teaches
 from training_core.types import Episode
 from workers.actors.player import Played, Player
 from workers.loops.records import Span
@@ -63,26 +64,3 @@ def by_task(episodes: Sequence[Episode]) -> list[list[Episode]]:
     for episode in episodes:
         tasks[episode.task].append(episode)
     return list(tasks.values())
-
-
-def teaches(episodes: Sequence[Episode], config: RunConfig) -> bool:
-    """Whether some trained role has rewards to compare that differ: of one turn's candidates, or of sibling episodes."""
-    roles = [name for name, role in config.team.roles.items() if role.trained]
-    alone = [
-        turn for episode in episodes if not episode.siblings for turn in episode.turns if turn.role in roles
-    ]
-    if any(_differ([candidate.reward for candidate in turn.candidates]) for turn in alone):
-        return True
-    siblings = [episode for episode in episodes if episode.siblings]
-    return any(
-        _differ([episode.role_return(role) for episode in siblings if _spoke(episode, role)])
-        for role in roles
-    )
-
-
-def _spoke(episode: Episode, role: str) -> bool:
-    return any(turn.role == role for turn in episode.turns)
-
-
-def _differ(rewards: Sequence[float]) -> bool:
-    return len(set(rewards)) > 1

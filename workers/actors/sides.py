@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
+from zlib import crc32
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -206,6 +207,7 @@ class UpdateSide:
             config.run.iterations,
             config.rollout.staleness,
             self._processes,
+            keyed_seed(config.run.seed, crc32(spec.policy.encode())),
         )
         self.version = 0
 

@@ -73,4 +73,5 @@ def _only(group: Group, places: list[int]) -> Group:
         answers=[group.answers[place] for place in places],
         rewards=[group.rewards[place] for place in places],
         advantages=[group.advantages[place] for place in places],
+        compared=[group.compared[place] for place in places] if group.compared else [],
     )

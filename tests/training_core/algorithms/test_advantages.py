@@ -2,12 +2,19 @@
 
 import math
 import statistics
+from itertools import product
 
 import numpy as np
 import pytest
 
-from training_core.algorithms.advantages import Normalisation, has_variance, normalised_advantages
-from training_core.algorithms.grouping import GroupCounts, count_groups
+from training_core.algorithms.advantages import (
+    Normalisation,
+    has_variance,
+    normalised_advantages,
+    telling_groups,
+    whitened,
+)
+from training_core.algorithms.grouping import GroupCounts, GroupFilter, count_groups, left_out
 
 REWARDS = np.array([1.0, 2.0, 3.0, 5.0, 5.0, 5.0, 7.0])
 GROUPS = np.array([0, 0, 0, 1, 1, 1, 2])
@@ -32,7 +39,8 @@ def test_rounding_is_no_variance() -> None:
 
 
 def test_a_group_of_one_is_compared_with_the_batch_where_that_is_asked_for() -> None:
-    advantages = normalised_advantages(np.array([1.0, 3.0]), np.array([0, 1]), Normalisation("batch", "none"))
+    how = Normalisation("batch", "none", drop_equal=False)
+    advantages = normalised_advantages(np.array([1.0, 3.0]), np.array([0, 1]), how)
     assert advantages.tolist() == [-1.0, 1.0]
 
 
@@ -44,17 +52,18 @@ def test_leaving_one_out_by_hand() -> None:
 
 def test_over_the_batch_by_hand() -> None:
     advantages = normalised_advantages(
-        np.array([0.0, 0.0, 3.0]), np.array([0, 1, 1]), Normalisation("batch", "batch")
+        np.array([0.0, 0.0, 3.0]), np.array([0, 1, 1]), Normalisation("batch", "batch", drop_equal=False)
     )
     assert advantages == pytest.approx([-1 / (math.sqrt(3) + 1e-6)] * 2 + [2 / (math.sqrt(3) + 1e-6)])
 
 
 def test_without_normalisation_rewards_stay() -> None:
-    assert (normalised_advantages(REWARDS, GROUPS, Normalisation("none", "none")) == REWARDS).all()
+    how = Normalisation("none", "none", drop_equal=False)
+    assert (normalised_advantages(REWARDS, GROUPS, how) == REWARDS).all()
 
 
 def test_leaving_one_out_of_one_gives_nothing() -> None:
-    how = Normalisation("batch", "none", leave_one_out=True)
+    how = Normalisation("batch", "none", leave_one_out=True, drop_equal=False)
     assert normalised_advantages(np.array([4.0]), np.array([0]), how).tolist() == [0.0]
 
 
@@ -78,3 +87,116 @@ def test_against_a_loop(seed: int) -> None:
         if len(mine) > 1 and len(set(mine)) > 1:
             wanted = (rewards[place] - statistics.mean(mine)) / (statistics.stdev(mine) + 1e-6)
         assert advantages[place] == pytest.approx(wanted, abs=1e-9)
+
+
+COMBINATIONS = [
+    Normalisation(mean, std, leave, unbiased, drop)
+    for mean, std, leave, unbiased, drop in product(
+        ("group", "batch", "none"), ("group", "batch", "none"), (False, True), (False, True), (False, True)
+    )
+]
+AWKWARD = {
+    "equal": [1.0, 1.0, 1.0],
+    "equal but for rounding": [0.1 + 0.2, 0.3, 0.3],
+    "large and equal but for rounding": [1e9 + 0.1, 1e9 + 0.1, 1e9],
+    "zero": [0.0, 0.0],
+    "alone": [7.0],
+    "telling": [0.0, 1.0, 1.0],
+}
+
+
+def naive(rewards: list[float], groups: list[int], how: Normalisation) -> list[float]:
+    """Advantages by loops over plain lists."""
+
+    def differ(values: list[float]) -> bool:
+        return max(values) - min(values) > 1e-9 * max(abs(max(values)), abs(min(values)))
+
+    def deviation(values: list[float]) -> float:
+        if not differ(values):
+            return 1.0
+        return (statistics.stdev(values) if how.unbiased else statistics.pstdev(values)) + 1e-6
+
+    found = []
+    for place, (reward, group) in enumerate(zip(rewards, groups, strict=True)):
+        mine = [other for other, owner in zip(rewards, groups, strict=True) if owner == group]
+        within = "group" in (how.mean_level, how.std_level)
+        if not differ(mine) and (within or how.drop_equal):
+            found.append(0.0)
+            continue
+        advantage = reward
+        if how.mean_level != "none":
+            others = [
+                each
+                for at, (each, owner) in enumerate(zip(rewards, groups, strict=True))
+                if (how.mean_level == "batch" or owner == group) and not (how.leave_one_out and at == place)
+            ]
+            advantage -= statistics.fmean(others) if others else reward
+        if how.std_level != "none":
+            advantage /= deviation(mine if how.std_level == "group" else rewards)
+        found.append(advantage)
+    return found
+
+
+@pytest.mark.parametrize("how", COMBINATIONS, ids=str)
+def test_every_normalisation_is_that_of_a_naive_loop(how: Normalisation) -> None:
+    random = np.random.default_rng(3)
+    for size in (1, 2, 9, 40):
+        groups = np.unique(np.sort(random.integers(0, 12, size)), return_inverse=True)[1]
+        rewards = random.choice([0.0, 0.5, 1.0, -0.1, 0.1 + 0.2, 0.3], size)
+        found = normalised_advantages(rewards, groups, how)
+        assert found == pytest.approx(naive(rewards.tolist(), groups.tolist(), how), abs=1e-9)
+
+
+@pytest.mark.parametrize("how", COMBINATIONS, ids=str)
+def test_equal_rewards_have_advantage_zero_under_every_normalisation(how: Normalisation) -> None:
+    rewards = np.array([reward for group in AWKWARD.values() for reward in group])
+    groups = np.repeat(np.arange(len(AWKWARD)), [len(group) for group in AWKWARD.values()])
+    found = normalised_advantages(rewards, groups, how)
+    telling = telling_groups(rewards, groups, how)
+    if how.drop_equal or "group" in (how.mean_level, how.std_level):
+        assert telling.tolist() == [False] * 5 + [True]
+        assert (found[:-3] == 0.0).all(), "exactly 0, whatever the mean and the deviation are taken over"
+    else:
+        assert telling.all(), "no group is compared with itself, so that none is left out"
+    assert (found[~telling[groups]] == 0.0).all()
+
+
+@pytest.mark.parametrize("how", COMBINATIONS, ids=str)
+@pytest.mark.parametrize("reward", [0.0, 1.0, -3.0])
+def test_a_batch_of_equal_rewards_is_never_divided_by_almost_nothing(
+    how: Normalisation, reward: float
+) -> None:
+    rewards = np.full(6, reward)
+    rewards[0] += reward * 1e-13
+    found = normalised_advantages(rewards, np.array([0, 0, 1, 1, 2, 2]), how)
+    assert np.abs(found).max() <= abs(reward) + 1e-9
+
+
+def test_a_biased_deviation_divides_by_the_number_of_rewards() -> None:
+    how = Normalisation("group", "group", unbiased=False)
+    found = normalised_advantages(np.array([0.0, 2.0]), np.array([0, 0]), how)
+    assert found == pytest.approx([-1 / (1 + 1e-6), 1 / (1 + 1e-6)])
+
+
+def test_whitening_leaves_groups_that_are_not_telling_out() -> None:
+    values = np.array([1.0, -1.0, 0.0, 3.0, 0.0])
+    live = np.array([True, True, False, True, False])
+    # of 1, -1, 3: mean 1, unbiased standard deviation 2
+    assert whitened(values, live).tolist() == pytest.approx([0.0, -1.0, 0.0, 1.0, 0.0], abs=1e-5)
+    assert whitened(values, live, unbiased=False)[3] == pytest.approx(2 / math.sqrt(8 / 3), abs=1e-5)
+    assert whitened(values[2:4], live[2:4]).tolist() == [0.0, 3.0]
+    assert whitened(np.array([2.0, 2.0, 2.0]), np.ones(3, dtype=bool)).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_an_advantage_of_zero_in_a_telling_group_counts_in_whitening() -> None:
+    live = np.ones(3, dtype=bool)
+    assert whitened(np.array([-1.0, 0.0, 4.0]), live)[1] == pytest.approx(-1 / math.sqrt(7), abs=1e-5)
+
+
+def test_the_filter_measures_rounding_as_no_deviation() -> None:
+    rewards = np.array([0.1 + 0.2, 0.3, 0.0, 0.0, 0.0, 1.0])
+    groups = np.array([0, 0, 1, 1, 2, 2])
+    assert left_out(rewards, groups, GroupFilter("std", low=1e-30)).tolist() == [True, True, False]
+    half = GroupFilter("std", high=0.5, unbiased=False)
+    assert left_out(rewards, groups, half).tolist() == [False, False, False]
+    assert left_out(rewards, groups, GroupFilter("std", high=0.5)).tolist() == [False, False, True]

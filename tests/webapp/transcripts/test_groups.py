@@ -63,7 +63,8 @@ def test_a_group_by_hand(episode: Episode) -> None:
     ],
 )  # fmt: skip
 def test_spread(rewards: list[Any], mean: float | None, std: float | None, level: bool) -> None:
-    assert spread(rewards) == (mean, std) and is_level(rewards) == level
+    assert spread(rewards) == (mean, std)
+    assert is_level([{"reward": reward, "advantage": None} for reward in rewards]) == level
 
 
 @pytest.mark.parametrize(
@@ -127,3 +128,9 @@ def test_by_rest(client: Client, user: User, stranger: User, episode: Episode) -
     for below in ("tree/", "groups/1/"):
         assert client.get(f"/api/v1/episodes/{episode.pk}/{below}").status_code == 404
     assert client.get(f"/runs/{episode.run_id}/episodes/{episode.pk}/tree/").status_code == 404
+
+
+def test_rounding_makes_no_group_telling_and_what_the_batch_compares_is() -> None:
+    rounded = [{"reward": 0.1 + 0.2, "advantage": 0.0}, {"reward": 0.3, "advantage": 0.0}]
+    assert is_level(rounded)
+    assert not is_level([each | {"advantage": 0.7} for each in rounded]), "REINFORCE++ learns from it"

@@ -9,9 +9,10 @@ from tests.workers.running import curve, events, small_config
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
+from training_core.llm.learning.batch import teaches
 from training_core.types import Answer, Candidate, Episode, Turn
 from workers.actors.player import Played
-from workers.actors.resampling import play_until_telling, teaches
+from workers.actors.resampling import play_until_telling
 from workers.loops.attempt import run_attempt
 from workers.loops.records import Attempt
 
@@ -20,7 +21,7 @@ ANSWER = Answer([1], [0.0], [0], "stop", "")
 
 def episode(task: int, rewards: list[float], role: str = "planner", siblings: str = "") -> Episode:
     turn = Turn(0, role, role, [], [1], [Candidate(ANSWER, reward=reward) for reward in rewards], 0)
-    return Episode(f"e{task}", 1, "train", f"train-{task}", "", [turn], siblings=siblings)
+    return Episode(f"e{task}-{rewards}", 1, "train", f"train-{task}", "", [turn], siblings=siblings)
 
 
 def config_of(**overrides: Any) -> RunConfig:

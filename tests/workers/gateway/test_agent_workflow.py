@@ -4,6 +4,7 @@ import json
 import stat
 import threading
 import time
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +150,24 @@ def test_each_call_of_an_agent_learns_from_its_own_return(little_model: Path, tm
                 assert turn["advantages"] == [pytest.approx(mine[place] - mean, abs=1e-6)]
                 seen.add(round(mine[place] - mean, 6))
     assert len(seen) > 2
+
+
+def test_answers_near_their_limit_cost_an_agents_episode_reward(little_model: Path, tmp_path: Path) -> None:
+    once = {"workflow.path": f"{HERE}:Twice", "run.iterations": 1, "evaluation.every": 0}
+    soft = {"algorithm.overlong_tokens": 6, "algorithm.overlong_penalty": 3.0}
+    for name, extra in (("plain", {}), ("soft", soft)):
+        assert run_attempt(attempt(tmp_path / name, little_model, **once, **extra), local=True) == 0
+    costs = []
+    for before, after in zip(
+        events(tmp_path / "plain", "episode"), events(tmp_path / "soft", "episode"), strict=True
+    ):
+        (answer,) = before["turns"][0]["candidates"]
+        learnt = [version >= 0 for version in answer["versions"]]
+        lengths = [len(list(stretch)) for mine, stretch in groupby(learnt) if mine]
+        costs.append(sum(3.0 * min(max(length - 2, 0) / 6, 1.0) for length in lengths))
+        assert len(lengths) == 2, "two calls, one sequence"
+        assert before["episode_return"] - after["episode_return"] == pytest.approx(costs[-1])
+    assert max(costs) > 0
 
 
 def test_agents_that_fail_are_failed_episodes(little_model: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Runs whose episodes are played by what AReaL's users write: a multi-turn workflow, and an agent with queues."""
 
 import json
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,33 @@ def test_turns_are_one_sequence_whose_prompts_are_masked(
         assert event["success"] == (event["episode_return"] >= (1.0 if brought is WORKFLOW else 0.5))
         lengths.add(asked_again)
     assert lengths == {0, 1, 2}
+
+
+def test_answers_near_their_limit_cost_reward(little_model: Path, tmp_path: Path) -> None:
+    soft = {"algorithm.overlong_tokens": 2, "algorithm.overlong_penalty": 3.0}
+    for name, extra in (("plain", {}), ("soft", soft)):
+        overrides = WORKFLOW | {"run.iterations": 1} | extra
+        assert run_attempt(attempt(tmp_path / name, little_model, **overrides), local=True) == 0
+    costs = []
+    for before, after in zip(
+        events(tmp_path / "plain", "episode"), events(tmp_path / "soft", "episode"), strict=True
+    ):
+        (answer,) = before["turns"][0]["candidates"]
+        learnt = [version >= 0 for version in answer["versions"]]
+        lengths = [len(list(stretch)) for mine, stretch in groupby(learnt) if mine]
+        costs.append(sum(3.0 * min(max(length - 1, 0) / 2, 1.0) for length in lengths))
+        assert before["episode_return"] - after["episode_return"] == pytest.approx(costs[-1])
+    assert max(costs) > 0
+
+
+def test_settings_without_effect_are_warnings_at_the_start_of_the_log(
+    little_model: Path, tmp_path: Path
+) -> None:
+    overrides = WORKFLOW | {"run.iterations": 1, "algorithm.local_weight": 0.5}
+    assert run_attempt(attempt(tmp_path / "run", little_model, **overrides), local=True) == 0
+    said = [(event["level"], event["message"]) for event in events(tmp_path / "run", "log")]
+    why = 'workflow.type = "rollout_workflow" has one reward, which is the team\'s (team_weight)'
+    assert ("warning", f"algorithm.local_weight has no effect here: {why}") in said[:3]
 
 
 def test_the_same_seed_gives_the_same_episodes_however_many_are_in_play(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -11,17 +11,17 @@ from training_core.algorithms.advantages import (
     Floats,
     Ints,
     Normalisation,
-    has_variance,
     normalised_advantages,
+    telling_groups,
     whitened,
 )
 from training_core.algorithms.grouping import GroupCounts, GroupFilter, count_groups, left_out
 from training_core.algorithms.reshaping import RESHAPERS, Moment, Shape, min_max
 from training_core.algorithms.role_baselines import role_advantages
-from training_core.config.algorithms import PolicyGradient, Rae
+from training_core.config.algorithms import PolicyGradient, Rae, TokenReturns
 from training_core.config.run import RunConfig
 from training_core.errors import EnvironmentFailure
-from training_core.types import Episode, Group, Turn
+from training_core.types import Compared, Episode, Group, Turn
 
 
 @dataclass
@@ -40,8 +40,8 @@ def make_groups(
     """Fill every candidate's advantage in place and sort the trained roles' groups by policy.
 
     Normalisation over a batch is over all groups that one policy learns from; roles that are frozen are normalised by
-    themselves, to be looked at. With drop_zero_variance, groups without variance whose advantages are all 0 are left
-    out. Failed episodes teach what they had done before. Counts are by role, of all groups. `baselines` are the batch's before
+    themselves, to be looked at. With drop_zero_variance, groups that are not telling (`telling_groups`) are left out.
+    Failed episodes teach what they had done before. Counts are by role, of all groups. `baselines` are the batch's before
     this one. Raises EnvironmentFailure where a reward is no finite number.
     """
     _check(episodes)
@@ -106,39 +106,83 @@ def _advantaged(
         return
     algorithm = config.algorithm
     found = _compare(places, paid)
-    rewards = min_max(found.rewards, found.groups) if algorithm.reshape == "normalised" else found.rewards
-    how = Normalisation(algorithm.mean_level, algorithm.std_level, algorithm.leave_one_out)
-    advantages = normalised_advantages(rewards, found.groups, how)
+    rewards = _reshaped(found, algorithm)
+    how = normalisation(algorithm)
+    telling = telling_groups(rewards, found.groups, how)
+    weights = _tokens(places, found) if isinstance(algorithm, TokenReturns) else None
+    advantages = normalised_advantages(rewards, found.groups, how, weights)
     if isinstance(algorithm, Rae):
         earners = [found.roles[group] for group in found.groups]
         advantages, batch.baselines = role_advantages(
             advantages, earners, batch.baselines, algorithm.baseline_decay
         )
     if algorithm.batch_whitening:
-        advantages = whitened(advantages)
-    out = left_out(rewards, found.groups, _filter(algorithm))
+        live = telling[found.groups]
+        advantages = whitened(advantages, live, unbiased=how.unbiased, weights=weights)
+    out = left_out(rewards, found.groups, group_filter(algorithm))
     for role in (found.roles[group] for group in np.flatnonzero(out)):
         batch.counts[role].filtered += 1
     advantages[out[found.groups]] = 0.0
+    learnt = ~out & telling if algorithm.drop_zero_variance else ~out
     each = advantages[found.owners].tolist()
-    varied = has_variance(rewards, found.groups)[found.groups][found.owners].tolist()
-    without = out[found.groups][found.owners].tolist()
+    kept = learnt[found.groups][found.owners].tolist()
+    compared = [
+        Compared(unit, int(found.groups[unit]), float(rewards[unit])) for unit in found.owners.tolist()
+    ]
     begin = 0
     for episode, place in places:
         turn = episode.turns[place]
         end = begin + len(turn.candidates)
-        values, varies, filtered = each[begin:end], varied[begin], without[begin]
+        values, wanted, units = each[begin:end], kept[begin], compared[begin:end]
         begin = end
         for candidate, advantage in zip(turn.candidates, values, strict=True):
             candidate.advantage = advantage
-        if not filtered and (varies or any(values) or not algorithm.drop_zero_variance):
-            yield _group(episode, place, turn, config)
+        if wanted:
+            yield _group(episode, place, turn, config, units)
 
 
-def _filter(algorithm: PolicyGradient) -> GroupFilter:
-    return GroupFilter(
-        algorithm.group_filter, algorithm.filter_low, algorithm.filter_high, algorithm.filter_ratio
+def teaches(episodes: Sequence[Episode], config: RunConfig) -> bool:
+    """Whether some trained role has a group in these episodes of one task that `make_groups` would give advantages.
+
+    The reward, the reshaping and the tolerance are those of the loss; filter_ratio, which compares the groups of a whole
+    batch, is left to `make_groups`.
+    """
+    algorithm = config.algorithm
+    roles = {name for name, role in config.team.roles.items() if role.trained}
+    places = list(_places(episodes, roles))
+    if not places:
+        return False
+    found = _compare(places, _paid(episodes, algorithm))
+    rewards = _reshaped(found, algorithm)
+    out = left_out(rewards, found.groups, replace(group_filter(algorithm), ratio=0.0))
+    return bool((telling_groups(rewards, found.groups, normalisation(algorithm)) & ~out).any())
+
+
+def normalisation(algorithm: PolicyGradient) -> Normalisation:
+    """How an algorithm's advantages are normalised."""
+    return Normalisation(
+        algorithm.mean_level,
+        algorithm.std_level,
+        algorithm.leave_one_out,
+        algorithm.unbiased_std,
+        algorithm.drop_zero_variance,
     )
+
+
+def group_filter(algorithm: PolicyGradient) -> GroupFilter:
+    """Which groups an algorithm leaves out."""
+    return GroupFilter(
+        algorithm.group_filter,
+        algorithm.filter_low,
+        algorithm.filter_high,
+        algorithm.filter_ratio,
+        algorithm.unbiased_std,
+    )
+
+
+def _reshaped(found: "_Compared", algorithm: PolicyGradient) -> Floats:
+    """(N,) what is compared, reshaped by the whole group where that is asked for."""
+    return min_max(found.rewards, found.groups) if algorithm.reshape == "normalised" else found.rewards
 
 
 def _check(episodes: Sequence[Episode]) -> None:
@@ -229,6 +273,13 @@ def _returns(places: Sequence[Place], paid: Paid) -> dict[tuple[str, int], tuple
     return found
 
 
+def _tokens(places: Sequence[Place], found: _Compared) -> Floats:
+    """(N,) how many tokens of each thing that is compared are learnt from."""
+    answers = [candidate.answer for episode, place in places for candidate in episode.turns[place].candidates]
+    counts = [len(answer.learnt(answer.token_ids)) for answer in answers]
+    return np.bincount(found.owners, weights=counts, minlength=len(found.rewards)).astype(np.float64)
+
+
 def _earned(episode: Episode, role: str, paid: Paid) -> float:
     """What a role earned in a whole episode."""
     return sum(
@@ -238,7 +289,7 @@ def _earned(episode: Episode, role: str, paid: Paid) -> float:
     )
 
 
-def _group(episode: Episode, place: int, turn: Turn, config: RunConfig) -> Group:
+def _group(episode: Episode, place: int, turn: Turn, config: RunConfig, compared: list[Compared]) -> Group:
     sampling = config.team.roles[turn.role].sampling
     return Group(
         episode=episode.id,
@@ -251,4 +302,5 @@ def _group(episode: Episode, place: int, turn: Turn, config: RunConfig) -> Group
         top_k=sampling.top_k,
         top_p=sampling.top_p,
         max_tokens=sampling.max_tokens,
+        compared=compared,
     )

@@ -22,10 +22,11 @@ from training_core.config.models import Optimisation, Policy
 from training_core.errors import LearnerFailure, StalePolicy
 from training_core.llm.flops import TRAINING, shape_of
 from training_core.llm.learning.annotations import Annotations, GroupAnnotation, annotate
+from training_core.llm.learning.charging import changes_rewards, charge, charges_kl
 from training_core.llm.learning.critic import Critic
 from training_core.llm.learning.log_probs import is_plain, sampled_from, untruncated
 from training_core.llm.learning.micro_batches import MicroBatch, Split, split
-from training_core.llm.learning.objective import charge, charges_kl, kl_costs, token_losses, wants_start
+from training_core.llm.learning.objective import kl_costs, token_losses, wants_start
 from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.packing import conversations
 from training_core.llm.learning.passes import recompute_activations, training_passes
@@ -40,7 +41,7 @@ from training_core.llm.models.adapters import (
     trained_weights,
     without_adapter,
 )
-from training_core.seeding import keyed_uniform
+from training_core.seeding import keyed_seed, keyed_uniform
 from training_core.types import Group
 
 __all__ = ["GroupAnnotation", "Learner", "LearnerState", "UpdateResult", "check_fresh"]
@@ -68,8 +69,6 @@ class LearnerState:
     """As `Learner.weights`."""
     optimiser: dict[str, Tensor]
     """As `Optimiser.state_dict`."""
-    generator: Tensor
-    """torch's."""
     counters: dict[str, int]
     critic: dict[str, Tensor] = field(default_factory=dict)
     """As `Critic.state_dict`; empty where there is none."""
@@ -89,8 +88,10 @@ class Learner:
         iterations: int,
         staleness: int = 0,
         processes: Processes = ALONE,
+        seed: int = 0,
     ) -> None:
         self.settings = policy.learner
+        self.seed = seed
         self.staleness = staleness
         self.algorithm = algorithm
         self.model = model
@@ -132,7 +133,6 @@ class Learner:
         return LearnerState(
             self.weights(),
             self.optimiser.state_dict(),
-            torch.get_rng_state(),
             {"skipped_in_a_row": self._skipped_in_a_row} | self.optimiser.counters(),
             self.critic.state_dict() if self.critic else {},
         )
@@ -141,7 +141,6 @@ class Learner:
         """Go on where `state_dict` was taken. Raises RuntimeError, KeyError or ValueError where it does not fit."""
         self.load_weights(state.weights)
         self.optimiser.load_state_dict(state.optimiser)
-        torch.set_rng_state(state.generator)
         self._skipped_in_a_row = state.counters["skipped_in_a_row"]
         self.optimiser.load_counters(state.counters)
         if self.critic and state.critic:  # another algorithm's checkpoint has none: the head begins anew
@@ -157,6 +156,7 @@ class Learner:
         file).
         """
         check_fresh(groups, version, self.staleness)
+        torch.manual_seed(keyed_seed(self.seed, iteration, self.processes.rank))  # for an adapter's dropout
         rate = learning_rate(self.settings, iteration, self.iterations)
         self.optimiser.begin(rate)
         self.model.eval()  # dropout off: ratios of fresh data are 1
@@ -164,13 +164,20 @@ class Learner:
         wanted = set(annotated) if annotated is not None else None
         minibatches = list(self._minibatches(groups, iteration))
         mine = [self.processes.share(part, groups) for part in minibatches]
-        self._look_ahead(mine, groups, iteration, sums, wanted)
+        late = _order(len(minibatches), iteration, 0)[0 if self._drops else 1 :]
+        if not wants_start(self.algorithm):
+            self._look_ahead([index for place in late for index in mine[place]], groups, sums, wanted)
         parts = [
             self._even(list(split(part, groups, self._split(), share)), groups)
             for part, share in zip(minibatches, mine, strict=True)
         ]
         if wants_start(self.algorithm):
             self._begin([piece for part in parts for piece in part], sums)
+            for piece in (piece for place in late for piece in parts[place]):
+                _compare(sums, piece, piece.start_logprobs, wanted, others=False)
+        if changes_rewards(self.algorithm):
+            pieces = [piece for part in parts for piece in part]
+            charge(pieces, groups, self.algorithm, self.processes, self.model.device)
         for epoch in range(self.settings.epochs):
             for place in _order(len(parts), iteration, epoch):
                 self._step(parts[place], sums, epoch == 0, wanted)
@@ -222,23 +229,13 @@ class Learner:
 
     @torch.no_grad()
     def _look_ahead(
-        self,
-        minibatches: Sequence[Sequence[int]],
-        groups: Sequence[Group],
-        iteration: int,
-        sums: Sums,
-        wanted: set[str] | None,
+        self, late: Sequence[int], groups: Sequence[Group], sums: Sums, wanted: set[str] | None
     ) -> None:
-        """Compare engine and learner on groups to be annotated that come after the first step, while the weights are
+        """Compare engine and learner on groups to be annotated that come after the first step (`late`), while the weights are
         still those that sampled them; the first minibatch is compared in passing, unless dropout would be compared too.
         """
-        late = [
-            index
-            for place in _order(len(minibatches), iteration, 0)[0 if self._drops else 1 :]
-            for index in minibatches[place]
-            if wanted is None or groups[index].episode in wanted
-        ]
-        for piece in self._even(list(split(late, groups, self._split())), groups) if groups else ():
+        chosen = [index for index in late if wanted is None or groups[index].episode in wanted]
+        for piece in self._even(list(split(chosen, groups, self._split())), groups) if groups else ():
             log_probs = sampled_from(self._logits(piece.batch), piece)
             _compare(sums, piece, log_probs[piece.batch.place, piece.batch.targets], wanted)
 
@@ -308,20 +305,17 @@ class Learner:
 
     @torch.no_grad()
     def _begin(self, pieces: Sequence[MicroBatch], sums: Sums) -> None:
-        """Note logprobs and values by the policy as it is before the first step; charge the tokens what they cost."""
+        """Note logprobs, KL costs and values by the policy as it is before the first step."""
         for piece in pieces:
             if self.shape is not None:
                 sums.flops += (1 + charges_kl(self.algorithm)) * self.shape.forward(piece.work)
             logits, values = self._judged(piece)
             piece.start_logprobs = sampled_from(logits, piece)[piece.batch.place, piece.batch.targets]
-            costs = None
             if charges_kl(self.algorithm) and self.reference is not None:
                 plain = piece.start_logprobs if is_plain(piece) else untruncated(logits, piece)
-                costs = kl_costs(plain, self._reference_logprobs(self.reference, piece), self.algorithm)
+                piece.costs = kl_costs(plain, self._reference_logprobs(self.reference, piece), self.algorithm)
             if self.critic and values is not None:
-                self.critic.judge(piece, values, costs)
-            elif costs is not None:
-                charge(piece, costs)
+                self.critic.judge(piece, values, piece.costs)
         if self.critic:
             sums.explained_variance = self.critic.finish(pieces, self.model.device)
 
@@ -374,9 +368,17 @@ def _order(parts: int, iteration: int, epoch: int) -> list[int]:
     return sorted(range(parts), key=lambda index: keyed_uniform(iteration, epoch, index))
 
 
-def _compare(sums: Sums, piece: MicroBatch, logprobs: Tensor, wanted: set[str] | None) -> None:
-    """Note how far the learner's logprobs (T,), before any step, are from the engine's."""
-    if piece.idle:
+def _compare(
+    sums: Sums, piece: MicroBatch, logprobs: Tensor | None, wanted: set[str] | None, *, others: bool = True
+) -> None:
+    """Note how far the learner's logprobs (T,), before any step, are from the engine's; with `others`, of all episodes."""
+    if piece.idle or logprobs is None:
         return
-    sums.mismatch.add(logprobs, piece.old_logprobs)
+    old = piece.old_logprobs
+    if wanted is not None and not others:
+        kept = torch.tensor([group.episode in wanted for group, _ in piece.answers], device=old.device)
+        mask = kept.repeat_interleave(piece.lengths)
+        sums.mismatch.add(logprobs[mask], old[mask])
+    else:
+        sums.mismatch.add(logprobs, old)
     annotate(sums.annotations, piece, {"training_logprobs": logprobs}, wanted)

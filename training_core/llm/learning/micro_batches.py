@@ -51,6 +51,8 @@ class MicroBatch:
     """Only computed because others compute at this time: it teaches nothing."""
     start_logprobs: Tensor | None = field(default=None)
     """(T,) by the policy as it was when the update began, where the algorithm asks for them."""
+    costs: Tensor | None = field(default=None)
+    """(T,) what the KL divergence from the base model takes from the tokens' rewards, where it does."""
     start_values: Tensor | None = field(default=None)
     """(T,) by the critic as it was then, where there is one."""
     returns: Tensor | None = field(default=None)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from training_core.algorithms.corrections import correction_weights
-from training_core.algorithms.losses import costs_to_go, kl_penalty
+from training_core.algorithms.losses import kl_penalty
 from training_core.algorithms.policy_losses import POLICY_LOSSES, Bounds, Tokens
 from training_core.config.algorithms import Algorithm, Ppo
+from training_core.llm.learning.charging import charges_kl
 from training_core.llm.learning.micro_batches import MicroBatch
 
 
@@ -31,23 +32,9 @@ def wants_start(algorithm: Algorithm) -> bool:
     return isinstance(algorithm, Ppo) or algorithm.correction != "none" or charges_kl(algorithm)
 
 
-def charges_kl(algorithm: Algorithm) -> bool:
-    """Whether the KL divergence from the base model is taken from the rewards."""
-    return algorithm.kl_coefficient > 0 and algorithm.kl_in == "reward"
-
-
 def kl_costs(logprobs: Tensor, base: Tensor, algorithm: Algorithm) -> Tensor:
     """What the divergence takes from each token's reward (T,); logprobs of policy and base (T,) before truncation."""
     return algorithm.kl_coefficient * kl_penalty(logprobs, base, algorithm.kl_estimator)
-
-
-def charge(piece: MicroBatch, costs: Tensor) -> None:
-    """Take tokens' costs (T,) from the advantages: of a token and those after it.
-
-    Taken after rewards were normalised, so that the coefficient weighs against advantages, not raw rewards; the papers
-    (REINFORCE++, RLOO) subtract it before.
-    """
-    piece.advantages = piece.advantages - costs_to_go(costs, piece.lengths)
 
 
 def token_losses(piece: MicroBatch, logprobs: Tensor, algorithm: Algorithm) -> TokenLosses:

@@ -17,11 +17,11 @@ def _deepspeed(*parts: Any) -> Learner:
     return DeepspeedLearner(*parts)
 
 
-LEARNERS: dict[str, Callable[[Policy, Algorithm, PreTrainedModel, int, int, Processes], Learner]] = {
+LEARNERS: dict[str, Callable[[Policy, Algorithm, PreTrainedModel, int, int, Processes, int], Learner]] = {
     "torch": Learner,
     "deepspeed": _deepspeed,
 }
-"""type -> (policy, algorithm, model, iterations of the run, staleness, processes) -> learner."""
+"""type -> (policy, algorithm, model, iterations of the run, staleness, processes, seed) -> learner."""
 
 
 def make_learner(
@@ -31,6 +31,7 @@ def make_learner(
     iterations: int,
     staleness: int = 0,
     processes: Processes = ALONE,
+    seed: int = 0,
 ) -> Learner:
-    """The learner that a policy's config asks for."""
-    return LEARNERS[policy.learner.type](policy, algorithm, model, iterations, staleness, processes)
+    """The learner that a policy's config asks for. `seed`: of the run and the policy."""
+    return LEARNERS[policy.learner.type](policy, algorithm, model, iterations, staleness, processes, seed)

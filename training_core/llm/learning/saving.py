@@ -2,7 +2,7 @@
 
 <checkpoint>/<policy>/model.safetensors, config.json, tokenizer.json ...   the weights, as transformers saves them
                           adapter_model.safetensors, adapter_config.json in their place where only an adapter is trained
-<checkpoint>/<policy>/optimizer.safetensors   moments, step counts and fp32 copies by weight; torch's generator state
+<checkpoint>/<policy>/optimizer.safetensors   moments, step counts and fp32 copies by weight
 <checkpoint>/<policy>/critic.safetensors      PPO's value head and its moments, where it has one
 <checkpoint>/<policy>/policy.json             version, learning-rate schedule, counters; "frozen": true where there is no
                                               optimizer.safetensors, since the policy was not trained in that run
@@ -33,6 +33,7 @@ from training_core.llm.models.loading import load_tokenizer
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 GENERATOR = "generator"
+"""In checkpoints of older versions: torch's global state, which nothing depends on any more."""
 CRITIC = "critic.safetensors"
 
 
@@ -59,7 +60,7 @@ def save_policy(folder: Path, learner: Learner, tokenizer: PreTrainedTokenizerBa
         folder.mkdir(parents=True, exist_ok=True)
         _save_model(folder, learner.model, state.weights)
         tokenizer.save_pretrained(folder)
-        save_file(state.optimiser | {GENERATOR: state.generator}, folder / "optimizer.safetensors")
+        save_file(state.optimiser, folder / "optimizer.safetensors")
         if state.critic:
             save_file(state.critic, folder / CRITIC)
         (folder / "policy.json").write_text(json.dumps(facts, indent=1))
@@ -81,7 +82,7 @@ def save_frozen(
 
 
 def load_policy(folder: Path, learner: Learner) -> int:
-    """Put weights, optimiser, generator and counters back as they were; returns the version. Raises CheckpointError.
+    """Put weights, optimiser and counters back as they were; returns the version. Raises CheckpointError.
 
     The learning rate is the config's of the run that goes on, so a fork may have a schedule of its own. A policy that
     was frozen when the checkpoint was written begins with a fresh optimiser.
@@ -94,9 +95,9 @@ def load_policy(folder: Path, learner: Learner) -> int:
             learner.load_weights(weights)
             return int(facts["version"])
         tensors = load_file(folder / "optimizer.safetensors")
-        generator = tensors.pop(GENERATOR)
+        tensors.pop(GENERATOR, None)
         critic = load_file(folder / CRITIC) if facts.get("critic") else {}
-        learner.load_state_dict(LearnerState(weights, tensors, generator, dict(facts["counters"]), critic))
+        learner.load_state_dict(LearnerState(weights, tensors, dict(facts["counters"]), critic))
         return int(facts["version"])
 
 

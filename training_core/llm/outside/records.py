@@ -87,7 +87,8 @@ class Reader:
             text=str(tokenizer.decode(ids, skip_special_tokens=True)),
             loss_mask=None if all(mask) else mask,
         )
-        reward = raw if self.workflow.reward == "raw" else float(record["reward"])
+        given = raw if self.workflow.reward == "raw" else float(record["reward"])
+        reward = self.config.algorithm.team_weight * given
         prompt: list[Message] = []
         for message in record["messages"]:
             if message["role"] == "assistant" and message.get("step_loss_mask", 1) == 1:

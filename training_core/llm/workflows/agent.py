@@ -26,6 +26,7 @@ from training_core.llm.environments.host import SlotView, describe
 from training_core.llm.environments.prompts import task_instance
 from training_core.llm.generation.base import SamplingSettings, settings_of
 from training_core.llm.workflows.independent import EVALUATION_SEED, evaluation_settings
+from training_core.llm.workflows.overlong import charge_overlong
 from training_core.llm.workflows.table import Table, chat
 from training_core.types import Episode
 
@@ -98,6 +99,7 @@ def _play(sessions: list[Session], table: Table) -> list[Episode]:
         gateway.withdraw(sessions)
     weights = table.config.algorithm.team_weight, table.config.algorithm.local_weight
     episodes = [write_episode(session, workflow.success_at, weights) for session in sessions]
+    charge_overlong(episodes, table.config)
     failed = [episode for episode in episodes if episode.failed]
     if failed:
         log.warning("%d of %d agents failed; one of them: %s", len(failed), len(episodes), failed[0].error)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from training_core.algorithms.rewards import overlong_cost
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.workflows.conversation import Conversations
+from training_core.llm.workflows.overlong import answer_cost
 from training_core.llm.workflows.table import (
     Asked,
     Question,
@@ -115,7 +115,7 @@ def _act(
     manner: Manner,
 ) -> list[int]:
     """Try a role's answers on copies, carry one on; returns the slots that go on."""
-    passes, limit = table.config.team.roles[role].may_pass, manner.settings(role).max_tokens
+    passes = table.config.team.roles[role].may_pass
     texts = {item.slot: [_said(answer.text, passes) for answer in item.answers] for item in asked}
     tried = table.pool.try_answers(texts, role)
     chosen: dict[int, int] = {}
@@ -125,7 +125,7 @@ def _act(
         if isinstance(results, str):
             errors[item.slot] = results
             continue
-        candidates = _candidates(item, results, table, limit)
+        candidates = _candidates(item, results, table, role)
         _count_timeouts(episodes[item.slot], results)
         chosen[item.slot] = manner.choose(candidates, item.prompt.key)
         record_turn(episodes[item.slot], table, turn, role, item, candidates, chosen[item.slot])
@@ -176,10 +176,9 @@ def _count_timeouts(episode: Episode, results: list[StepResult]) -> None:
         episode.reward_timeouts = (episode.reward_timeouts or 0) + sum(judged)
 
 
-def _candidates(asked: Asked, results: list[StepResult], table: Table, limit: int) -> list[Candidate]:
-    """Answers with what they earned: alpha * team + beta * local, less what an answer near `limit` tokens costs."""
+def _candidates(asked: Asked, results: list[StepResult], table: Table, role: str) -> list[Candidate]:
+    """Answers with what they earned: alpha * team + beta * local, less what an answer near its limit of tokens costs."""
     algorithm = table.config.algorithm
-    soft, penalty = algorithm.overlong_tokens, algorithm.overlong_penalty
     return [
         Candidate(
             answer,
@@ -187,7 +186,7 @@ def _candidates(asked: Asked, results: list[StepResult], table: Table, limit: in
             result.team_reward,
             algorithm.team_weight * result.team_reward
             + algorithm.local_weight * result.local_reward
-            - overlong_cost(len(answer.token_ids), limit, soft, penalty),
+            - answer_cost(answer, role, table.config),
         )
         for answer, result in zip(asked.answers, results, strict=True)
     ]

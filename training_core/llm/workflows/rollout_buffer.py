@@ -13,6 +13,7 @@ from training_core.llm.outside.records import Reader, train_episodes
 from training_core.llm.outside.served_policies import Kind
 from training_core.llm.outside.source import RolloutSource
 from training_core.llm.workflows.independent import play_independent
+from training_core.llm.workflows.overlong import charge_overlong
 from training_core.llm.workflows.table import Table
 from training_core.types import Episode
 
@@ -22,7 +23,9 @@ def play_rollout_buffer(tasks: Sequence[int], table: Table) -> list[Episode]:
     source, reader = _source(table)
     with _engine(table, "train") as engine_url:
         groups = source.take(len(tasks), engine_url)
-    return train_episodes(groups, reader, table.first)
+    episodes = train_episodes(groups, reader, table.first)
+    charge_overlong(episodes, table.config)
+    return episodes
 
 
 def evaluate_rollout_buffer(
@@ -41,6 +44,7 @@ def evaluate_rollout_buffer(
             episode = reader.episode(groups[task][0], kind, str(task))
             episode.probe = task < table.config.evaluation.probes
             episodes.append(episode)
+    charge_overlong(episodes, table.config)
     return episodes
 
 

@@ -21,6 +21,7 @@ from training_core.llm.rollout_workflows.making import make_reward_function, mak
 from training_core.llm.rollout_workflows.tensors import stretches
 from training_core.llm.workflows.agent import data_of, episode_of, views_of
 from training_core.llm.workflows.independent import EVALUATION_SEED, evaluation_settings
+from training_core.llm.workflows.overlong import charge_overlong
 from training_core.llm.workflows.table import Table
 from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Prompt, Stage, Turn
 
@@ -137,6 +138,7 @@ def _play(
             engine.submit(seat.data, _Guarded(workflow, seat, section.timeout))
         engine.wait(len(seats))
     episodes = [episode for seat in seats for episode in _written(seat, table, section)]
+    charge_overlong(episodes, config)
     failed = [episode for episode in episodes if episode.failed]
     if failed:
         log.warning("%d of %d episodes failed; one of them: %s", len(failed), len(episodes), failed[0].error)

@@ -70,7 +70,12 @@ def test_groups_without_variance_are_counted_and_left_out_unless_wanted() -> Non
 
 
 def test_with_a_mean_over_the_batch_groups_of_one_teach() -> None:
-    one = config(rollout__group_size=1, algorithm__mean_level="batch", algorithm__std_level="none")
+    one = config(
+        rollout__group_size=1,
+        algorithm__mean_level="batch",
+        algorithm__std_level="none",
+        algorithm__drop_zero_variance=False,
+    )
     batch = make_groups([episode("a", turn("planner", 1.0)), episode("b", turn("planner", 3.0))], one)
     assert [group.advantages for group in batch.groups["planner"]] == [[-1.0], [1.0]]
     assert batch.counts["planner"].zero_variance == 2

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.training_core.llm.learning.test_learner import flat, groups
 from tests.training_core.llm.toys import TOKENIZER, make_model
@@ -43,14 +44,24 @@ def test_a_run_cut_in_two_ends_with_the_same_weights(tmp_path: Path, precision: 
     assert metrics["lr"] == pytest.approx(1e-4)
 
 
-def test_the_generator_comes_back(tmp_path: Path) -> None:
+def test_a_checkpoint_does_not_depend_on_torchs_global_generator(tmp_path: Path) -> None:
+    for seed in (5, 6):
+        one = fresh()
+        torch.manual_seed(seed)
+        one.update(groups(), 1, 0)
+        torch.manual_seed(seed)
+        save_policy(tmp_path / str(seed), one, TOKENIZER, 1)
+    for name in ("optimizer.safetensors", "model.safetensors", "policy.json"):
+        assert (tmp_path / "5" / name).read_bytes() == (tmp_path / "6" / name).read_bytes(), name
+
+
+def test_a_checkpoint_of_an_older_version_has_a_generator_and_is_read(tmp_path: Path) -> None:
     one = fresh()
-    torch.manual_seed(5)
-    save_policy(tmp_path, one, TOKENIZER, 0)
-    drawn = torch.rand(3)
-    torch.manual_seed(6)
-    load_policy(tmp_path, one)
-    assert torch.equal(torch.rand(3), drawn)
+    one.update(groups(), 1, 0)
+    save_policy(tmp_path, one, TOKENIZER, 4)
+    file = tmp_path / "optimizer.safetensors"
+    save_file(load_file(file) | {"generator": torch.get_rng_state()}, file)
+    assert load_policy(tmp_path, fresh()) == 4
 
 
 def test_the_folder_is_a_model_that_any_run_can_start_from(tmp_path: Path) -> None:

@@ -100,6 +100,25 @@ def test_updates_leave_the_base_weights_as_they_were(base: Path) -> None:
     assert all(torch.equal(tensor, original[name]) for name, tensor in kept.items())
 
 
+def test_dropout_depends_on_the_seed_and_the_iteration_alone(base: Path) -> None:
+    """Whatever drew from torch's global generator before, such as the making of a base model."""
+
+    def after(seed: int, noise: int, *iterations: int) -> dict[str, torch.Tensor]:
+        one = learner(base, dropout=0.3)
+        one.seed = seed
+        for iteration in iterations:
+            torch.manual_seed(noise + iteration)
+            one.update(groups(), iteration, 0)
+        return {name: tensor.clone() for name, tensor in trained_weights(one.model).items()}
+
+    wanted = after(7, 0, 1, 2)
+    assert all(torch.equal(tensor, wanted[name]) for name, tensor in after(7, 99, 1, 2).items())
+    other = after(8, 0, 1, 2)
+    assert any(not torch.equal(tensor, wanted[name]) for name, tensor in other.items())
+    repeated = after(7, 0, 1, 1)
+    assert any(not torch.equal(tensor, wanted[name]) for name, tensor in repeated.items())
+
+
 def test_the_reference_is_the_base_and_costs_no_copy(base: Path) -> None:
     one = learner(base)
     first = one.update(groups(), 1, 0).metrics

@@ -1,0 +1,32 @@
+"""What answers near the limit of their length cost (DAPO, arXiv 2503.14476, equation 13), in every workflow."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from training_core.algorithms.rewards import overlong_cost, soft_limit
+from training_core.config.run import RunConfig
+from training_core.types import Answer, Episode
+
+
+def answer_cost(answer: Answer, role: str, config: RunConfig) -> float:
+    """Reward that an answer of this role loses: the sum over all that the policy said in it, each up to the role's max_tokens."""
+    algorithm, limit = config.algorithm, config.team.roles[role].sampling.max_tokens
+    soft = soft_limit(limit, algorithm.overlong_tokens, algorithm.overlong_share)
+    return sum(
+        overlong_cost(length, limit, soft, algorithm.overlong_penalty) for length in said_lengths(answer)
+    )
+
+
+def said_lengths(answer: Answer) -> list[int]:
+    """Tokens of each stretch that is learnt from: one, or several with text of others between them."""
+    if answer.loss_mask is None:
+        return [len(answer.token_ids)]
+    return [len(list(stretch)) for learnt, stretch in groupby(answer.loss_mask) if learnt]
+
+
+def charge_overlong(episodes: Sequence[Episode], config: RunConfig) -> None:
+    """Take the cost from the candidates of episodes whose program paid them without regard to length."""
+    for episode in episodes:
+        for turn in episode.turns:
+            for candidate in turn.candidates:
+                candidate.reward -= answer_cost(candidate.answer, turn.role, config)
