@@ -137,8 +137,15 @@ class Pace(Protocol):
 def train(model: PreTrainedModel, ids: Tensor, labels: Tensor, recipe: Pace, progress: Progress) -> float:
     """AdamW under a cosine schedule, one pass; returns the mean loss of the last tenth in nats per token.
 
-    Token ids (N, S), right-padded, and labels (N, S), -100 where nothing is learnt; N = steps x batch.
+    Token ids (N, S), right-padded, and labels (N, S), -100 where nothing is learnt; N = steps x batch. A model's dropout draws
+    from a generator of its own, so that the same conversations always give the same weights.
     """
+    with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
+        torch.manual_seed(0)
+        return _trained(model, ids, labels, recipe, progress)
+
+
+def _trained(model: PreTrainedModel, ids: Tensor, labels: Tensor, recipe: Pace, progress: Progress) -> float:
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=recipe.learning_rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
     )

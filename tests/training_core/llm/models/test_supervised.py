@@ -172,3 +172,20 @@ def test_the_global_generator_is_left_alone(base: Path, tmp_path: Path) -> None:
     torch.manual_seed(5)
     warm_started(base, WarmStart(steps=1, file=str(file)), GRID, tmp_path)
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_dropout_in_a_warm_start_depends_on_nothing_outside_it() -> None:
+    """Of a model that drops out while it is taught, whatever drew from torch's generator before."""
+    ids, labels = padded(
+        [mask_messages("generic", said("w1", "w2"), TOKENIZER)] * 4, int(TOKENIZER.pad_token_id)
+    )
+    taught = []
+    for noise in (1, 2):
+        model = make_model("gpt_neox")
+        for part in model.modules():
+            if isinstance(part, torch.nn.Dropout):
+                part.p = 0.5
+        torch.manual_seed(noise)
+        train(model, ids, labels, WarmStart(steps=2, batch=2), lambda share, text: None)
+        taught.append(torch.cat([weight.flatten() for weight in model.parameters()]))
+    assert torch.equal(*taught)
