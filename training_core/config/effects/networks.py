@@ -53,11 +53,6 @@ def _is_used(at: Place) -> str:
     return "" if at.name in at.config.used_policies else "no role uses this policy"
 
 
-def _stepped_by_the_package(at: Place) -> str:
-    native = getattr(at.section, "backend", "mpe2") == "native"
-    return 'the native backend has no such wrapper; set backend = "mpe2"' if native else ""
-
-
 NETWORKS: Effects = {
     MarlConfig: always(
         "run team policies environment algorithm rollout resources evaluation checkpoint reporting health"
@@ -87,7 +82,7 @@ NETWORKS: Effects = {
     Transformer: always("type heads context_length"),
     MarlEnvironment: always("type reward"),
     SuperSuit: always("normalise_observations pad_observations pad_action_space frame_stack"),
-    Wrapped: needs("supersuit strict_agents action_masks", _stepped_by_the_package),
+    Wrapped: always("supersuit strict_agents action_masks"),
     Mpe: always("max_cycles continuous_actions"),
     NativeMpe: always("backend"),
     SimpleSpread: always("type num_agents local_ratio"),

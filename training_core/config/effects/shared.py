@@ -90,7 +90,7 @@ def _compares_evaluations(at: Place) -> str:
 
 _EVALUATES = unless("every", 0)
 SHARED: Effects = {
-    Run: always("name description tags seed iterations max_attempts"),
+    Run: always("name description tags seed iterations max_attempts failure_patience"),
     Evaluation: always("every")
     | needs("episodes greedy sampled probes", _EVALUATES)
     | needs("temperature", _sampled_temperature),
