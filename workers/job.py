@@ -16,6 +16,7 @@ from training_core.config.kinds import AnyConfig
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError, TroupeError
 from workers.launch.job_folder import JobFolder
+from workers.launch.reasons import reason
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -41,8 +42,8 @@ def main(words: Sequence[str] | None = None) -> int:
         result = _result(config, folder, arguments.home, request)
     except Exception as error:
         traceback.print_exc()
-        reason = str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}"
-        folder.write("error", {"reason": reason})
+        text = str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}"
+        folder.write("error", {"reason": reason(text)})
         return 1
     folder.write("result", result)
     return 0

@@ -32,9 +32,11 @@ from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
 from workers.launch.job_folder import JobFolder
 from workers.launch.launcher import JobLaunch, JobState, LauncherFailure
+from workers.launch.reasons import reason
 from workers.launch.registry import make_launcher
 
 log = logging.getLogger(__name__)
+OVER = (JobState.FAILED, JobState.STOPPED, JobState.SUCCEEDED)
 AT_ONCE = 2
 """Jobs that run at the same time on this server; the others wait their turn."""
 SUBMIT_LOCK = 7_461_002
@@ -158,7 +160,9 @@ def job_follow(job: Job) -> Job:
         return job
     folder = job_folder(job)
     try:
-        status = make_launcher(settings.TROUPE_LAUNCHER).status(job.submission_id)
+        launcher = make_launcher(settings.TROUPE_LAUNCHER)
+        status = launcher.status(job.submission_id)
+        tail = launcher.logs(job.submission_id) if status.state in OVER else ""
         result, error, progress = (folder.read(name) for name in ("result", "error", "progress"))
     except (OSError, ValueError, LauncherFailure) as failure:
         log.warning("job %s could not be looked at: %s", job.pk, failure)
@@ -177,9 +181,10 @@ def job_follow(job: Job) -> Job:
             job.progress, job.result = 1.0, result
             _end(job, Job.State.FINISHED, "")
         elif error is not None:
-            _end(job, Job.State.FAILED, str(error["reason"]))
+            _end(job, Job.State.FAILED, reason(str(error["reason"])))
         elif _gone(job, status.state):
-            _end(job, Job.State.FAILED, status.message or "its process is gone without a word")
+            told = [status.message or "its process is gone without a word", tail.strip().rpartition("\n")[2]]
+            _end(job, Job.State.FAILED, reason(": ".join(filter(None, told))))
         else:
             job.save(update_fields=["progress", "message"])
     return job
@@ -189,7 +194,7 @@ def _gone(job: Job, state: JobState) -> bool:
     """Whether its process has ended. Between claim and submission no backend knows it yet."""
     if state is JobState.MISSING:
         return job.started_at is None or job.started_at < timezone.now() - SUBMITTING_LIMIT
-    return state in (JobState.FAILED, JobState.STOPPED, JobState.SUCCEEDED)
+    return state in OVER
 
 
 def jobs_follow() -> None:

@@ -13,6 +13,7 @@ from ray.exceptions import RayActorError
 
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import Said, SlotView
+from workers.cluster.answers import answer, exit_of
 from workers.cluster.mutex import Mutex
 from workers.cluster.placement import Seat
 from workers.cluster.spawner import Handle, Spawner
@@ -83,18 +84,18 @@ class RemotePool:
         """What a call that was sent in `life` answered, from a worker that knows of it afterwards."""
         lost: RayActorError | None = None
         try:
-            answer = ray.get(reference)
+            said = answer(reference)
         except RayActorError as error:
             lost = error
         with self._mutex:
             if lost is not None:
-                answer = self._again(worker, life, call, lost)
+                said = self._again(worker, life, call, lost)
             elif keep and life < self._lives[worker]:
                 # Answered, then replaced by another thread before the call was noted: the new worker has not seen it.
-                answer = self._again(worker, life, call, None)
+                said = self._again(worker, life, call, None)
             if keep:
                 self._done[worker].append(call)
-        return answer
+        return said
 
     def _send(self, worker: int, call: Call) -> Any:
         method, arguments = call
@@ -107,22 +108,27 @@ class RemotePool:
         """
         if life < self._lives[worker]:
             try:
-                return ray.get(self._send(worker, call))
+                return answer(self._send(worker, call))
             except RayActorError as another:
                 error = another
         while self._lives[worker] < MAX_LIVES:
             self._lives[worker] += 1
-            log.warning("%s died (%s); replacing it", self._seats[worker].name, type(error).__name__)
+            log.warning("%s died: %s; it is replaced", self._seats[worker].name, _how(error))
             ray.kill(self._workers[worker])
             self._workers[worker] = self._spawner.env_worker(self._seats[worker], self._lives[worker])
             try:
                 references = [self._send(worker, past) for past in [*self._done[worker], call]]
-                return ray.get(references)[-1]
+                return [answer(reference) for reference in references][-1]
             except RayActorError as another:
                 error = another
         raise WorkerLost(
-            f"{self._seats[worker].name} died {MAX_LIVES + 1} times; look at the run's log for what ends it"
+            f"{self._seats[worker].name} died {MAX_LIVES + 1} times, the last time because {_how(error)}; "
+            "the run's log has each of them"
         ) from error
+
+
+def _how(error: RayActorError | None) -> str:
+    return exit_of(error) if error is not None else "another call found it dead"
 
 
 def without(calls: Sequence[Call], slots: Collection[int]) -> Iterator[Call]:

@@ -13,6 +13,7 @@ from ray.exceptions import RayActorError
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Group, Prompt
 from workers.actors.spec import Generated, PolicyUpdate, Ready
+from workers.cluster.answers import answer, exit_of
 from workers.cluster.mutex import Mutex
 from workers.cluster.placement import Seat
 from workers.cluster.spawner import CONTROL, Handle, Spawner
@@ -137,7 +138,7 @@ class ApartPort:
         spans: list[Span] = []
         for index, reference in enumerate(pending):
             try:
-                spans.append(ray.get(reference))
+                spans.append(answer(reference))
             except RayActorError as error:
                 self._replace(index, lives[index], error)
         return spans
@@ -156,7 +157,7 @@ class ApartPort:
         asked = [worker.system.options(concurrency_group=CONTROL).remote() for worker in self._rollouts]
         for reference in asked:
             with suppress(RayActorError):
-                whole.add(ray.get(reference))
+                whole.add(answer(reference))
         if self._updater:
             whole.add(self._updater.system())
         return whole
@@ -172,7 +173,7 @@ class ApartPort:
         """
         while True:
             try:
-                return ray.get(reference)
+                return answer(reference)
             except RayActorError as error:
                 life = self._replace(index, life, error)
                 reference = getattr(self._rollouts[index], method).remote(*arguments)
@@ -188,12 +189,13 @@ class ApartPort:
         seat = self._seats[index]
         if self._lives[index] >= MAX_LIVES:
             raise WorkerLost(
-                f"{seat.name} died {MAX_LIVES + 1} times; look at the run's log for what ends it"
+                f"{seat.name} died {MAX_LIVES + 1} times, the last time because {exit_of(error)}; "
+                "the run's log has each of them"
             )
         if self._updater is not None:  # it may be the sender of the weights that died
             self._updater.ping()
         life = self._lives[index] + 1
-        log.warning("%s died (%s); replacing it", seat.name, type(error).__name__)
+        log.warning("%s died: %s; it is replaced", seat.name, exit_of(error))
         ray.kill(self._rollouts[index])
         worker = self._spawner.policy_worker(seat, life)
         worker.start.remote(self._recalled)

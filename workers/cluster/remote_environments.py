@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError
 
 from training_core.config.marl.environments import MarlEnvironment
 from training_core.marl.environments.base import Actions, Failure, Spec, Transition, VectorEnvironment, View
 from training_core.marl.environments.split import SplitEnvironments, shares_of
+from workers.cluster.answers import answer, exit_of
 from workers.cluster.pool import MAX_LIVES
 from workers.cluster.spawner import Handle
 from workers.loops.records import WorkerLost
@@ -42,7 +43,7 @@ class Host:
     def opened(self, reference: Any) -> tuple[int, Spec]:
         """Number and spec of the share that was opened last. Raises ConfigError, EnvironmentFailure, WorkerLost."""
         try:
-            found: tuple[int, Spec] = _answer(reference)
+            found: tuple[int, Spec] = answer(reference)
         except RayActorError as error:
             found = self.replace(self.life, error)[-1]
         return found
@@ -56,15 +57,16 @@ class Host:
             return []
         while self.life < MAX_LIVES:
             self.life += 1
-            log.warning("%s died (%s); replacing it", self.name, type(error).__name__)
+            log.warning("%s died: %s; it is replaced", self.name, exit_of(error))
             ray.kill(self.worker)
             self.worker = self._spawn(life=self.life)
             try:
-                return [_answer(self.worker.open.remote(count)) for count in self._counts]
+                return [answer(self.worker.open.remote(count)) for count in self._counts]
             except RayActorError as another:
                 error = another
         raise WorkerLost(
-            f"{self.name} died {MAX_LIVES + 1} times; look at the run's log for what ends it"
+            f"{self.name} died {MAX_LIVES + 1} times, the last time because {exit_of(error)}; "
+            "the run's log has each of them"
         ) from error
 
 
@@ -109,7 +111,7 @@ class RemoteShare:
     def view(self) -> View:
         while True:
             try:
-                view: View = _answer(self._begun)
+                view: View = answer(self._begun)
                 return view
             except RayActorError as error:
                 self._host.replace(self._life, error)
@@ -118,7 +120,7 @@ class RemoteShare:
     def transition(self) -> Transition:
         if not self._lost:
             try:
-                transition: Transition = _answer(self._begun)
+                transition: Transition = answer(self._begun)
                 return transition
             except RayActorError as error:
                 self._host.replace(self._life, error)
@@ -129,14 +131,14 @@ class RemoteShare:
         if self._lost:
             return None
         try:
-            board: dict[str, Any] | None = _answer(self._host.worker.board.remote(self._number, index))
+            board: dict[str, Any] | None = answer(self._host.worker.board.remote(self._number, index))
         except RayActorError as error:
             self._host.replace(self._life, error)
             return None
         return board
 
     def close(self) -> None:
-        _answer(self._host.worker.close.remote(self._number))
+        answer(self._host.worker.close.remote(self._number))
 
     @property
     def _lost(self) -> bool:
@@ -154,11 +156,3 @@ class RemoteShare:
         lost = Failure(f"{self._host.name} died and was replaced; its environments began anew", lost=True)
         never, cut = np.zeros(self.count, dtype=bool), np.ones(self.count, dtype=bool)
         return Transition(view, rewards, never, cut, view, failures=dict.fromkeys(range(self.count), lost))
-
-
-def _answer(reference: Any) -> Any:
-    """What a worker answers. Raises what it raised, and RayActorError where it died."""
-    try:
-        return ray.get(reference)
-    except RayTaskError as error:
-        raise error.cause from error

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError
+from ray.exceptions import RayActorError
 
 from training_core.types import Group
 from workers.actors.spec import PolicyUpdate, Ready
+from workers.cluster.answers import answer, exit_of
 from workers.cluster.placement import Seat
 from workers.cluster.spawner import Handle
 from workers.loops.records import System, WorkerLost
@@ -70,10 +71,12 @@ class Updaters:
             (reference, *_), _ = ray.wait(list(waiting), num_returns=1)
             try:
                 ask(waiting.pop(reference), reference)
-            except RayError:
+            except WorkerLost:
+                raise
+            except Exception:  # of one that spoke with a dead one: gloo's or NCCL's error, say
                 self._name_the_dead()
                 raise
-        return [ray.get(reference) for reference in references]
+        return [answer(reference) for reference in references]
 
     def _name_the_dead(self) -> None:
         """Where one of several has died, the others fail in their talk with it: say who. Raises WorkerLost."""
@@ -88,11 +91,11 @@ class Updaters:
 
 
 def ask(seat: Seat, reference: Any) -> Any:
-    """Wait for a worker that cannot be replaced. Raises WorkerLost when it has died."""
+    """Wait for a worker that cannot be replaced. Raises what it raised, WorkerLost where it has died."""
     try:
-        return ray.get(reference)
+        return answer(reference)
     except RayActorError as error:
         raise WorkerLost(
-            f"{seat.name} died, and with it what policy {seat.policy!r} had learnt since the last checkpoint; "
-            f"start a new attempt from there ({error})"
+            f"{seat.name} died, and with it what policy {seat.policy!r} had learnt since the last checkpoint: "
+            f"{exit_of(error)}. A new attempt starts from the last checkpoint."
         ) from error

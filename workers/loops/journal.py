@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from training_core.config.experiment import ExperimentConfig
 from training_core.config.marl.run import MarlConfig
+from workers.launch.reasons import plain
 from workers.loops import metrics
 from workers.loops.marl_lines import summary_lines
 from workers.loops.records import Collected, Phase, Span, Started, System, Updated
@@ -225,7 +226,7 @@ class ReportedLog(logging.Handler):
         if record.name.startswith("workers.reporting"):
             return
         known = {"CRITICAL": "error", "ERROR": "error", "WARNING": "warning", "DEBUG": "debug"}
-        self._reporter.log(known.get(record.levelname, "info"), record.name, self.format(record))
+        self._reporter.log(known.get(record.levelname, "info"), record.name, plain(self.format(record)))
 
 
 def _versions() -> dict[str, str]:

@@ -1,0 +1,25 @@
+"""Reasons that people read: plain text of a bounded length, whatever a library put into its error."""
+
+import re
+
+LONGEST = 2000
+"""Characters of a reason. The whole text is in the run's log."""
+_CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$|^\s*ray::", re.MULTILINE)
+_RAISED = re.compile(r"^(?:\w+\.)*[A-Z]\w*: ?", re.MULTILINE)
+
+
+def plain(text: str) -> str:
+    """The text without terminal codes and characters that cannot be seen."""
+    return _UNSEEN.sub("", _CODES.sub("", text.replace("\r\n", "\n")))
+
+
+def reason(text: str) -> str:
+    """What is told of an error: of a traceback its last message, in plain characters, at most LONGEST of them."""
+    said = plain(text).strip()
+    if _TRACEBACK.search(said):
+        raised = list(_RAISED.finditer(said))
+        if raised:
+            said = said[raised[-1].start() :].strip()
+    return said if len(said) <= LONGEST else said[: LONGEST - 1].rstrip() + "…"
