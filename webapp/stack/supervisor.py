@@ -47,6 +47,8 @@ class Service:
     owns_tree: bool = False
     """Whether all that it has started must end with it."""
     folder: Path = Path("/")
+    before: Callable[[], None] | None = None
+    """Called in a thread before every start, when nothing of the start before is left."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class _Life:
     """One start of a service."""
 
     process: asyncio.subprocess.Process
+    log_start: int = 0
+    """Bytes that its log held before."""
     family: dict[int, psutil.Process] = field(default_factory=dict)
 
 
@@ -95,6 +99,7 @@ class Supervisor:
         await self._wait(step.after)
         self.terminal.starting(step.name)
         log = self._log(step.name)
+        log_start = os.fstat(log).st_size
         try:
             process = await asyncio.create_subprocess_exec(
                 *step.command,
@@ -111,7 +116,8 @@ class Supervisor:
         output, _ = await process.communicate()
         self.lives.pop(step.name, None)
         if process.returncode:
-            raise StackError(f"{step.name} failed (code {process.returncode}): {self._last_lines(step.name)}")
+            last = self._last_lines(step.name, log_start)
+            raise StackError(f"{step.name} failed (code {process.returncode}): {last}")
         self.terminal.ready(step.name)
         self._event(step.name).set()
         return output.decode()
@@ -146,7 +152,7 @@ class Supervisor:
                 why = await self._watch(service, life)
             else:
                 failures += 1
-                why = f"did not come up: {self._last_lines(service.name)}"
+                why = f"did not come up ({_ending(life)}): {self._last_lines(service.name, life.log_start)}"
             await self._end(service.name)
             if failures >= 3 and not self._event(service.name).is_set():
                 raise StackError(f"{service.name} {why}\nIts log: {self.logs / f'{service.name}.log'}")
@@ -157,7 +163,10 @@ class Supervisor:
 
     async def _start(self, service: Service) -> _Life:
         self.terminal.starting(service.name)
+        if service.before is not None:
+            await asyncio.to_thread(service.before)
         log = self._log(service.name)
+        log_start = os.fstat(log).st_size
         try:
             process = await asyncio.create_subprocess_exec(
                 *service.command,
@@ -173,7 +182,7 @@ class Supervisor:
             )
         finally:
             os.close(log)
-        return _Life(process)
+        return _Life(process, log_start)
 
     async def _comes_up(self, service: Service, life: _Life) -> bool:
         deadline = time.monotonic() + service.patience
@@ -198,7 +207,7 @@ class Supervisor:
                 elif time.monotonic() - answered > service.patience:
                     return f"has not answered for {service.patience:.0f} s"
                 continue
-            return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+            return _how(code)
 
     async def _end(self, name: str) -> None:
         """End a child and, by what it is, all that it has started."""
@@ -237,9 +246,23 @@ class Supervisor:
         _shorten(path)
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
-    def _last_lines(self, name: str, count: int = 5) -> str:
-        lines = (self.logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
+    def _last_lines(self, name: str, start: int, count: int = 5) -> str:
+        """The last lines of a log, of those written since it held `start` bytes."""
+        with (self.logs / f"{name}.log").open("rb") as log:
+            log.seek(start if start <= log.seek(0, os.SEEK_END) else 0)  # it was shortened meanwhile
+            lines = log.read().decode(errors="replace").strip().splitlines()
         return "\n".join(lines[-count:]) or "it said nothing"
+
+
+def _ending(life: _Life) -> str:
+    """How a child that did not come up stands: it has ended, or is there and does not answer."""
+    code = life.process.returncode
+    return "it does not answer" if code is None else f"it {_how(code)}"
+
+
+def _how(code: int) -> str:
+    """An exit code as a verb."""
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
 
 def _shorten(log: Path) -> None:

@@ -88,6 +88,31 @@ async def test_what_never_comes_up_is_an_error_with_its_last_words(stage: Stage)
     await stage.supervisor.stop()
 
 
+async def test_what_did_not_come_up_is_told_by_its_own_lines_and_its_end(stage: Stage) -> None:
+    (stage.logs / "a.log").write_text("ERROR of a life long ago\n")
+    code = "import os, signal\nprint('I begin', flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
+    task = stage.supervisor.keep(stage.service("a", code, answers=lambda: False))
+    with pytest.raises(StackError) as told:
+        await asyncio.wait_for(task, 90)
+    await stage.supervisor.stop()
+    assert "did not come up (it was ended by SIGKILL): I begin" in str(told.value)
+    assert "long ago" not in stage.said.getvalue() + str(told.value)
+
+
+async def test_what_must_be_done_before_a_start_is_done_before_each(stage: Stage) -> None:
+    begun: list[bool] = []
+
+    def before() -> None:
+        begun.append("a" in stage.supervisor.lives)
+
+    stage.supervisor.keep(stage.service("a", FOREVER, before=before))
+    await stage.supervisor.wait_ready("a")
+    os.kill(stage.pid("a"), signal.SIGKILL)
+    await stage.until(lambda: len(begun) == 2 and "a" in stage.supervisor.lives)
+    await stage.supervisor.stop()
+    assert begun == [False, False], "nothing of the start before is left"
+
+
 async def test_what_no_longer_answers_is_started_again(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("webapp.stack.supervisor.WATCH", 0.05)
     well = [True]
