@@ -11,6 +11,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from redis.exceptions import RedisError
 
+from webapp.common.ended_tasks import last_ended
 from webapp.stack.home import MODEL_IN_WORK
 from webapp.stack.worker_probe import STALE, seconds_since_alive
 
@@ -67,12 +68,12 @@ def _redis() -> str:
 def _worker() -> str:
     try:
         with _redis_client() as client:
-            age = seconds_since_alive(client)
+            age, ended = seconds_since_alive(client), last_ended(client)
     except RedisError:
         return "unknown"
     if age is None:
         return "has not been seen"
-    return "ok" if age < STALE else f"last seen {age:.0f} s ago"
+    return (ended or "ok") if age < STALE else f"last seen {age:.0f} s ago"
 
 
 def _ray() -> str:

@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging, worker_ready
+from celery.signals import setup_logging, task_failure, worker_init, worker_ready
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.config.settings")
 
@@ -16,6 +16,22 @@ app.autodiscover_tasks()
 @setup_logging.connect(weak=False)
 def _keep_our_logging(**_: Any) -> None:
     """Celery leaves logging alone when somebody listens here: Django's settings, which redact, stand."""
+
+
+@worker_init.connect(weak=False)
+def _note_start(**_: Any) -> None:
+    """Ages count from the worker's start, in all of its processes, also in those that replace another one later."""
+    from webapp.runs.reconciliation import process_start
+
+    process_start()
+
+
+@task_failure.connect(weak=False)
+def _note_ended(sender: Any, exception: BaseException, args: Any, kwargs: Any, **_: Any) -> None:
+    """Of tasks that are ended for their time limit, the worker's main process sends this."""
+    from webapp.common.ended_tasks import task_ended
+
+    task_ended(sender, exception, args or (), kwargs or {})
 
 
 @worker_ready.connect(weak=False)

@@ -21,10 +21,14 @@ from webapp.stack.postgres import PostgresServer, clean_environment, database_ur
 from webapp.stack.ray_head import RayHead, new_ray_head
 from webapp.stack.redis_server import redis_answers, redis_command, redis_url
 from webapp.stack.supervisor import Service, Step
-from webapp.stack.worker_probe import worker_answers
+from webapp.stack.worker_probe import forget_alive, worker_answers
+from workers.launch.bundled_ray import VARIABLE as BUNDLED_RAY
+from workers.launch.bundled_ray import note_start
 
 DEMO_PRESET = "plan_path_duo"
 PREPARE, MODEL, DEMO = "prepare", "base-model", "demo"
+RAY_START = "ray-start"
+"""File in TROUPE_HOME that names the present start of the bundled Ray."""
 SCRATCH_LIMIT = 40
 """Longest scratch folder under which Ray's sockets still have room."""
 
@@ -55,7 +59,8 @@ class Plan:
 
     def first_services(self) -> list[Service]:
         """What needs nothing else: Ray, which takes longest, and Redis."""
-        services = [ray_service(self.ray)] if self.ray else []
+        file = self.home.root / RAY_START
+        services = [ray_service(self.ray, lambda: note_start(file))] if self.ray else []
         return services + ([redis_service(self.scratch / "redis.sock")] if self.bundled_redis else [])
 
     def postgres(self) -> PostgresServer:
@@ -67,7 +72,10 @@ class Plan:
         return [
             self._web(),
             self._celery(
-                "worker", ["worker", *WORKER], lambda: worker_answers(self.environment["REDIS_URL"])
+                "worker",
+                ["worker", *WORKER],
+                lambda: worker_answers(self.environment["REDIS_URL"]),
+                before=lambda: forget_alive(self.environment["REDIS_URL"]),
             ),
             self._celery(
                 "beat", ["beat", *BEAT, "--schedule", str(self.home.root / "beat.db")], lambda: True
@@ -101,10 +109,22 @@ class Plan:
             folder=env.ROOT,
         )
 
-    def _celery(self, name: str, words: list[str], answers: Callable[[], bool]) -> Service:
-        command = [sys.executable, "-m", "celery", "-A", "webapp.config.celery", *words]
+    def _celery(
+        self,
+        name: str,
+        words: list[str],
+        answers: Callable[[], bool],
+        before: Callable[[], None] | None = None,
+    ) -> Service:
         return Service(
-            name, command, self.child_environment(), answers, after=(PREPARE,), grace=8.0, folder=env.ROOT
+            name,
+            [sys.executable, "-m", "celery", "-A", "webapp.config.celery", *words],
+            self.child_environment(),
+            answers,
+            after=(PREPARE,),
+            grace=8.0,
+            folder=env.ROOT,
+            before=before,
         )
 
     def _loopback(self) -> str:
@@ -115,7 +135,7 @@ class Plan:
 
 
 WORKER = [
-    "--pool=threads",
+    "--pool=prefork",  # a task that hangs is ended with its process; a thread could not be
     "--concurrency=4",
     "--prefetch-multiplier=1",
     "--without-gossip",
@@ -159,6 +179,7 @@ def _choose_servers(plan: Plan) -> None:
     if not env.text("RAY_ADDRESS") and env.text("TROUPE_LAUNCHER", "ray") == "ray":
         plan.ray = new_ray_head(plan.scratch / "ray")
         plan.environment |= {"RAY_ADDRESS": plan.ray.address, **plan.ray.access()}
+        plan.environment[BUNDLED_RAY] = str(plan.home.root / RAY_START)
 
 
 def allowed_hosts(host: str) -> str:
@@ -215,7 +236,7 @@ def redis_service(path: Path) -> Service:
     return Service("redis", redis_command(path), clean_environment(path.parent), lambda: redis_answers(path))
 
 
-def ray_service(head: RayHead) -> Service:
+def ray_service(head: RayHead, before: Callable[[], None] | None = None) -> Service:
     """The Ray head; what it has started ends with it."""
     return Service(
         "ray",
@@ -226,6 +247,7 @@ def ray_service(head: RayHead) -> Service:
         patience=120.0,
         owns_tree=True,
         folder=env.ROOT,
+        before=before,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,6 +17,14 @@ STALE = 60.0
 def note_alive(client: redis.Redis) -> None:
     """The worker says that it works, now."""
     client.set(KEY, repr(time.time()), ex=int(STALE) * 10)
+
+
+def forget_alive(url: str) -> None:
+    """A worker is about to be started: the sign of life of the one before no longer counts."""
+    import redis
+
+    with suppress(redis.RedisError), redis.Redis.from_url(url, socket_timeout=2.0) as client:
+        client.delete(KEY)
 
 
 def seconds_since_alive(client: redis.Redis) -> float | None:

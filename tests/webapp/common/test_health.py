@@ -12,7 +12,7 @@ from webapp.common.tasks import alive
 from webapp.config import environment as env
 from webapp.runs.models import Run
 from webapp.stack.home import MODEL_IN_WORK
-from webapp.stack.worker_probe import KEY, worker_answers
+from webapp.stack.worker_probe import KEY, forget_alive, worker_answers
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +61,13 @@ def test_a_worker_that_was_seen_long_ago_is_not_well(settings: object) -> None:
     with health._redis_client() as redis:
         redis.set(KEY, repr(time.time() - 120))
     assert health.check_all()["worker"].startswith("last seen 120 s")
+    assert not worker_answers(settings.REDIS_URL)  # type: ignore[attr-defined]
+
+
+def test_the_sign_of_life_of_an_ended_worker_does_not_count_for_the_next(settings: object) -> None:
+    alive()
+    assert worker_answers(settings.REDIS_URL)  # type: ignore[attr-defined]
+    forget_alive(settings.REDIS_URL)  # type: ignore[attr-defined]
     assert not worker_answers(settings.REDIS_URL)  # type: ignore[attr-defined]
 
 

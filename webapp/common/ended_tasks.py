@@ -1,0 +1,70 @@
+"""Tasks that were ended because they took too long, or whose process died: told in the log and by /readyz, and tried again."""
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import redis
+from billiard.exceptions import SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLostError
+from celery import Task
+from django.conf import settings
+from redis.exceptions import RedisError
+
+log = logging.getLogger(__name__)
+KEY = "troupe:worker:ended"
+TOLD = 600
+"""Seconds for which /readyz tells of the last one."""
+TRIES = 3
+"""Of one task with the same arguments, within TOLD seconds. Tasks without arguments are sent again by beat."""
+ENDED = (SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLostError)
+
+
+def task_ended(
+    task: "Task[Any, Any]", error: BaseException, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Take note of a task that failed in one of these ways, and send it again where nobody else does."""
+    if not isinstance(error, ENDED):
+        return
+    how = "its process died" if isinstance(error, WorkerLostError) else "it took too long"
+    try:
+        with _client() as client:
+            noted = {"task": task.name, "how": how, "time": time.time()}
+            client.set(KEY, json.dumps(noted), ex=TOLD)
+            tried = _count(client, task.name, args) if args else TRIES
+    except RedisError as problem:
+        log.error("the task %s was ended (%s); Redis does not take note of it: %s", task.name, how, problem)
+        return
+    again = tried < TRIES
+    log.error(
+        "the task %s%s was ended: %s; %s",
+        task.name,
+        tuple(args),
+        how,
+        "it is tried again" if again or not args else f"it is not tried again after {tried} times",
+    )
+    if again:
+        task.apply_async(args=tuple(args), kwargs=dict(kwargs))
+
+
+def last_ended(client: "redis.Redis") -> str:
+    """The last task that was ended, in words; empty where there was none lately. Raises RedisError."""
+    noted = client.get(KEY)
+    if not isinstance(noted, bytes):
+        return ""
+    facts = json.loads(noted)
+    return f"the task {facts['task']} was ended {max(0.0, time.time() - facts['time']):.0f} s ago: {facts['how']}"
+
+
+def _count(client: "redis.Redis", name: str, args: Sequence[Any]) -> int:
+    """How often this task with these arguments has been ended lately, this time included."""
+    key = f"{KEY}:{name}:{json.dumps(list(args), default=str)}"
+    with client.pipeline() as pipe:
+        pipe.incr(key)
+        pipe.expire(key, TOLD)
+        return int(pipe.execute()[0])
+
+
+def _client() -> "redis.Redis":
+    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2.0, socket_connect_timeout=2.0)
