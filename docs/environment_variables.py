@@ -118,6 +118,7 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
 ]
 
 INTERNAL = {
+    "TROUPE_BUNDLED_RAY",
     "TROUPE_INGEST_TOKEN",
     "TROUPE_PG_BINARIES",
     "TROUPE_STACK_ID",
@@ -126,6 +127,7 @@ INTERNAL = {
     "RAY_AUTH_TOKEN_PATH",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER",
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S",
+    "RAY_JOB_STOP_WAIT_TIME_S",
     "RAY_USAGE_STATS_ENABLED",
 }
 """Set by Troupe for its own processes; nobody else sets them."""

@@ -43,7 +43,7 @@ class BufferFailure(TroupeError):
 
 
 class WaitLeft(TroupeError):
-    """Nothing came from outside yet, and the run is asked to stop: nobody waits any longer."""
+    """The run is asked to stop and leaves the collection under way: it waits for others outside, or must end at once."""
 
 
 class EngineFailure(TroupeError):

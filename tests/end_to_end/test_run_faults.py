@@ -166,3 +166,50 @@ def test_a_ray_head_killed_makes_a_new_attempt_from_the_last_checkpoint(
     ]
     assert sorted(set(points["steps"])) == list(range(1, ITERATIONS + 1))
     assert set(points["attempts"]) == {1, 2}
+
+
+def frozen_environments(stack: RunningStack) -> list[psutil.Process]:
+    """The processes that step environments, standing still: the iteration under way cannot end."""
+    found = []
+    for process in stack.tree():
+        with suppress(psutil.Error):
+            if "ray::EnvWorker" in " ".join(process.cmdline()):
+                process.suspend()
+                found.append(process)
+    return found
+
+
+def test_a_pause_of_an_iteration_that_does_not_end_loses_nothing_and_may_be_hurried(
+    stack: RunningStack, client: Client, model: Path
+) -> None:
+    run = client.launch(model, **{"checkpoint.every": 0})
+    client.until(run, lambda found: found["iteration"] >= 3)
+    frozen = frozen_environments(stack)
+    assert frozen
+    try:
+        paused = client.http.post(f"{stack.url}/api/v1/runs/{run}/pause/").json()
+        assert (paused["state"], paused["stop_requested"]) == ("stopping", "pause")
+        assert paused["reason"].startswith("pausing: completing iteration ")
+        waiting = client.until(run, lambda found: "saved up to iteration" in found["reason"])
+        (kept,) = client.get(f"/api/v1/runs/{run}/checkpoints/")["results"]
+        assert (waiting["state"], kept["iteration"]) == ("stopping", waiting["iteration"])
+        assert [attempt["state"] for attempt in waiting["attempts"]] == ["live"], (
+            "nobody ends it from outside"
+        )
+        told = client.http.post(f"{stack.url}/api/v1/runs/{run}/pause/", json={"now": True}).json()
+        assert told["end_requested_at"] and told["reason"].startswith("ending now")
+        ended = client.until(run, lambda found: found["state"] == "paused")
+        assert ended["reason"] == "", "its driver left in order"
+    finally:
+        for process in frozen:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+    resumed = client.http.post(f"{stack.url}/api/v1/runs/{run}/resume/").json()
+    assert resumed["state"] == "queued"
+    ended = client.until(run, lambda found: found["state"] in ("finished", "failed", "stopped"))
+    assert ended["state"] == "finished", ended
+    assert ended["attempts"][1]["resumed_from"] == kept["path"]
+    points = client.get(f"/api/v1/runs/{run}/series/?keys=train/return&points=10000")["series"][
+        "train/return"
+    ]
+    assert points["steps"] == list(range(1, ITERATIONS + 1)), "no completed iteration was played twice"

@@ -24,7 +24,7 @@ class Run(Section):
     iterations: int = Field(100, ge=1)
     """Collect-and-update rounds."""
     max_attempts: int = Field(3, ge=1, le=100)
-    """Launches of this run at most: what dies is started again from its last checkpoint until then."""
+    """Attempts lost in a row, without a new checkpoint or a Resume between, after which the run fails; with 1 nothing restarts."""
     failure_patience: int = Field(3, ge=1, le=1000)
     """Iterations in a row, or evaluations, in which every episode failed: after so many the run fails."""
 

@@ -60,6 +60,14 @@ class FiniteFloat(serializers.FloatField):
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
+class StopSerializer(serializers.Serializer[Any]):
+    """How a run ends."""
+
+    now = serializers.BooleanField(
+        default=False, help_text="Whether it does not wait for its iteration: what that one has done is lost."
+    )
+
+
 class ResumeSerializer(serializers.Serializer[Any]):
     """How a run goes on."""
 

@@ -4,12 +4,14 @@ from dataclasses import asdict
 from typing import Any
 
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils.functional import cached_property
 from drf_spectacular.utils import extend_schema
 from rest_framework import generics, status
 from rest_framework.exceptions import ParseError, PermissionDenied
 from rest_framework.pagination import BasePagination, CursorPagination
+from rest_framework.parsers import FormParser, MultiPartParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -29,6 +31,7 @@ from webapp.api.serializers import (
     LogLineSerializer,
     ResumeSerializer,
     RunSerializer,
+    StopSerializer,
 )
 from webapp.cluster.selectors import cluster_read
 from webapp.experiments.fields import run_schema
@@ -166,14 +169,20 @@ class RunDetail(APIView):
 
 
 class RunAct(APIView):
-    """stop or pause."""
+    """stop or pause. A body is optional, in JSON or as a form."""
 
     act = "stop"
+    parser_classes = (*APIView.parser_classes, FormParser, MultiPartParser)
 
-    @extend_schema(request=None, responses={200: JSON, 409: JSON})
+    @extend_schema(request=StopSerializer, responses={200: JSON, 409: JSON})
     def post(self, request: Request, run_id: str) -> Response:
-        """The run afterwards; 409 where its state does not allow it."""
-        run_do(request.user, run_get(request.user, run_id), self.act)
+        """The run afterwards; 409 where its state does not allow it. With `now` it does not wait for its iteration."""
+        body = StopSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        with transaction.atomic():
+            run_do(request.user, run_get(request.user, run_id), self.act)
+            if body.validated_data["now"] and run_get(request.user, run_id).state == RunState.STOPPING:
+                run_do(request.user, run_get(request.user, run_id), "end_now")
         return Response(RunSerializer(run_get(request.user, run_id)).data)
 
 

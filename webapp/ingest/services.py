@@ -130,15 +130,21 @@ def _store(run: Run, attempt: Attempt, events: list[AnyEvent]) -> None:
     for kind, store in KEPT.items():
         if some := [event for event in events if isinstance(event, kind)]:
             store(run, cursor, some)
-    for event in events:
-        if isinstance(event, StatusEvent):
-            runs.status_apply(run, attempt, event)
     _progress_note(run, attempt, events)
 
 
 def _progress_note(run: Run, attempt: Attempt, events: list[AnyEvent]) -> None:
-    """Iterations completed, as the newest attempt last told."""
-    told = [event.iteration for event in events if isinstance(event, HeartbeatEvent)]
-    if told and told[-1] != run.iteration and not run.attempts.filter(number__gt=attempt.number).exists():
-        run.iteration = told[-1]
+    """State and completed iterations, event after event in the order in which the driver told them.
+
+    Heartbeats of an attempt that was superseded, has not started yet or has ended say nothing of the run's progress.
+    """
+    before = run.iteration
+    newest = not run.attempts.filter(number__gt=attempt.number).exists()
+    for event in events:
+        if isinstance(event, StatusEvent):
+            runs.status_apply(run, attempt, event)
+            before = run.iteration  # saved with the state
+        elif isinstance(event, HeartbeatEvent) and newest and runs.is_at_work(attempt):
+            run.iteration = event.iteration
+    if run.iteration != before:
         run.save(update_fields=["iteration"])

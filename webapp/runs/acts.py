@@ -13,23 +13,41 @@ class Act:
     states: tuple[str, ...]
     style: str = ""
     disabled: bool = False
+    confirm: str = ""
+    """Asked before it is done; empty: nothing is asked."""
 
 
 ACTS = (
     Act(
         "pause",
         "Pause",
-        "Write a checkpoint, end the run and give its devices back; resume goes on from there",
+        "Complete the iteration, write a checkpoint, end the run and give its devices back; Resume continues from there",
         ("running",),
     ),
     Act(
         "stop",
         "Stop",
-        "Write a checkpoint and end the run; it can be resumed",
+        "Complete the iteration, write a checkpoint and end the run; it can be resumed",
         ("queued", "starting", "running"),
         "danger",
     ),
-    Act("stop", "Stopping …", "It writes a checkpoint and ends", ("stopping",), "", True),
+    Act(
+        "stop",
+        "Stopping …",
+        "It completes its iteration, writes a checkpoint and ends",
+        ("stopping",),
+        "",
+        True,
+    ),
+    Act(
+        "end_now",
+        "End now",
+        "Do not wait for the iteration under way: write a checkpoint of the last completed one, and end",
+        ("stopping",),
+        "danger",
+        confirm="End this run now? What the iteration under way has done is lost. A checkpoint of the last completed "
+        "iteration is written if that is possible within a minute.",
+    ),
     Act(
         "resume",
         "Resume",

@@ -1,14 +1,17 @@
 """Attempts: how one ends, and whether another follows by itself. Callers hold the run's row lock and save the run."""
 
+from django.db.models import Max
 from django.utils import timezone
 
 from webapp.accounts.tokens import run_tokens_revoke
 from webapp.runs.models import Attempt, Run, RunState
+from webapp.runs.selectors import first_iteration
+from workers.launch.reasons import reason as plain_reason
 
 
 def attempt_end(attempt: Attempt, how: str, reason: str) -> None:
     """Note how an attempt ended (finished, stopped, paused, failed, lost)."""
-    attempt.state, attempt.ended_as, attempt.reason = Attempt.State.ENDED, how, reason
+    attempt.state, attempt.ended_as, attempt.reason = Attempt.State.ENDED, how, plain_reason(reason)
     attempt.ended_at = timezone.now()
     attempt.save()
 
@@ -18,12 +21,13 @@ def attempt_lost(run: Run, attempt: Attempt, reason: str, *, again: bool) -> Non
 
     A run that was asked to stop or pause does just that. Fills the run's state and reason.
     """
+    reason = plain_reason(reason)
     attempt_end(attempt, "lost" if again else "failed", reason)
     if run.stop_requested:
         run.state = RunState.PAUSED if run.stop_requested == "pause" else RunState.STOPPED
         run.reason = f"ended while it was asked to {run.stop_requested}: {reason}"
         run.stop_requested = ""
-    elif again and losses_in_a_row(run) < int(run.config["run"]["max_attempts"]):
+    elif again and 1 < int(run.config["run"]["max_attempts"]) > losses_in_a_row(run):
         run.state = RunState.QUEUED
         run.reason = f"attempt {attempt.number} was lost ({reason}); starting again from the last checkpoint"
         return
@@ -35,10 +39,15 @@ def attempt_lost(run: Run, attempt: Attempt, reason: str, *, again: bool) -> Non
 
 
 def losses_in_a_row(run: Run) -> int:
-    """Attempts lost since one last ended well."""
+    """Attempts lost in a row without progress: since one last ended well, or wrote a checkpoint beyond the one it started
+    from, or a person resumed the run.
+    """
+    reached = dict(run.checkpoints.values_list("attempt").annotate(Max("iteration")))
     lost = 0
-    for how in run.attempts.order_by("-number").values_list("ended_as", flat=True):
-        if how not in ("lost", "failed"):
+    for attempt in run.attempts.filter(number__gt=run.losses_from).order_by("-number"):
+        if attempt.ended_as not in ("lost", "failed"):
+            break
+        if reached.get(attempt.number, 0) > first_iteration(run, attempt):
             break
         lost += 1
     return lost

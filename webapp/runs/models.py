@@ -73,6 +73,10 @@ class Run(models.Model):
     stop_requested = models.CharField(max_length=6, blank=True)
     """stop or pause while one is asked for."""
     stop_requested_at = models.DateTimeField(null=True, blank=True)
+    end_requested_at = models.DateTimeField(null=True, blank=True)
+    """When a person asked that a run which is stopping ends at once, its iteration incomplete."""
+    losses_from = models.IntegerField(default=0)
+    """Attempts up to this number do not count for run.max_attempts: a person has resumed the run since."""
     iteration = models.IntegerField(default=0)
     """Iterations completed."""
     iterations = models.IntegerField()
@@ -111,6 +115,8 @@ class Attempt(models.Model):
     """finished, stopped, paused, failed, lost."""
     reason = models.TextField(blank=True)
     submission_id = models.CharField(max_length=80, unique=True)
+    cluster = models.CharField(max_length=32, blank=True)
+    """Which start of the bundled Ray it was submitted to; empty for any other cluster."""
     resumed_from = models.CharField(max_length=400, blank=True)
     """Checkpoint path relative to the run folder; empty for a fresh start."""
     changes = models.JSONField(default=dict)

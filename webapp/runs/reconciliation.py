@@ -5,7 +5,7 @@ not know it any more and nothing has been heard of it for DEATH_SECONDS.
 """
 
 import logging
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import lru_cache, partial
 
 from django.conf import settings
@@ -19,8 +19,11 @@ from webapp.runs.attempts import attempt_end, attempt_lost
 from webapp.runs.client_runs import client_run_look_after
 from webapp.runs.leftovers import jobs_end, tokens_end
 from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunSource, RunState
+from webapp.runs.stopping import ENDING, saved_words, spelled, stopping_words
 from webapp.runs.submission import run_submit_now
+from workers.launch.bundled_ray import cluster_has_ended
 from workers.launch.launcher import JobState, JobStatus, Launcher, LauncherFailure
+from workers.launch.reasons import plain
 from workers.launch.registry import make_launcher
 from workers.launch.run_folder import RunFolder
 
@@ -29,8 +32,9 @@ DEATH_SECONDS = 90
 """A driver was seen to outlive its Ray head by a minute: only after this silence a missing job counts as dead."""
 SILENCE_SECONDS = 30
 """A heartbeat older than this is told to the owner."""
-GRACE_SECONDS = 30
-"""How long a run that was asked to stop may take before its job is stopped from outside."""
+START_SECONDS = 120
+"""So long a driver may take from its start to its first word before that is told to the owner."""
+UNDER_WAY = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
 OVER = (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
 
 
@@ -54,7 +58,7 @@ def runs_reconcile_now() -> None:
             elif state == RunState.QUEUED:
                 run_submit_now(run_id)
             else:
-                _look_after(run_id)
+                run_look_after(run_id)
         except Exception:
             log.exception("run %s could not be reconciled", run_id)
     tokens_end()
@@ -64,16 +68,17 @@ def runs_reconcile_now() -> None:
         log.warning("jobs of ended attempts were not looked at: %s", error)
 
 
-def _look_after(run_id: str) -> None:
+def run_look_after(run_id: str) -> None:
+    """Compare one run that is under way with what the launcher says of it."""
     run = Run.objects.get(pk=run_id)
     attempt = run.attempts.order_by("-number").first()
-    if attempt is None:
+    if attempt is None or run.state not in UNDER_WAY:
         return
     launcher = make_launcher(settings.TROUPE_LAUNCHER)
     status = launcher.status(attempt.submission_id)
     if status.state is JobState.UNKNOWN:
         _unreachable(attempt, status)
-    elif status.state in OVER or (status.state is JobState.MISSING and _age(attempt) > DEATH_SECONDS):
+    elif status.state in OVER or (status.state is JobState.MISSING and _is_dead(attempt)):
         _over(run, attempt, launcher, status)
     else:
         _alive(run, attempt, launcher, status)
@@ -85,6 +90,11 @@ def _age(attempt: Attempt) -> float:
     return (timezone.now() - max(heard, process_start())).total_seconds()
 
 
+def _is_dead(attempt: Attempt) -> bool:
+    """Of an attempt whose job the launcher does not know: whether its driver is known to have ended."""
+    return cluster_has_ended(attempt.cluster) or _age(attempt) > DEATH_SECONDS
+
+
 def _unreachable(attempt: Attempt, status: JobStatus) -> None:
     if attempt.unreachable_since is None and _age(attempt) > SILENCE_SECONDS:
         Attempt.objects.filter(pk=attempt.pk).update(unreachable_since=timezone.now())
@@ -92,25 +102,52 @@ def _unreachable(attempt: Attempt, status: JobStatus) -> None:
 
 
 def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
-    asked = run.stop_requested_at
-    if run.state == RunState.STOPPING and asked and timezone.now() - asked > timedelta(seconds=GRACE_SECONDS):
-        try:
-            launcher.stop(attempt.submission_id)
-        except LauncherFailure as error:
-            _say(run.pk, str(error))
-        return
     Attempt.objects.filter(pk=attempt.pk).exclude(unreachable_since=None).update(unreachable_since=None)
+    if run.state == RunState.STOPPING:
+        _stopping(run, attempt, launcher, status)
+        return
     quiet = _age(attempt)
     if status.state is JobState.PENDING:
         _say(run.pk, "submitted; Ray has not started it yet" if quiet > 10 else run.reason)
-    elif quiet > SILENCE_SECONDS:
+    elif status.state is JobState.MISSING and quiet > SILENCE_SECONDS:
+        _say(run.pk, _missing_words(quiet))
+    elif attempt.heartbeat_at is None and quiet > START_SECONDS:
         _say(
             run.pk,
-            f"its job is {status.state}, but its driver has not been heard for {round(quiet, -1):.0f} s",
+            f"its job is running; its driver has started for {spelled(quiet)} without a word: see the log",
         )
+    elif attempt.heartbeat_at is not None and quiet > SILENCE_SECONDS:
+        _say(run.pk, f"its job is {status.state}, but its driver has not been heard for {spelled(quiet)}")
     elif run.state in (RunState.STARTING, RunState.RUNNING):
         doing = run.facts.get("starting", "") if run.state == RunState.STARTING else ""
         _say(run.pk, storage_held(run.project_id) or doing)
+
+
+def _missing_words(quiet: float) -> str:
+    left = max(DEATH_SECONDS - quiet, 0.0)
+    return (
+        f"Ray does not know its job (was the cluster restarted?) and its driver has been silent for {spelled(quiet)}; "
+        f"if nothing is heard for another {spelled(left)}, the next attempt starts from the last checkpoint"
+    )
+
+
+def _stopping(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
+    """A driver that is heard completes its iteration, however long that is, unless a person has asked to end it at once.
+
+    One that is silent is stopped from outside.
+    """
+    asked = run.stop_requested_at or run.created_at
+    silent = min(_age(attempt), (timezone.now() - asked).total_seconds())
+    if run.end_requested_at is None and silent <= SILENCE_SECONDS:
+        _say(run.pk, stopping_words(run, attempt))
+        return
+    try:
+        launcher.stop(attempt.submission_id)
+    except LauncherFailure as error:
+        _say(run.pk, str(error))
+        return
+    heard = f"its driver has not been heard for {spelled(_age(attempt))}: it is ended from outside"
+    _say(run.pk, ENDING if run.end_requested_at else heard)
 
 
 def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
@@ -132,18 +169,29 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
             _keep_tail(run, attempt, tail)
         if run.stop_requested and status.state is not JobState.MISSING:
             words = {"stop": RunState.STOPPED, "pause": RunState.PAUSED}
-            attempt_end(attempt, words[run.stop_requested], "ended from outside")
-            run.state, run.reason, run.stop_requested = words[run.stop_requested], "ended from outside", ""
+            how = (
+                f"{_how_ended(run, status)}; what came after the last checkpoint is lost ({saved_words(run)})"
+            )
+            attempt_end(attempt, words[run.stop_requested], how)
+            run.state, run.reason, run.stop_requested = words[run.stop_requested], how, ""
             run.ended_at = timezone.now()
         else:
-            attempt_lost(run, attempt, _how(status), again=True)
+            attempt_lost(run, attempt, _how(status, attempt), again=True)
         run.save()
         transaction.on_commit(partial(hint, run.pk, run.event_count))
     if run.state == RunState.QUEUED:
         run_submit_now(run.pk)
 
 
-def _how(status: JobStatus) -> str:
+def _how_ended(run: Run, status: JobStatus) -> str:
+    if status.state is not JobState.STOPPED:
+        return _how(status)
+    return "ended at once, as asked" if run.end_requested_at else "ended from outside: its driver was silent"
+
+
+def _how(status: JobStatus, attempt: Attempt | None = None) -> str:
+    if status.state is JobState.MISSING and attempt is not None and cluster_has_ended(attempt.cluster):
+        return "Ray was restarted, and its driver had ended with it"
     if status.state is JobState.MISSING:
         return f"its job is gone and its driver was silent for {DEATH_SECONDS} s"
     return f"its job {status.state} without a last word{': ' + status.message if status.message else ''}"
@@ -159,7 +207,7 @@ def _keep_tail(run: Run, attempt: Attempt, tail: str) -> None:
         time=timezone.now(),
         level="error",
         source="job output",
-        message=tail[-20000:].replace("\x00", ""),
+        message=plain(tail)[-20000:],
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
+from django.db.models import Max
 from django.utils import timezone
 
 from training_core.config.files import apply_overrides, parse_config, preset_names
@@ -25,8 +26,10 @@ from webapp.runs import states
 from webapp.runs.attempts import attempt_end, attempt_lost
 from webapp.runs.families import family_of
 from webapp.runs.models import Attempt, LogLine, Phase, Run, RunSource, RunState
-from webapp.runs.queue import submit_soon
+from webapp.runs.queue import look_soon, submit_soon
+from webapp.runs.stopping import ENDING, stopping_words
 from workers.launch.events import LogEvent, PhaseEvent, StatusEvent
+from workers.launch.reasons import reason
 
 FINAL = {"finished": RunState.FINISHED, "stopped": RunState.STOPPED, "paused": RunState.PAUSED}
 
@@ -94,9 +97,31 @@ def run_resume(user: Person, run: Run) -> Run:
     if run.state not in states.RESUMABLE:  # a run that is at work also goes back to queued, but by itself
         raise states.TransitionRefused(f"a run that is {run.state} cannot be resumed")
     run.state, run.reason, run.stop_requested, run.ended_at = RunState.QUEUED, "", "", None
+    run.end_requested_at = None
+    run.losses_from = run.attempts.aggregate(last=Max("number"))["last"] or 0
     run.save()
     _tell(run)
     transaction.on_commit(partial(submit_soon, run.pk))
+    return run
+
+
+@transaction.atomic
+def run_end_now(user: Person, run: Run) -> Run:
+    """Have a run that is stopping or pausing end at once: what its iteration has played is lost, a checkpoint of the last
+    completed iteration is still written where its driver can. Raises PermissionDenied, TransitionRefused.
+    """
+    run = _locked(user, run)
+    _ours(run, "ended")
+    if run.state != RunState.STOPPING:
+        raise states.TransitionRefused(
+            f"a run that is {run.state} cannot be ended at once: stop or pause it first"
+        )
+    if run.end_requested_at is None:
+        run.end_requested_at = timezone.now()
+        run.reason = ENDING
+        run.save()
+        _tell(run)
+    transaction.on_commit(partial(look_soon, run.pk))
     return run
 
 
@@ -125,6 +150,9 @@ def _end(user: Person, run: Run, how: str, directly: RunState) -> Run:
     else:
         states.check(run.state, RunState.STOPPING, words)
         run.state, run.stop_requested, run.stop_requested_at = RunState.STOPPING, how, now
+        run.end_requested_at = None
+        if run.source != RunSource.CLIENT:
+            run.reason = stopping_words(run, run.attempts.order_by("-number").first())
     run.save()
     _tell(run)
     return run
@@ -181,24 +209,30 @@ def command_for(run: Run, attempt: Attempt) -> str | None:
     return run.stop_requested or None
 
 
+def is_at_work(attempt: Attempt) -> bool:
+    """Whether its workers have stood and it has not ended."""
+    return attempt.started_at is not None and attempt.state != Attempt.State.ENDED
+
+
 def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
     """Move the run on by its driver's word. The words of an old attempt, or late ones, change nothing."""
     if run.attempts.filter(number__gt=attempt.number).exists() or attempt.state == Attempt.State.ENDED:
         return
+    message = reason(event.message)
     if event.state in ("starting", "running"):
         run.facts = {**run.facts, **event.facts}
     if event.state != "starting" and (event.state != "failed" or attempt.started_at):
         run.iteration = event.iteration
     if event.state == "failed":
-        attempt_lost(run, attempt, event.message, again=event.facts.get("retry") is True)
+        attempt_lost(run, attempt, message, again=event.facts.get("retry") is True)
     elif event.state in FINAL:
-        attempt_end(attempt, event.state, event.message)
-        _finish(run, event.state, event.message)
+        attempt_end(attempt, event.state, message)
+        _finish(run, event.state, message)
     elif event.state == "running":
         _started(run, attempt)
     elif event.state == "starting" and run.state in (RunState.QUEUED, RunState.STARTING):
-        run.reason = event.message  # what it waits for: a base model that is made, say
-        run.facts["starting"] = event.message
+        run.reason = message  # what it waits for: a base model that is made, say
+        run.facts["starting"] = message
     run.save()
     if run.state == RunState.QUEUED:
         transaction.on_commit(partial(submit_soon, run.pk))

@@ -24,6 +24,7 @@ from webapp.common.permitted import parse_permitted
 from webapp.live.services import hint
 from webapp.runs.admission import what_it_waits_for
 from webapp.runs.models import Attempt, Run, RunState
+from workers.launch.bundled_ray import present_cluster
 from workers.launch.demand import demand
 from workers.launch.launcher import Capacity, JobState, Launch, Launcher, LauncherFailure
 from workers.launch.registry import make_launcher
@@ -81,6 +82,7 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
         number=number,
         submission_id=Launch(run.pk, number, Path(), Path()).submission_id,
         resumed_from=latest.path if latest else "",
+        cluster=present_cluster(),
         changes=_edits_taken(run),
     )
 

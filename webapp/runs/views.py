@@ -153,9 +153,9 @@ def run_edit_act(request: HttpRequest, run_id: str) -> HttpResponse:
 @login_required
 @require_POST
 def run_act(request: HttpRequest, run_id: str, act: str) -> HttpResponse:
-    """Stop, pause or resume, then back to where the button was."""
+    """Stop, pause, end now or resume, then back to where the button was."""
     run = run_get(request.user, run_id)
-    if act not in ("stop", "pause", "resume"):
+    if act not in ("stop", "pause", "end_now", "resume"):
         raise Http404
     if not can_edit(request.user, run.project):
         raise PermissionDenied

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -76,6 +77,8 @@ class Router:
         """When they could have begun, seconds since the epoch."""
         self._kept: list[Episode] = []
         """Those of them whose transcripts were handed over, until they are annotated."""
+        self._outside: dict[str, Any] | None = None
+        """While tasks are played: what a checkpoint of the last completed iteration keeps of rollouts from outside."""
 
     def start(self, attempt: int, resume_from: Path | None) -> Started:
         """Every policy's workers at once; then the tokenizers that render prompts."""
@@ -111,6 +114,14 @@ class Router:
 
     def collect(self, iteration: int) -> Collected:
         """See Crew. Trajectories stay here, sorted by the policy that learns from them."""
+        outside = self._player.outside
+        self._outside = deepcopy(outside.state()) if outside is not None else None
+        try:
+            return self._collect(iteration)
+        finally:
+            self._outside = None
+
+    def _collect(self, iteration: int) -> Collected:
         start = time.time()
         ahead, left_out = None, 0
         if self._collector is not None:
@@ -204,7 +215,7 @@ class Router:
         if self._baselines:
             save_baselines(folder, self._baselines)
         if self._player.outside is not None:
-            save_outside(folder, self._player.outside.state())
+            save_outside(folder, self._outside or self._player.outside.state())
 
     def system(self) -> System:
         """See Crew."""

@@ -172,19 +172,27 @@ def _act(run_id: str, act: str, as_json: bool, body: dict[str, Any] | None = Non
     if as_json:
         _print_json(found)
     else:
-        console.print(f"{found['id']}  {found['state']}", highlight=False)
+        waits = found["reason"] if found["state"] == "stopping" else ""
+        line = "  ".join(filter(None, (found["id"], found["state"], waits)))
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+Now = Annotated[
+    bool,
+    typer.Option("--now", help="Do not wait for the iteration under way: what it has done is lost."),
+]
 
 
 @app.command()
-def stop(run_id: RunId, as_json: AsJson = False) -> None:
-    """End a run: it writes a checkpoint first."""
-    _act(run_id, "stop", as_json)
+def stop(run_id: RunId, now: Now = False, as_json: AsJson = False) -> None:
+    """End a run: it completes its iteration and writes a checkpoint first."""
+    _act(run_id, "stop", as_json, {"now": now})
 
 
 @app.command()
-def pause(run_id: RunId, as_json: AsJson = False) -> None:
-    """Checkpoint a run, end it and give its devices back; `resume` goes on."""
-    _act(run_id, "pause", as_json)
+def pause(run_id: RunId, now: Now = False, as_json: AsJson = False) -> None:
+    """Complete the iteration, write a checkpoint, end the run and give its devices back; `resume` continues."""
+    _act(run_id, "pause", as_json, {"now": now})
 
 
 @app.command()

@@ -10,9 +10,11 @@ from ray.exceptions import RayActorError
 
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
+from training_core.errors import WaitLeft
 from training_core.llm.models.making import being_made
 from training_core.llm.models.progress import Progress, silent
 from training_core.llm.models.tiny import tiny_folder
+from workers.cluster.answers import answer, exit_of
 from workers.cluster.session import Session, connect, open_session
 from workers.gateway.announcing import announce
 from workers.loops.records import (
@@ -20,6 +22,7 @@ from workers.loops.records import (
     Collected,
     EpisodeKind,
     Span,
+    Spot,
     Spots,
     Started,
     System,
@@ -81,8 +84,27 @@ class RayCrew:
 
     def collect(self, iteration: int) -> Collected:
         """See Crew."""
-        collected: Collected = self._ask("collect", iteration)
+        collected: Collected = self._ask("collect", iteration, meanwhile=self._collecting)
         return collected
+
+    def _collecting(self) -> None:
+        """What is done while tasks are played. Raises Superseded, WaitLeft."""
+        self._spots.running()
+        self._spots.collecting()
+        if self._spots.hurried():
+            raise WaitLeft("asked to end at once")
+        self._leave_others()
+
+    def _evaluating(self) -> None:
+        """What is done while held-out tasks are played. Raises Superseded."""
+        self._spots.running()
+        self._spots.evaluating()
+        self._leave_others()
+
+    def _leave_others(self) -> None:
+        if self._waits and self._spots.leaves():
+            assert self._session is not None
+            self._session.control("leave")
 
     def update(self, iteration: int) -> Updated:
         """See Crew."""
@@ -96,12 +118,13 @@ class RayCrew:
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
         """See Crew."""
-        collected: Collected = self._ask("evaluate", iteration, kind, episodes)
+        collected: Collected = self._ask("evaluate", iteration, kind, episodes, meanwhile=self._evaluating)
         return collected
 
     def save(self, folder: Path) -> None:
         """See Crew."""
-        self._ask("save", folder)
+        assert self._session is not None, "start comes first"
+        self._wait(self._session.control("save", folder))
 
     def system(self) -> System:
         """See Crew."""
@@ -114,17 +137,18 @@ class RayCrew:
             self._session.close()
             self._session = None
 
-    def _ask(self, method: str, *arguments: Any) -> Any:
-        """Call who leads; while it works, notice whether this attempt must leave. Raises WorkerLost."""
+    def _ask(self, method: str, *arguments: Any, meanwhile: Spot | None = None) -> Any:
+        """Call who leads. `meanwhile` is called while it works. Raises WorkerLost, and what the method raises."""
         assert self._session is not None, "start comes first"
-        reference = getattr(self._session.lead, method).remote(*arguments)
+        return self._wait(getattr(self._session.lead, method).remote(*arguments), meanwhile)
+
+    def _wait(self, reference: Any, meanwhile: Spot | None = None) -> Any:
+        """The answer; until it is there, look whether this attempt must leave."""
         while not ray.wait([reference], timeout=POLL)[0]:
-            self._spot()
-            if self._waits and self._spots.leaves():
-                self._session.lead.leave.remote()
+            (meanwhile or self._spot)()
         try:
-            return ray.get(reference)
+            return answer(reference)
         except RayActorError as error:
             raise WorkerLost(
-                f"the process that leads the run died: {error}; start a new attempt from the last checkpoint"
+                f"The process that leads the run died: {exit_of(error)}. A new attempt starts from the last checkpoint."
             ) from error

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray.exceptions import RayError
@@ -23,7 +24,7 @@ from workers.cluster.placement import Placement, Seat, place
 from workers.cluster.pool import RemotePool
 from workers.cluster.ports import ApartPort, ColocatedPort
 from workers.cluster.remote_environments import Host, RemoteMaker
-from workers.cluster.spawner import Handle, Spawner, start_actor
+from workers.cluster.spawner import CONTROL, Handle, Spawner, start_actor
 from workers.cluster.updaters import Updaters
 from workers.launch.demand import Demand, demand
 from workers.loops.records import Spot
@@ -47,10 +48,14 @@ class Session:
     """By seat name, as first started (replacements are the router's)."""
     group: PlacementGroup | None
 
+    def control(self, method: str, *arguments: Any) -> Any:
+        """Call who leads while another call is under way; a reference to the answer."""
+        return getattr(self.lead, method).options(concurrency_group=CONTROL).remote(*arguments)
+
     def close(self) -> None:
         """End what was begun outside, then every worker, and give the devices back."""
         with suppress(RayError):  # it has died, or does not come to it: what it holds then ends with it
-            ray.get(self.lead.close.remote(), timeout=CLOSE_SECONDS)
+            ray.get(self.control("close"), timeout=CLOSE_SECONDS)
         for handle in (self.lead, *self.workers.values()):
             ray.kill(handle)
         if self.group is not None:  # also ends replacements, which live in its bundles

@@ -10,6 +10,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from training_core.config.run import RunConfig
 from workers.actors.env_worker import EnvWorker
+from workers.actors.marl_worker import MarlWorker
 from workers.actors.policy_worker import PolicyWorker
 from workers.actors.rollout_worker import RolloutWorker
 from workers.actors.router import Router
@@ -21,7 +22,9 @@ Handle = Any
 """An actor's handle: its methods are known at run time only."""
 
 CONTROL = "control"
-"""Calls of this group are answered while a rollout worker generates; all others one after the other, in order."""
+"""Calls of this group are answered while another call is under way; all others one after the other, in order."""
+CONTROLLED = (RolloutWorker, Router, MarlWorker)
+"""Actors with such calls: weights that arrive while a rollout worker generates, a checkpoint while tasks are played."""
 
 WORKER_CLASSES: dict[str, type] = {"policy": PolicyWorker, "rollout": RolloutWorker, "update": UpdateWorker}
 
@@ -61,9 +64,7 @@ def start_actor(
         options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(
             placement_group=group, placement_group_bundle_index=seat.bundle
         )
-    if cls is Router:
-        options["max_concurrency"] = 2  # it is told to leave, or to close, while it waits
     remote: Any = ray.remote(cls)
-    if cls is RolloutWorker:
+    if cls in CONTROLLED:
         remote = ray.remote(concurrency_groups={CONTROL: 2})(cls)  # type: ignore[call-overload]
     return remote.options(**options).remote(*arguments)

@@ -5,6 +5,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+STOP_SECONDS = 60
+"""Between SIGTERM and SIGKILL of a run's driver: enough to write a checkpoint of the last completed iteration."""
+
 
 class JobState(StrEnum):
     """What the execution backend says of a job."""
@@ -137,7 +140,9 @@ class Launcher(Protocol):
         ...
 
     def stop(self, submission_id: str) -> None:
-        """End the job by SIGTERM, then SIGKILL. Raises LauncherFailure."""
+        """Send SIGTERM; a run that is still there after STOP_SECONDS is killed. Returns before that: `status` tells when it has
+        ended, and where it has not, the caller asks again. Raises LauncherFailure.
+        """
         ...
 
     def logs(self, submission_id: str) -> str:

@@ -3,7 +3,8 @@
 <home>/jobs/<submission id>/   made once per id: whoever makes the folder starts the process
   pid       the process's line of /proc/<pid>/stat, whose start time tells it from a later process with its pid
   exit      exit code, written when it has ended
-  stopped   there when an end was asked for
+  patience  seconds between SIGTERM and SIGKILL
+  stopped   there since an end was asked for
   log       path of driver.log
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from workers.launch.command import ROOT, SECRETS, driver_command, driver_variables, own_path
 from workers.launch.launcher import (
+    STOP_SECONDS,
     Capacity,
     JobLaunch,
     JobState,
@@ -28,7 +30,7 @@ from workers.launch.launcher import (
 )
 
 GRACE = 3.0
-"""Seconds between SIGTERM and SIGKILL, as Ray's."""
+"""Seconds that `stop` waits for the end; of a short job also those between SIGTERM and SIGKILL."""
 STARTUP = 10.0
 """A job folder without a pid is given up after so many seconds."""
 LOG_TAIL = 64_000
@@ -77,16 +79,21 @@ class LocalProcessLauncher:
             return JobStatus(JobState.UNKNOWN, f"{folder} cannot be read: {error}")
 
     def stop(self, submission_id: str) -> None:
-        """See Launcher. Returns when the process is gone."""
+        """See Launcher. Waits GRACE for the end; the first call that comes when its patience is over kills a run."""
         folder = self._jobs / submission_id
         if not folder.exists():
             return
+        stopped = folder / "stopped"
         try:
-            (folder / "stopped").touch()
+            if not stopped.exists():
+                stopped.touch()
             if not self._ended(folder, 0.0):
                 _signal(folder, signal.SIGTERM)
-            if not self._ended(folder, GRACE):
-                _signal(folder, signal.SIGKILL)
+            if self._ended(folder, GRACE):
+                return
+            if time.time() - stopped.stat().st_mtime < float(_read(folder / "patience") or GRACE):
+                return
+            _signal(folder, signal.SIGKILL)
         except PermissionError as error:
             raise LauncherFailure(
                 f"The driver of {submission_id} belongs to another user: {error}"
@@ -115,6 +122,8 @@ class LocalProcessLauncher:
         log = launch.log
         log.parent.mkdir(parents=True, exist_ok=True)
         (folder / "log").write_text(str(log))
+        patience = GRACE if isinstance(launch, JobLaunch) else STOP_SECONDS
+        (folder / "patience").write_text(str(patience))
         variables = {name: value for name, value in os.environ.items() if name not in SECRETS}
         variables |= driver_variables(launch) | {
             "PYTHONPATH": own_path(),

@@ -16,6 +16,7 @@ import httpx
 
 from workers.launch.command import driver_command, driver_variables, own_path
 from workers.launch.launcher import (
+    STOP_SECONDS,
     Capacity,
     JobLaunch,
     JobState,
@@ -25,9 +26,11 @@ from workers.launch.launcher import (
     Node,
 )
 from workers.launch.packages import code_package
+from workers.launch.reasons import plain, reason
 
 LOG_TAIL = 64_000
-_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_LAST_LOGS = ", last available logs"
+"""Where Ray's message goes over to the end of the job's log, which `logs` has."""
 _USAGE = re.compile(r"^([\d.]+)/([\d.]+) (CPU|GPU)\b", re.MULTILINE)
 _STATES = {
     "PENDING": JobState.PENDING,
@@ -81,7 +84,7 @@ class RayJobLauncher:
         state = _STATES.get(str(job.get("status")))
         if response.status_code != 200 or state is None:
             return JobStatus(JobState.UNKNOWN, f"Ray at {self.address} answered: {_said(response)}")
-        return JobStatus(state, str(job.get("message") or "")[-4000:])
+        return JobStatus(state, reason(str(job.get("message") or "").partition(_LAST_LOGS)[0]))
 
     def stop(self, submission_id: str) -> None:
         """See Launcher. A job that Ray does not know is taken as ended."""
@@ -95,7 +98,7 @@ class RayJobLauncher:
             response = self._ask("GET", f"/api/jobs/{submission_id}/logs")
         except LauncherFailure:
             return ""
-        return _COLOURS.sub("", str(_json(response).get("logs") or ""))[-LOG_TAIL:]
+        return plain(str(_json(response).get("logs") or ""))[-LOG_TAIL:]
 
     def capacity(self) -> Capacity | None:
         """See Launcher. Ray refreshes what is in use every few seconds."""
@@ -119,6 +122,8 @@ class RayJobLauncher:
 
     def _request(self, launch: Launch | JobLaunch) -> dict[str, Any]:
         variables = driver_variables(launch)
+        if isinstance(launch, Launch):
+            variables["RAY_JOB_STOP_WAIT_TIME_S"] = str(STOP_SECONDS)  # read by Ray's supervisor of the job
         environment: dict[str, Any] = {"env_vars": variables}
         if self.remote:
             environment["py_modules"] = [self._upload_code()]

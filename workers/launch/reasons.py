@@ -6,7 +6,9 @@ LONGEST = 2000
 """Characters of a reason. The whole text is in the run's log."""
 _CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$|^\s*ray::", re.MULTILINE)
+_TRACEBACK = re.compile(
+    r"^Traceback \(most recent call last\):$|^\s*ray::|^\s+File \".+\", line \d+", re.MULTILINE
+)
 _RAISED = re.compile(r"^(?:\w+\.)*[A-Z]\w*: ?", re.MULTILINE)
 
 

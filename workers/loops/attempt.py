@@ -4,8 +4,9 @@ import logging
 import signal
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 from training_core.config.effects.unused import unused_settings
@@ -13,13 +14,14 @@ from training_core.config.files import to_toml
 from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
+from workers.launch.reasons import reason
 from workers.launch.run_folder import RunFolder
 from workers.loops.checkpointing import CheckpointKeeper
 from workers.loops.display import Bar, Lines, Shown
 from workers.loops.journal import Journal, ReportedLog
 from workers.loops.records import Attempt, Crew, Spots, Superseded, Unstarted, WorkerLost
 from workers.loops.registry import LOOPS, loop_of
-from workers.loops.synchronous import ENDS, Run
+from workers.loops.synchronous import ENDS, Run, secure
 from workers.reporting.loggers.base import Opening
 from workers.reporting.loggers.feeding import Loggers
 from workers.reporting.loggers.registry import wanted
@@ -32,12 +34,14 @@ DELIVERY_SECONDS = 20.0
 
 
 class Wishes:
-    """What is asked of the attempt: by the server through the reporter, or by SIGTERM (which means stop)."""
+    """What is asked of the attempt: by the server through the reporter, or by SIGTERM (stop, and at once)."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
         self._signalled = False
         self._former = signal.getsignal(signal.SIGTERM)
+        self.secure: Callable[[], None] | None = None
+        """Writes a checkpoint of the last completed iteration; set once there is a loop."""
 
     def __call__(self) -> str | None:
         """ "stop", "pause" or None. Raises Superseded when a newer attempt exists."""
@@ -49,10 +53,25 @@ class Wishes:
     @property
     def spots(self) -> Spots:
         """For crews."""
-        return Spots(self._starting, self._running, lambda: self() is not None)
+        return Spots(
+            self._starting,
+            self._running,
+            leaves=lambda: self() is not None,
+            collecting=self._collecting,
+            evaluating=self._evaluating,
+            hurried=lambda: self._signalled,
+        )
 
     def _running(self) -> None:
         self()
+
+    def _collecting(self) -> None:
+        if self.secure is not None and self():
+            self.secure()
+
+    def _evaluating(self) -> None:
+        if self._signalled:
+            self._collecting()
 
     def _starting(self) -> None:
         command = self()
@@ -60,7 +79,7 @@ class Wishes:
             raise Unstarted(command)
 
     def listen(self) -> None:
-        """Take SIGTERM as a wish to stop. Ray installs a handler of its own when it connects: call again then."""
+        """Take SIGTERM as a wish to stop at once. Ray installs a handler of its own when it connects: call again then."""
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def forget(self) -> None:
@@ -105,7 +124,7 @@ def _guarded(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool)
         return 0
     except Exception as error:
         log.error("%s", traceback.format_exc())
-        text = str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}"
+        text = reason(str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}")
         journal.ended("failed", journal.completed_iterations, text, retry=isinstance(error, WorkerLost))
         journal.note(f"failed: {text}")
         return FAILED
@@ -125,6 +144,7 @@ def _run(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> 
         wishes.listen()
         try:
             run = Run(attempt.config, crew, journal, keeper, wishes)
+            wishes.secure = partial(secure, run)
             return LOOPS[loop_of(attempt.config)](run, attempt.start_from, forks=attempt.forks)
         finally:
             crew.close()

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from training_core.config.run import RunConfig
+from training_core.errors import WaitLeft
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.models.progress import Progress
@@ -15,6 +17,7 @@ from workers.actors.router import Router
 from workers.actors.spec import Generated, PolicyUpdate, Ready, WorkerSpec
 from workers.actors.update_worker import UpdateWorker
 from workers.gateway.announcing import announce
+from workers.loops.looking import looking
 from workers.loops.records import Attempt, Collected, EpisodeKind, Span, Spot, Spots, Started, System, Updated
 
 
@@ -24,11 +27,19 @@ class LocalPolicy(PolicyWorker):
     def __init__(self, spec: WorkerSpec, spot: Spot, progress: Progress) -> None:
         super().__init__(spec, progress)
         self._spot = spot
+        self._turn = Lock()
+        """One thread generates while another may write a checkpoint."""
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """See PolicyPort. Raises Superseded."""
+        """See PolicyPort. Raises Superseded, WaitLeft."""
         self._spot()
-        return super().generate(prompts, settings, version)
+        with self._turn:
+            return super().generate(prompts, settings, version)
+
+    def save(self, folder: Path) -> None:
+        """See PolicyPort."""
+        with self._turn:
+            super().save(folder)
 
 
 class LocalApart:
@@ -48,7 +59,7 @@ class LocalApart:
         return ready
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """See PolicyPort. Raises Superseded."""
+        """See PolicyPort. Raises Superseded, WaitLeft."""
         self._spot()
         return self._rollout.generate(prompts, settings, version)
 
@@ -81,6 +92,8 @@ class LocalCrew:
 
     def __init__(self, attempt: Attempt, config: RunConfig, spots: Spots, progress: Progress) -> None:
         self._attempt = attempt
+        self._spots = spots
+        self._collecting = False
 
         def making(done: float, text: str) -> None:
             spots.starting()
@@ -89,7 +102,7 @@ class LocalCrew:
         def port(policy: str) -> LocalPolicy | LocalApart:
             spec = WorkerSpec(policy, policy, config, attempt.home)
             apart = config.policies[policy].devices.placement == "apart" and policy in config.trained_policies
-            return (LocalApart if apart else LocalPolicy)(spec, spots.running, making)
+            return (LocalApart if apart else LocalPolicy)(spec, self._spot, making)
 
         self._ports = {policy: port(policy) for policy in config.used_policies}
         self._router = Router(
@@ -112,7 +125,12 @@ class LocalCrew:
 
     def collect(self, iteration: int) -> Collected:
         """See Crew."""
-        return self._router.collect(iteration)
+        self._collecting = True
+        try:
+            with looking(self._spots.collecting):
+                return self._router.collect(iteration)
+        finally:
+            self._collecting = False
 
     def update(self, iteration: int) -> Updated:
         """See Crew."""
@@ -124,7 +142,8 @@ class LocalCrew:
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
         """See Crew."""
-        return self._router.evaluate(iteration, kind, episodes)
+        with looking(self._spots.evaluating):
+            return self._router.evaluate(iteration, kind, episodes)
 
     def save(self, folder: Path) -> None:
         """See Crew."""
@@ -139,3 +158,9 @@ class LocalCrew:
         self._router.close()
         for port in self._ports.values():
             port.close()
+
+    def _spot(self) -> None:
+        """Before every word of a policy. Raises Superseded, WaitLeft."""
+        self._spots.running()
+        if self._collecting and self._spots.hurried():
+            raise WaitLeft("asked to end at once")

@@ -5,6 +5,7 @@ from typing import Any
 
 from training_core.config.marl.run import MarlConfig
 from workers.actors.marl_worker import MarlWorker
+from workers.loops.looking import looking
 from workers.loops.records import Collected, EpisodeKind, Span, Spots, Started, System, Updated
 
 
@@ -24,7 +25,8 @@ class LocalMarlCrew:
     def collect(self, iteration: int) -> Collected:
         """See Crew."""
         self._spots.running()
-        return self._worker.collect(iteration)
+        with looking(self._spots.collecting):
+            return self._worker.collect(iteration)
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
         """See Crew. No config of small networks asks for it."""
@@ -41,7 +43,8 @@ class LocalMarlCrew:
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
         """See Crew."""
         self._spots.running()
-        return self._worker.evaluate(iteration, kind, episodes)
+        with looking(self._spots.evaluating):
+            return self._worker.evaluate(iteration, kind, episodes)
 
     def save(self, folder: Path) -> None:
         """See Crew."""

@@ -40,6 +40,12 @@ class Spots:
     """From then on: what is under way is finished, unless a newer attempt exists. Raises Superseded."""
     leaves: Callable[[], bool] = lambda: False
     """Whether a stop is asked for, so that nobody waits for others outside any longer."""
+    collecting: Spot = lambda: None
+    """While training tasks are played: writes a checkpoint of the last completed iteration once a stop is asked for."""
+    evaluating: Spot = lambda: None
+    """While held-out tasks are played: the same, but only where the attempt must end at once."""
+    hurried: Callable[[], bool] = lambda: False
+    """Whether the attempt must end at once (SIGTERM): a collection under way is left, not finished."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +235,10 @@ class Crew(Protocol):
         ...
 
     def save(self, folder: Path) -> None:
-        """Write every trained policy's part of a checkpoint into `folder`. Raises CheckpointError."""
+        """Write every trained policy's part of a checkpoint into `folder`. Raises CheckpointError.
+
+        May be called while `collect` or `evaluate` is under way: what is written is the state after the last update.
+        """
         ...
 
     def system(self) -> System:

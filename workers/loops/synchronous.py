@@ -1,5 +1,6 @@
 """The synchronous loop: collect, update, publish, evaluate, checkpoint. On policy, one version per iteration."""
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -10,12 +11,13 @@ from typing import Any
 
 from training_core.config.experiment import ExperimentConfig
 from training_core.config.run import RunConfig
-from training_core.errors import WaitLeft
+from training_core.errors import CheckpointError, WaitLeft
 from workers.loops.checkpointing import CheckpointKeeper, scheduled
 from workers.loops.journal import Journal
 from workers.loops.patience import TRAINING, Patience
 from workers.loops.records import Crew, Started
 
+log = logging.getLogger(__name__)
 ENDS = {"stop": "stopped", "pause": "paused"}
 """Wish -> the state that fulfils it."""
 
@@ -30,6 +32,10 @@ class Run:
     keeper: CheckpointKeeper
     wanted: Callable[[], str | None]
     """What was asked of the run: "stop", "pause" or None. Raises Superseded when it must leave at once."""
+    completed: int = field(default=0, init=False)
+    """Iterations that are completed, those of earlier attempts included."""
+    secured: int = field(default=0, init=False)
+    """The last of them that `secure` tried to save."""
     patience: Patience = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,6 +54,7 @@ def begin(run: Run, resume_from: Path | None, *, forks: bool) -> tuple[int, Star
     """Bring up the workers. Returns the iterations that are completed, and what is known of the workers."""
     first = run.keeper.recall(resume_from, run.journal, forks=forks)
     run.journal.resumed_at(first)
+    run.completed = first
     started = run.crew.start(resume_from)
     run.journal.running(started, first)
     if forks and evaluates(run.config):
@@ -61,10 +68,11 @@ def go_on(run: Run, first: int, started: Started) -> tuple[str, int]:
         try:
             collect(run, iteration)
         except WaitLeft:
-            return leave(run, iteration - 1)
+            return leave(run)
         if iteration == 1 and evaluates(run.config):
             evaluate_base(run, started)
         learn(run, iteration)
+        run.completed = iteration
         if evaluates(run.config) and due(iteration, run.config.evaluation.every, run.config.run.iterations):
             evaluate(run, iteration)
         command = run.wanted()
@@ -76,11 +84,31 @@ def go_on(run: Run, first: int, started: Started) -> tuple[str, int]:
     return "finished", run.config.run.iterations
 
 
-def leave(run: Run, completed: int) -> tuple[str, int]:
+def leave(run: Run) -> tuple[str, int]:
     """Stop before the next iteration has anything to learn from."""
-    if completed and completed != run.keeper.latest:
-        checkpoint(run, completed)
-    return ENDS[run.wanted() or "stop"], completed
+    if unsaved(run):
+        checkpoint(run, run.completed)
+    return ENDS[run.wanted() or "stop"], run.completed
+
+
+def secure(run: Run) -> None:
+    """Write a checkpoint of the last completed iteration while the next one is still played, so that a run that is asked to
+    stop loses nothing if it is ended before that iteration is complete. Called while weights stand still.
+
+    An error is logged, not raised: the iteration under way may complete, and the checkpoint after it may succeed.
+    """
+    if not unsaved(run) or run.secured == run.completed:
+        return
+    run.secured = run.completed
+    try:
+        checkpoint(run, run.completed)
+    except CheckpointError as error:
+        log.warning("the last completed iteration could not be saved before the next one ends: %s", error)
+
+
+def unsaved(run: Run) -> bool:
+    """Whether the last completed iteration has no checkpoint yet."""
+    return bool(run.completed) and run.completed != run.keeper.latest
 
 
 def collect(run: Run, iteration: int) -> None:

@@ -93,8 +93,26 @@ def test_an_unknown_project_is_not_there(call: Call, project: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["stop", "pause"])
-def test_acts_do_not_read_their_body(call: Call, run: Run, path: str) -> None:
-    assert call(f"runs/{run.pk}/{path}/", b"not json").status_code in (200, 409)
+def test_an_act_without_a_body_waits_and_a_body_that_cannot_be_read_does_nothing(
+    call: Call, run: Run, path: str
+) -> None:
+    Run.objects.update(state="running")
+    for body in (b"not json", b'{"now": "perhaps"}'):
+        assert call(f"runs/{run.pk}/{path}/", body).status_code == 400
+        assert Run.objects.get().state == "running"
+    answer = call(f"runs/{run.pk}/{path}/", b"")
+    assert (answer.status_code, answer.json()["stop_requested"]) == (200, path)
+    assert answer.json()["end_requested_at"] is None
+
+
+@pytest.mark.parametrize("path", ["stop", "pause"])
+def test_an_act_with_now_does_not_wait_for_the_iteration(call: Call, run: Run, path: str) -> None:
+    Run.objects.update(state="running")
+    answer = call(f"runs/{run.pk}/{path}/", {"now": True})
+    assert (answer.status_code, answer.json()["state"]) == (200, "stopping")
+    assert answer.json()["end_requested_at"] is not None
+    Run.objects.update(state="queued", end_requested_at=None)
+    assert call(f"runs/{run.pk}/{path}/", {"now": True}).json()["state"] in ("stopped", "paused")
 
 
 BAD_QUERIES = [

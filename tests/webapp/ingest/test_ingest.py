@@ -110,9 +110,41 @@ class TestOrder:
         assert LogLine.objects.get().message == "x\ufffdy"
 
     def test_heartbeats_tell_progress(self, run: Run, event: Make, send: Send) -> None:
-        send(event(1, type="heartbeat", iteration=4))
+        send(event(1, type="status", state="running", iteration=3), event(2, type="heartbeat", iteration=4))
         run.refresh_from_db()
         assert run.iteration == 4
+
+    def test_progress_follows_the_order_of_events_in_a_batch(self, run: Run, event: Make, send: Send) -> None:
+        send(
+            event(1, type="status", state="running", iteration=0),
+            event(2, type="heartbeat", iteration=5),
+            event(3, type="status", state="finished", iteration=10),
+            event(4, type="heartbeat", iteration=10),
+        )
+        run.refresh_from_db()
+        assert (run.state, run.iteration) == ("finished", 10)
+
+    def test_a_heartbeat_after_the_last_word_changes_no_progress(
+        self, run: Run, event: Make, send: Send
+    ) -> None:
+        send(
+            event(1, type="status", state="running", iteration=0),
+            event(2, type="status", state="finished", iteration=10),
+            event(3, type="heartbeat", iteration=5),
+        )
+        run.refresh_from_db()
+        assert (run.state, run.iteration) == ("finished", 10)
+
+    def test_an_attempt_that_has_not_started_sets_no_progress_back(
+        self, run: Run, event: Make, send: Send
+    ) -> None:
+        Run.objects.update(iteration=6)
+        send(event(1, type="status", state="starting", iteration=0), event(2, type="heartbeat", iteration=0))
+        run.refresh_from_db()
+        assert run.iteration == 6
+        send(event(3, type="status", state="running", iteration=4), event(4, type="heartbeat", iteration=5))
+        run.refresh_from_db()
+        assert run.iteration == 5
 
 
 class TestAttempts:

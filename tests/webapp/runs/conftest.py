@@ -23,6 +23,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs that the worker was woken for."""
     runs: list[str] = []
     monkeypatch.setattr("webapp.runs.services.submit_soon", runs.append)
+    monkeypatch.setattr("webapp.runs.services.look_soon", runs.append)
     return runs
 
 

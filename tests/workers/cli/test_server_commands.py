@@ -127,6 +127,17 @@ def test_stop_and_resume(troupe: Troupe, run: Run) -> None:
     assert json.loads(troupe("resume", run.pk, "--json").out)["state"] == "queued"
 
 
+def test_stop_says_what_it_waits_for_and_now_does_not_wait(troupe: Troupe, run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(state=RunState.RUNNING)
+    said = troupe("stop", run.pk).out
+    assert said.startswith(f"{run.pk}  stopping  stopping: its workers still start; requested 0 s ago")
+    run.refresh_from_db()
+    assert run.end_requested_at is None
+    assert "ending now: its driver writes a checkpoint" in troupe("stop", run.pk, "--now").out
+    run.refresh_from_db()
+    assert run.end_requested_at is not None
+
+
 def test_resume_under_an_edited_config(troupe: Troupe, run: Run) -> None:
     troupe("stop", run.pk)
     assert "queued" in troupe("resume", run.pk, "algorithm.clip_low=0.1", "run.iterations=300").out

@@ -4,12 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from workers.launch.launcher import JobState, Launch, LauncherFailure
+from workers.launch.launcher import STOP_SECONDS, JobState, Launch, LauncherFailure
 from workers.launch.local_process import LocalProcessLauncher
 
 from .conftest import until
@@ -79,7 +80,22 @@ def test_stop_asks_first(launcher: LocalProcessLauncher, launch: Make, task: str
 
 def test_stop_insists(launcher: LocalProcessLauncher, launch: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.launch.local_process.GRACE", 0.3)
+    monkeypatch.setattr("workers.launch.local_process.STOP_SECONDS", 0.2)
     name = started(launcher, launch("stubborn"))
+    launcher.stop(name)
+    assert launcher.status(name).state is JobState.STOPPED
+
+
+def test_a_run_has_time_to_write_a_checkpoint_before_it_is_killed(
+    launcher: LocalProcessLauncher, launch: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.launch.local_process.GRACE", 0.1)
+    name = started(launcher, launch("stubborn"))
+    for _ in range(3):
+        launcher.stop(name)
+        assert launcher.status(name).state is JobState.RUNNING
+    long_ago = time.time() - STOP_SECONDS - 1
+    os.utime(launcher._jobs / name / "stopped", (long_ago, long_ago))
     launcher.stop(name)
     assert launcher.status(name).state is JobState.STOPPED
 

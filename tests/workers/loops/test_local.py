@@ -1,7 +1,6 @@
 """A whole run in one process: its run folder, its events, its end."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -17,8 +16,7 @@ from training_core.llm.environments.plan_path import PlanPathEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS
 from workers.launch.events import AnyEvent
 from workers.loops.attempt import FAILED, SUPERSEDED, run_attempt
-from workers.loops.local import LocalCrew
-from workers.loops.records import Attempt, Collected
+from workers.loops.records import Attempt
 from workers.reporting.reporter import Reporter
 
 
@@ -202,26 +200,6 @@ def test_a_failure_is_told_with_its_reason(little_model: Path, tmp_path: Path) -
     last = events(tmp_path / "run", "status")[-1]
     assert last["state"] == "failed"
     assert "no-model-here" in last["message"]
-
-
-def test_sigterm_finishes_the_iteration_and_keeps_it(
-    little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    collect = LocalCrew.collect
-
-    def collect_and_signal(self: LocalCrew, iteration: int) -> Collected:
-        if iteration == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return collect(self, iteration)
-
-    monkeypatch.setattr(LocalCrew, "collect", collect_and_signal)
-    before = signal.getsignal(signal.SIGTERM)
-    folder = tmp_path / "run"
-    stopped = attempt(folder, little_model, run__iterations=5, checkpoint__every=0)
-    assert run_attempt(stopped, local=True) == 0
-    assert signal.getsignal(signal.SIGTERM) is before
-    assert [(event["state"], event["iteration"]) for event in events(folder, "status")][-1] == ("stopped", 2)
-    assert [item.name for item in (folder / "checkpoints").iterdir()] == ["iteration-000002"]
 
 
 @pytest.mark.parametrize(("command", "state"), [("stop", "stopped"), ("pause", "paused")])

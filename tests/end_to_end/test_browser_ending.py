@@ -1,0 +1,44 @@
+"""Ending a run in a browser: what it waits for is shown and moves, and it ends at once only after a question."""
+
+import pytest
+from playwright.sync_api import Dialog, Page, expect
+
+from tests.end_to_end.conftest import run_make, tell
+from tests.end_to_end.looks import violations
+from tests.end_to_end.seed import Story, encoded
+from webapp.accounts.models import User
+from webapp.runs.models import Run
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def test_a_run_that_stops_says_what_it_waits_for_and_is_ended_now_after_a_question(
+    page: Page, ada: User
+) -> None:
+    run = run_make(ada, "long", "running")
+    story = Story(run.pk)
+    tell(run, encoded(story.opening()))
+    page.goto(f"/runs/{run.pk}/")
+    expect(page.get_by_role("button", name="End now")).to_be_hidden()
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("[data-run-head] .state")).to_have_text("stopping")
+    expect(page.locator("[data-reason]")).to_contain_text("pausing: completing iteration")
+    assert violations(page) == []
+    asked: list[str] = []
+
+    def refuse(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        dialog.dismiss()
+
+    page.once("dialog", refuse)
+    page.get_by_role("button", name="End now").click()
+    assert "What the iteration under way has done is lost" in asked[0]
+    run.refresh_from_db()
+    assert run.end_requested_at is None, "nothing happens without a yes"
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="End now").click()
+    expect(page.locator("[data-reason]")).to_contain_text("ending now: its driver writes a checkpoint")
+    assert Run.objects.get(pk=run.pk).end_requested_at is not None
+    tell(run, encoded(story.ending(1, "stopped")))
+    expect(page.locator("[data-run-head] .state")).to_have_text("paused")
+    expect(page.get_by_role("button", name="End now")).to_be_hidden()
