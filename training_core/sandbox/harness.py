@@ -1,23 +1,28 @@
-"""Runs inside the sandbox, by a bare interpreter: programs one after the other, each in a process of its own.
+"""Runs inside the sandbox, by a bare interpreter: one job after the other, each in namespaces of its own.
 
-Reads a job a line, as JSON, from standard input and answers each with a line, {"lines", "why"}: what its process wrote,
-and how it ended. The first line is {"filter"}, the system call filter that those processes put on; this one keeps the right
-to fork. A program's process has no descriptor but its own pipe, cannot signal or trace this one, and never learns what output
-is expected of it, so that one that meddles with its own process gains nothing by it.
+    python harness.py FILTER DISK_BYTES          (FILTER: the programs' filter of system calls, BPF as base64)
+
+The launcher forks a supervisor for each job and waits until that has ended. It never reads a job or an answer, so that its memory,
+which every later process is a copy of, holds nothing of any task. The supervisor enters new process and mount namespaces with an empty
+/tmp, drops its capabilities, reads one job as a line of JSON from standard input, forks the program's process, watches it, answers with
+one line on standard output, and ends. The program's process holds its own job and nothing else, has no descriptor of the others', is
+alone in its namespaces, and may make only the system calls of the filter.
+
+A job is {"program", "inputs", "memory", "cpu_seconds", "file_bytes", "test_seconds", "output_characters"}; the answer is
+{"ran", "isolated"}: {"status", "output", "error"} of each input, and whether the job had namespaces of its own.
 """
 
 import base64
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import resource
 import select
-import shutil
 import signal
 import sys
 import time
-from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -25,73 +30,166 @@ WALL = 5
 """Seconds by the clock for each second of CPU time: a program that sleeps is woken too, one on a busy machine is not."""
 STATUS_LIMIT = 97
 """Exit status of a process that could not be locked in."""
-_SET_NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 38, 22, 2
+_LAST = 98
+"""Exit status of a supervisor after which the launcher ends."""
+_MOST_FILES = 4096
+"""Files and folders in /tmp: each takes memory of the kernel."""
+_STARTING = 2.0
+"""Seconds by the clock, on top of the program's own, that its process may need on a busy machine."""
+_ERROR_CHARACTERS = 500
+_NEW_NAMESPACES = 0x00020000 | 0x20000000
+"""CLONE_NEWNS and CLONE_NEWPID."""
+_PRIVATE, _NO_SUID_NO_DEVICES = 0x4000 | 0x40000, 2 | 4
+_SET_DEATH_SIGNAL, _SET_NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 1, 38, 22, 2
+_CAPABILITIES_VERSION = 0x20080522
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_INPUT, _OUTPUT, _REPORT = 4, 5, 3
+"""Descriptors of a program's process: the files of its standard input and output, and the pipe to its supervisor."""
+_STATUSES = ("ok", "invalid", "error", "timeout", "output")
 
 
 class _Timeout(BaseException):
     """The test's time is up. No Exception, so that a program's own handlers seldom catch it."""
 
 
-def main() -> None:
-    """Answer jobs until standard input ends."""
-    rules = base64.b64decode(json.loads(sys.stdin.readline())["filter"])
-    for line in sys.stdin:
-        answer = _in_a_process(json.loads(line), rules)
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
-        if not _cleared(Path("/tmp")):
-            return  # what cannot be cleared away must not meet the next program: a new sandbox is put up
+def main(rules: bytes, disk_bytes: int) -> None:
+    """The launcher: a supervisor per job, until standard input ends."""
+    exec(compile("", "program.py", "exec"), {})  # the compiler is set up once, not in each process
+    gc.freeze()
+    while True:
+        supervisor = os.fork()
+        if supervisor == 0:
+            status = _LAST
+            try:
+                status = _supervise(rules, disk_bytes)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                os._exit(status)
+        if os.waitpid(supervisor, 0)[1] != 0:
+            return
 
 
-def _in_a_process(job: dict[str, Any], rules: bytes) -> dict[str, Any]:
+def _supervise(rules: bytes, disk_bytes: int) -> int:
+    """Run one job; the exit status."""
+    isolated = _isolate(disk_bytes)
+    line = _read_line()
+    if not line:
+        return _LAST
+    job, mark = json.loads(line), os.urandom(16).hex().encode()
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             _lock_in(job, rules, writing)
-            _run_all(job)
+            _run_all(job, mark)
             os._exit(0)
         finally:
             os._exit(STATUS_LIMIT)
     os.close(writing)
-    deadline = time.monotonic() + 2.0 + WALL * job["test_seconds"] * len(job["inputs"])
-    written, why = _listen(reading, deadline, job["file_bytes"])
-    os.close(reading)
+    ran, why = _watch(reading, job, mark)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    return {
-        "lines": written.decode("utf-8", "replace").splitlines(),
-        "why": why or f"it was ended with status {os.waitstatus_to_exitcode(status)}",
-    }
+    why = why or f"it was ended with status {os.waitstatus_to_exitcode(status)}"
+    ran += [{"status": "killed", "output": "", "error": why}] * (len(job["inputs"]) - len(ran))
+    _write_all(1, json.dumps({"ran": ran, "isolated": isolated}).encode() + b"\n")
+    return 0 if isolated else _LAST
 
 
-def _listen(reading: int, deadline: float, most: int) -> tuple[bytes, str]:
-    """What the process writes, until it ends or must be ended, and why it must."""
-    written = bytearray()
-    while (left := deadline - time.monotonic()) > 0:
-        if not select.select([reading], [], [], left)[0]:
+def _isolate(disk_bytes: int) -> bool:
+    """Give this supervisor's program namespaces and a /tmp of its own; whether the system permits it.
+
+    Where it does not (a security module takes the sandbox's capabilities away), the sandbox is good for one job.
+    """
+    settings = f"size={disk_bytes},nr_inodes={_MOST_FILES},mode=1777".encode()
+    done: bool = (
+        _LIBC.unshare(_NEW_NAMESPACES) == 0
+        and _LIBC.mount(b"none", b"/", None, _PRIVATE, None) == 0
+        and _LIBC.mount(b"none", b"/tmp", b"tmpfs", _NO_SUID_NO_DEVICES, settings) == 0
+    )
+    os.chdir("/tmp")  # into the new one
+    header, nothing = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0), (ctypes.c_uint32 * 6)()
+    if _LIBC.capset(header, nothing) != 0:
+        raise OSError(ctypes.get_errno(), "the capabilities cannot be dropped")
+    return done
+
+
+def _read_line() -> bytes:
+    """The next line of standard input, unbuffered; empty where there is none. The sender awaits the answer before the next one."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        piece = os.read(0, 1 << 16)
+        if not piece:
+            return b""
+        line += piece
+    return bytes(line)
+
+
+def _write_all(descriptor: int, text: bytes) -> None:
+    while text:
+        text = text[os.write(descriptor, text) :]
+
+
+def _watch(reading: int, job: dict[str, Any], mark: bytes) -> tuple[list[dict[str, str]], str]:
+    """What the process reports of its inputs until it ends or must be ended, and why it must."""
+    each = _STARTING + WALL * job["test_seconds"]
+    whole = _STARTING + WALL * min(job["test_seconds"] * len(job["inputs"]), job["cpu_seconds"])
+    characters = job["output_characters"] + _ERROR_CHARACTERS + 100
+    most = 12 * characters  # JSON takes at most 12 bytes for one
+    now = time.monotonic()
+    end, due, rest = now + whole, now + each, bytearray()
+    ran: list[dict[str, str]] = []
+    while (now := time.monotonic()) < min(end, due):
+        if not select.select([reading], [], [], min(end, due) - now)[0]:
             break
         piece = os.read(reading, 1 << 16)
         if not piece:
-            return bytes(written), ""
-        written += piece
-        if len(written) > most:
-            return bytes(written), "it was ended for all that it wrote"
-    return bytes(written), "it was ended when its time was up"
+            return ran, ""
+        rest += piece
+        while (place := rest.find(b"\n")) >= 0:
+            report = _reported(bytes(rest[:place]), mark)
+            if report is None or len(ran) == len(job["inputs"]):
+                return ran, "it was ended for writing to its supervisor"
+            ran.append(report)
+            del rest[: place + 1]
+            due = time.monotonic() + each
+        if len(rest) > most:
+            return ran, "it was ended for all that it wrote"
+    return ran, "it was ended when its time was up"
+
+
+def _reported(line: bytes, mark: bytes) -> dict[str, str] | None:
+    """A line of `_run_all`; None for what the program itself has written.
+
+    A program that looks for the mark can find it, and misstate how it ended itself: it gains what it could have printed.
+    """
+    if not line.startswith(mark):
+        return None
+    try:
+        status, output, error = json.loads(line[len(mark) :])
+    except (ValueError, TypeError, RecursionError):
+        return None
+    good = status in _STATUSES and isinstance(output, str) and isinstance(error, str)
+    return {"status": status, "output": output, "error": error} if good else None
 
 
 def _lock_in(job: dict[str, Any], rules: bytes, writing: int) -> None:
-    """Make this process the program's: one descriptor, hard limits, the filter."""
-    os.dup2(writing, 3)
+    """Make this process the program's: descriptors of its own, hard limits, the filter."""
+    os.setsid()
+    if _LIBC.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "the process cannot be bound to its supervisor")
     nothing = os.open("/dev/null", os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
-    os.closerange(4, 256)
+    own = (nothing, nothing, nothing, writing, os.memfd_create("input"), os.memfd_create("output"))
+    high = [os.dup2(descriptor, 32 + place) for place, descriptor in enumerate(own)]
+    for place, descriptor in enumerate(high):
+        os.dup2(descriptor, place)
+    os.closerange(len(own), 1 << 16)
     limits = {
         resource.RLIMIT_AS: job["memory"],
         resource.RLIMIT_CPU: job["cpu_seconds"],
         resource.RLIMIT_FSIZE: job["file_bytes"],
         resource.RLIMIT_NOFILE: 64,
+        resource.RLIMIT_MEMLOCK: 0,
         resource.RLIMIT_CORE: 0,
     }
     for name, amount in limits.items():
@@ -110,22 +208,21 @@ class _Program(ctypes.Structure):
 
 def _put_on(rules: bytes) -> None:
     """Filter this process's system calls from here on. Raises OSError."""
-    libc = ctypes.CDLL(None, use_errno=True)
     program = _Program(len(rules) // 8, rules)
-    locked = libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0
-    if not locked or libc.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0) != 0:
+    locked = _LIBC.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0
+    if not locked or _LIBC.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "the filter of system calls cannot be put on")
 
 
-def _run_all(job: dict[str, Any]) -> None:
-    """A line per input: {"status", "output", "error"}."""
+def _run_all(job: dict[str, Any], mark: bytes) -> None:
+    """A line per input: the mark, and [status, output, error]."""
     most = job["output_characters"]
 
     def tell(status: str, output: str, error: str) -> None:
         if len(output) > most:
             status, error = "output", f"wrote more than {most} characters"
-        line = json.dumps({"status": status, "output": output[:most], "error": error[:500]}) + "\n"
-        os.write(3, line.encode())
+        found = json.dumps([status, output[:most], error[:_ERROR_CHARACTERS]])
+        _write_all(_REPORT, mark + found.encode() + b"\n")
 
     try:
         code = compile(job["program"], "program.py", "exec")
@@ -139,7 +236,7 @@ def _run_all(job: dict[str, Any]) -> None:
 
 def _run(code: CodeType, given: str, seconds: float) -> tuple[str, str, str]:
     """Status, output and error of the program on one input, in a fresh namespace."""
-    said = _put_in_place(given)
+    _put_in_place(given)
     status, error = "ok", ""
     _set_timers(seconds)
     try:
@@ -153,30 +250,30 @@ def _run(code: CodeType, given: str, seconds: float) -> tuple[str, str, str]:
         status, error = "error", f"{type(failure).__name__}: {failure}"
     finally:
         _set_timers(0)
-    return status, _written(said), error
+    return status, _written(), error
 
 
-def _put_in_place(given: str) -> int:
-    """Standard input that holds this text, and an empty standard output; returns the file that collects it."""
-    asked, said = os.memfd_create("input"), os.memfd_create("output")
-    os.write(asked, given.encode("utf-8", "replace"))
-    os.lseek(asked, 0, os.SEEK_SET)
-    os.dup2(asked, 0)
-    os.dup2(said, 1)
-    os.close(asked)
-    streams = ((0, "r"), (1, "w"), (2, "w"))
+def _put_in_place(given: str) -> None:
+    """Standard input that holds this text, and an empty standard output."""
+    for descriptor, text in ((_INPUT, given.encode("utf-8", "replace")), (_OUTPUT, b"")):
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.ftruncate(descriptor, 0)
+        _write_all(descriptor, text)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    os.dup2(_INPUT, 0)
+    os.dup2(_OUTPUT, 1)
     sys.stdin, sys.stdout, sys.stderr = (
-        os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False) for number, mode in streams
+        os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False)
+        for number, mode in enumerate("rww")
     )
-    return said
 
 
-def _written(said: int) -> str:
+def _written() -> str:
     """All that was written to standard output."""
     with contextlib.suppress(OSError, ValueError):  # the program closed it, or filled it
         sys.stdout.flush()
-    os.lseek(said, 0, os.SEEK_SET)
-    with os.fdopen(said, "rb") as file:
+    os.lseek(_OUTPUT, 0, os.SEEK_SET)
+    with os.fdopen(_OUTPUT, "rb", closefd=False) as file:
         return file.read().decode("utf-8", "replace")
 
 
@@ -189,15 +286,5 @@ def _ring(number: int, frame: object) -> None:
     raise _Timeout
 
 
-def _cleared(folder: Path) -> bool:
-    """Whether a folder is empty, once what a program left there is gone."""
-    for place in folder.iterdir():
-        if place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place, ignore_errors=True)
-        else:
-            place.unlink()
-    return not any(folder.iterdir())
-
-
 if __name__ == "__main__":
-    main()
+    main(base64.b64decode(sys.argv[1]), int(sys.argv[2]))

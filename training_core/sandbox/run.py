@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from training_core.errors import SandboxFailure
 from training_core.sandbox.harness import WALL
@@ -22,7 +22,7 @@ class Limits:
     test_seconds: float = 1.0
     """CPU time on one input; five times as long by the clock."""
     cpu_seconds: int = 4
-    """CPU time on all inputs together."""
+    """CPU time on all inputs together; five times as long by the clock."""
     memory_mib: int = 256
     """Address space, the interpreter's included."""
     disk_mib: int = 8
@@ -43,7 +43,7 @@ class Ran:
     """In a line; empty when ok."""
 
 
-_LINE = TypeAdapter(Ran)
+_RAN = TypeAdapter(tuple[Ran, ...])
 
 
 def run_program(program: str, inputs: Sequence[str], limits: Limits | None = None) -> list[Ran]:
@@ -73,20 +73,10 @@ def _run(program: str, inputs: tuple[str, ...], limits: Limits) -> tuple[Ran, ..
         "test_seconds": limits.test_seconds,
         "output_characters": limits.output_characters,
     }
-    answer = _sandbox(job["file_bytes"]).ask(job, WALL * limits.test_seconds * len(inputs))
-    found = [_read(line) for line in answer["lines"][: len(inputs)]]
-    ended = [ran for ran in found if ran is not None]
-    return (*ended, *[Ran("killed", "", answer["why"])] * (len(inputs) - len(ended)))
+    ran = _sandbox(job["file_bytes"]).ask(job, WALL * limits.test_seconds * len(inputs))
+    return _RAN.validate_python(ran)
 
 
 @cache
 def _sandbox(disk_bytes: int) -> Sandbox:
     return Sandbox(disk_bytes)
-
-
-def _read(line: str) -> Ran | None:
-    """A line of the harness; None where the program wrote something else there."""
-    try:
-        return _LINE.validate_json(line)
-    except ValidationError:
-        return None

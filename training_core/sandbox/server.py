@@ -1,7 +1,6 @@
 """A sandbox that stays up and runs one program after the other: putting one up takes longer than most programs."""
 
 import atexit
-import base64
 import json
 import os
 import select
@@ -12,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from training_core.errors import SandboxFailure
-from training_core.sandbox.bubblewrap import command, outer_filter, program_filter
+from training_core.sandbox.bubblewrap import command
+from training_core.sandbox.system_calls import sandbox_filter
 
 _HARNESS = Path(__file__).with_name("harness.py")
 _HELP = (
@@ -23,35 +23,61 @@ _GRACE = 20.0
 """Seconds, on top of the program's own time, that a busy machine may need for an answer."""
 
 
-class Sandbox:
-    """One sandbox, put up when it is first needed and again when it was lost. For several threads, one at a time."""
+class _OutOfTime(Exception):
+    """The sandbox did not answer in time."""
 
-    def __init__(self, disk_bytes: int) -> None:
+
+class _Lost(Exception):
+    """The sandbox ended before it answered."""
+
+
+class Sandbox:
+    """One sandbox, put up when it is first needed and again when it was lost. For several threads, one at a time.
+
+    Where the harness may not make `namespaces`, a sandbox is good for one program: each has a new one.
+    """
+
+    def __init__(self, disk_bytes: int, *, namespaces: bool = True) -> None:
         self._disk_bytes = disk_bytes
+        self._namespaces = namespaces
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         atexit.register(self.close)
 
-    def ask(self, job: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """The harness's answer to a job, {"lines", "why"}. Raises SandboxFailure where no sandbox can be put up."""
+    def ask(self, job: dict[str, Any], seconds: float) -> list[dict[str, str]]:
+        """The harness's answer to a job: what its program did with each input. Raises SandboxFailure where no sandbox can be put up.
+
+        A sandbox that was lost is put up again, once. A job that runs out of time is not tried again.
+        """
+        line = json.dumps(job).encode() + b"\n"
         with self._lock:
-            for attempt in (1, 2):
-                process = self._up()
-                answer = self._exchange(process, json.dumps(job).encode() + b"\n", seconds + _GRACE)
-                if answer is not None:
-                    return answer
-                said = self._end()
-                if said.startswith("bwrap:"):
-                    raise SandboxFailure(_HELP.format(said))
-                if attempt == 2:
-                    break
-        return {"lines": [], "why": "it took the sandbox down, or kept it busy"}
+            for _ in range(2):
+                try:
+                    return self._answer(line, seconds + _GRACE)
+                except _OutOfTime:
+                    self._end()
+                    return _killed(job, "the sandbox did not answer in time")
+                except _Lost:
+                    said = self._end()
+                    if said.startswith("bwrap:"):
+                        raise SandboxFailure(_HELP.format(said)) from None
+        return _killed(job, f"the sandbox ended twice without an answer {said}".strip())
 
     def close(self) -> None:
         """End it. The next job puts up another one."""
         with self._lock:
             self._end()
+
+    def _answer(self, line: bytes, seconds: float) -> list[dict[str, str]]:
+        """Send a job, wait for its answer. Raises _OutOfTime, _Lost."""
+        process = self._up()
+        _write(process, line)
+        answer: dict[str, Any] = json.loads(_read_line(process, time.monotonic() + seconds))
+        if not answer["isolated"]:
+            self._end()
+        ran: list[dict[str, str]] = answer["ran"]
+        return ran
 
     def _up(self) -> "subprocess.Popen[bytes]":
         alive = self._process is not None and self._process.poll() is None and self._owner == os.getpid()
@@ -63,24 +89,12 @@ class Sandbox:
     def _put_up(self) -> "subprocess.Popen[bytes]":
         handle = os.memfd_create("filter")
         with os.fdopen(handle, "w+b") as rules:
-            rules.write(outer_filter())
+            rules.write(sandbox_filter())
             rules.seek(0)
-            process = subprocess.Popen(
-                command(_HARNESS, handle, self._disk_bytes),
+            return subprocess.Popen(
+                command(_HARNESS, handle, self._disk_bytes, namespaces=self._namespaces),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=(handle,),
             )  # fmt: skip
-        greeting = {"filter": base64.b64encode(program_filter()).decode()}
-        _write(process, json.dumps(greeting).encode() + b"\n")
-        return process
-
-    def _exchange(
-        self, process: "subprocess.Popen[bytes]", line: bytes, seconds: float
-    ) -> dict[str, Any] | None:
-        """Send a line, wait for one; None where the sandbox went away or does not answer."""
-        if not _write(process, line):
-            return None
-        answer = _read_line(process, time.monotonic() + seconds)
-        return json.loads(answer) if answer is not None else None
 
     def _end(self) -> str:
         """Take it down; what it had to complain of."""
@@ -92,26 +106,30 @@ class Sandbox:
         return said
 
 
-def _write(process: "subprocess.Popen[bytes]", line: bytes) -> bool:
+def _killed(job: dict[str, Any], why: str) -> list[dict[str, str]]:
+    return [{"status": "killed", "output": "", "error": why} for _ in job["inputs"]]
+
+
+def _write(process: "subprocess.Popen[bytes]", line: bytes) -> None:
+    """Raises _Lost."""
     assert process.stdin is not None
     try:
         process.stdin.write(line)
         process.stdin.flush()
     except BrokenPipeError:
-        return False
-    return True
+        raise _Lost from None
 
 
-def _read_line(process: "subprocess.Popen[bytes]", deadline: float) -> bytes | None:
-    """A whole line; None where it does not come in time, or ends before."""
+def _read_line(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
+    """A whole line. Raises _OutOfTime where it does not come in time, _Lost where the sandbox ends before."""
     assert process.stdout is not None
     source, read = process.stdout.fileno(), bytearray()
     while not read.endswith(b"\n"):
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([source], [], [], left)[0]:
-            return None
+            raise _OutOfTime
         piece = os.read(source, 1 << 16)
         if not piece:
-            return None
+            raise _Lost
         read += piece
     return bytes(read)
