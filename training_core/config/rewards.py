@@ -19,6 +19,8 @@ class RewardFunction(Section):
     """Further tries when the function raises or its process dies; after the last one the episode fails and says why."""
     processes: int = Field(2, ge=1, le=256)
     """Processes that judge, per environment worker; started when first needed."""
+    memory_mib: int = Field(0, ge=0)
+    """Address space of each of these processes, in MiB; 0: no limit."""
 
 
 class MathReward(RewardFunction):
@@ -26,6 +28,8 @@ class MathReward(RewardFunction):
 
     type: Literal["math"] = "math"
     """Rule-based: the answer in a box or behind ####, compared exactly, then by math-verify."""
+    memory_mib: int = Field(2048, ge=0)
+    """Address space of each of these processes, in MiB; 0: no limit. Algebra on a hostile answer may ask for any amount."""
     strict: bool = False
     """Whether only a box or #### counts; otherwise also "the answer is ..." and the last number."""
 

@@ -9,6 +9,7 @@ turn_discount^(t - 1): 1 on the first try.
 from typing import Any, ClassVar
 
 from training_core.config.tasks import Arithmetic
+from training_core.llm.answers import after_thought
 from training_core.llm.environments.arithmetic_problems import (
     MOST_LETTERS,
     Problem,
@@ -63,7 +64,7 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
 
     def act(self, role: str, answer: str) -> StepResult:
         """Take an expression, or an answer."""
-        return self._calculate(answer) if role == TOOL else self._answer(role, answer)
+        return self._calculate(after_thought(answer).strip()) if role == TOOL else self._answer(role, answer)
 
     def _calculate(self, expression: str) -> StepResult:
         self.expression = expression

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from training_core.config.puzzles import Blocksworld
+from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.splits import Tasks, held_out
 from training_core.llm.environments.task_environment import PuzzleEnvironment
@@ -123,7 +124,7 @@ class BlocksworldEnvironment(PuzzleEnvironment[Blocksworld, Piles]):
 
     def act(self, role: str, answer: str) -> StepResult:
         """Take a plan, or move a block."""
-        words = answer.split()
+        words = after_thought(answer).split()
         return self._say(words) if role == "planner" else self._move(words)
 
     def _say(self, words: list[str]) -> StepResult:

@@ -6,15 +6,18 @@ ends when the program passes the tester's tests, or when the turns run out.
 """
 
 import re
+from math import ceil
 from typing import Any, ClassVar
 
 from training_core.config.coding import Coding
+from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.coding_problems import CODING_TASKS, Problem, Test, read_problems
 from training_core.llm.environments.task_environment import TaskEnvironment
 from training_core.sandbox.run import Limits, Ran, check_sandbox, run_program
 
-_FENCED = re.compile(r"```(?:python|py)?\s*\n(.*?)```", re.DOTALL)
+_FENCED = re.compile(r"```[^`\n]*\n(.*?)```", re.DOTALL)
+"""A fenced block, whatever word stands behind its first fence."""
 
 
 class CodingEnvironment(TaskEnvironment[Coding, Problem]):
@@ -29,7 +32,6 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
         if config.problems:
             read_problems(config.problems)
         super().__init__(config, seed)
-        self._limits = Limits(test_seconds=config.test_seconds, memory_mib=config.memory_mib)
 
     def draw(self, task: int, split: Split) -> Problem:
         """The instance of a task number."""
@@ -91,7 +93,12 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
         return StepResult(local, team, self.done, self.success, info)
 
     def _run(self, program: str, tests: tuple[Test, ...]) -> list[Ran]:
-        return run_program(program, [test.input for test in tests], self._limits) if tests else []
+        return run_program(program, [test.input for test in tests], self._limits(len(tests))) if tests else []
+
+    def _limits(self, tests: int) -> Limits:
+        seconds = self.config.test_seconds
+        whole = max(Limits.cpu_seconds, ceil(seconds * tests))
+        return Limits(test_seconds=seconds, cpu_seconds=whole, memory_mib=self.config.memory_mib)
 
     def _told_tests(self) -> str:
         """The tests with what the program wrote, once it has run."""
@@ -142,15 +149,18 @@ def _lines(text: str) -> list[str]:
 
 
 def read_program(answer: str) -> str:
-    """The program in an answer: its last fenced block, or all of it where there is none."""
-    blocks = _FENCED.findall(answer)
-    return (blocks[-1] if blocks else answer).strip()
+    """The program in an answer: its last fenced block, or all of it where there is none. What stands in its thought does not count."""
+    said = after_thought(answer)
+    blocks = _FENCED.findall(said) or [
+        block for block in _FENCED.findall(answer)[-1:] if after_thought(block) != block
+    ]
+    return str(blocks[-1] if blocks else said).strip()  # a block that holds the word itself is no thought
 
 
 def read_tests(answer: str) -> tuple[Test, ...]:
     r"""The tests in an answer: `INPUT -> OUTPUT`, one a line or parted by " , "; \n in them stands for a line's end."""
     found = []
-    for part in re.split(r"\n| , ", answer):
+    for part in re.split(r"\n| , ", after_thought(answer)):
         given, arrow, wanted = part.partition("->")
         if arrow and wanted.strip():
             found.append(Test(input=_unescaped(given), output=_unescaped(wanted)))

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from training_core.config.puzzles import EightQueens
+from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.splits import Tasks, held_out
 from training_core.llm.environments.task_environment import PuzzleEnvironment
@@ -91,7 +92,8 @@ class EightQueensEnvironment(PuzzleEnvironment[EightQueens, Position]):
 
     def act(self, role: str, answer: str) -> StepResult:
         """Pick a row, or move its queen."""
-        return self._pick(answer.strip()) if role == "planner" else self._move(answer.strip())
+        word = after_thought(answer).strip()
+        return self._pick(word) if role == "planner" else self._move(word)
 
     def _pick(self, word: str) -> StepResult:
         """Score a row by the best move that there is in it."""

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from training_core.config.environments import PlanPathGrid
+from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.splits import Tasks, held_out
 from training_core.llm.environments.task_environment import PuzzleEnvironment
@@ -119,7 +120,7 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
 
     def act(self, role: str, answer: str) -> StepResult:
         """Take a plan, or walk."""
-        words = answer.split()
+        words = after_thought(answer).split()
         return self.take_plan(words) if role == "planner" else self.walk(words)
 
     def take_plan(self, words: list[str]) -> StepResult:

@@ -6,6 +6,7 @@ Tasks, rewards of walking and held-out instances are those of plan_path: what di
 from typing import ClassVar
 
 from training_core.config.environments import PlanPathTrio
+from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import StepResult
 from training_core.llm.environments.plan_path import MOVES, Grid, PlanPathEnvironment, spoken
 
@@ -21,7 +22,7 @@ class PlanPathSingleEnvironment(PlanPathEnvironment):
 
     def act(self, role: str, answer: str) -> StepResult:
         """Walk."""
-        return self.walk(answer.split())
+        return self.walk(after_thought(answer).split())
 
 
 class PlanPathTrioEnvironment(PlanPathEnvironment):
@@ -48,7 +49,7 @@ class PlanPathTrioEnvironment(PlanPathEnvironment):
 
     def act(self, role: str, answer: str) -> StepResult:
         """Take a plan, take a report, or walk; after walking both are forgotten."""
-        words = answer.split()
+        words = after_thought(answer).split()
         if role == "planner":
             return self.take_plan(words)
         if role == "scout":

@@ -10,6 +10,7 @@ from collections.abc import Container
 from typing import Any, ClassVar
 
 from training_core.config.puzzles import Sokoban
+from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.shaping import shaped
 from training_core.llm.environments.sokoban_levels import (
@@ -74,7 +75,7 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
 
     def act(self, role: str, answer: str) -> StepResult:
         """Take a plan, or move."""
-        words = answer.split()
+        words = after_thought(answer).split()
         return self._plan(words) if role == "planner" else self._move_all(words)
 
     def _plan(self, words: list[str]) -> StepResult:

@@ -11,6 +11,7 @@ named r1c1 to r9c9, from the top left; an empty one is shown by its name.
 from typing import Any, ClassVar
 
 from training_core.config.puzzles import Sudoku
+from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.sudoku_grids import BOXES, SUDOKU_TASKS, Puzzle, legal_digits, lines
 from training_core.llm.environments.task_environment import PuzzleEnvironment
@@ -58,7 +59,7 @@ class SudokuEnvironment(PuzzleEnvironment[Sudoku, Puzzle]):
 
     def act(self, role: str, answer: str) -> StepResult:
         """Point, or write."""
-        words = answer.split()
+        words = after_thought(answer).split()
         return self._point(words) if role == "planner" else self._write(words)
 
     def _point(self, words: list[str]) -> StepResult:

@@ -24,7 +24,7 @@ from training_core.llm.rewards.registry import reward_source
 
 _WORKER = "training_core.llm.rewards.worker"
 _STARTUP = 60.0
-"""Seconds that a new process may take to import what it needs; not counted against the judgement."""
+"""Seconds that a new process may take until it says that it is ready; not counted against the judgement."""
 
 
 @dataclass(frozen=True)
@@ -46,32 +46,43 @@ class _Died(Exception):
 class _Process:
     """One worker process; see training_core/llm/rewards/worker.py."""
 
-    def __init__(self, path: str, args: dict[str, Any]) -> None:
+    def __init__(self, path: str, args: dict[str, Any], memory_mib: int) -> None:
         self._child = subprocess.Popen(
-            [sys.executable, "-m", _WORKER, path, json.dumps(args)],
+            [sys.executable, "-m", _WORKER, path, json.dumps(args), str(memory_mib)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             start_new_session=True,
         )
         self._rest = b""
-        self.judged = False
-        """Whether it has answered once: it need not start up any more."""
+        self._ready = False
 
     def ask(self, request: bytes, seconds: float) -> dict[str, Any]:
-        """Raises _OutOfTime, _Died."""
-        deadline = time.monotonic() + seconds + (0.0 if self.judged else _STARTUP)
+        """The time counts from when the process is ready. Raises _OutOfTime, _Died."""
+        if not self._ready:
+            self._start()
+        deadline = time.monotonic() + seconds
         try:
             _pipe(self._child.stdin).write(request)
             _pipe(self._child.stdin).flush()
         except OSError as error:
             raise _Died from error
+        said: dict[str, Any] = json.loads(self._line(deadline))
+        return said
+
+    def _start(self) -> None:
+        """Await the process's word that it is ready. One that takes too long is no fault of the answer's: it counts as dead."""
+        try:
+            self._line(time.monotonic() + _STARTUP)
+        except _OutOfTime as error:
+            raise _Died(f"not ready after {_STARTUP:g} s") from error
+        self._ready = True
+
+    def _line(self, deadline: float) -> bytes:
         while b"\n" not in self._rest:
             self._read(deadline)
         line, _, self._rest = self._rest.partition(b"\n")
-        self.judged = True
-        said: dict[str, Any] = json.loads(line)
-        return said
+        return line
 
     def _read(self, deadline: float) -> None:
         out = _pipe(self._child.stdout).fileno()
@@ -113,7 +124,7 @@ class RewardPool:
         line = json.dumps(request).encode() + b"\n"
         said = ""
         for _ in range(self._section.retries + 1):
-            process = self._idle.get() or _Process(self._path, self._args)
+            process = self._idle.get() or _Process(self._path, self._args, self._section.memory_mib)
             try:
                 answer = process.ask(line, self._section.timeout)
             except (_OutOfTime, _Died) as error:
@@ -121,7 +132,7 @@ class RewardPool:
                 self._idle.put(None)
                 if isinstance(error, _OutOfTime):
                     return Judgement(0.0, timed_out=True)
-                said = f"its process died ({ended})"
+                said = f"its process died ({str(error) or ended})"
                 continue
             self._idle.put(process)
             if "reward" in answer:

@@ -4,9 +4,9 @@ from typing import Any
 
 from training_core.config.rewards import RewardFunction
 
-REWARDS: dict[str, str] = {"math": "training_core.llm.rewards.math:math_reward", "custom": ""}
+REWARDS: dict[str, str] = {"math": "training_core.llm.rewards.math:MathJudge", "custom": ""}
 """type -> import path; a custom one brings its own."""
-_NOT_ARGUMENTS = {"type", "timeout", "retries", "processes", "path", "args"}
+_NOT_ARGUMENTS = {"type", "timeout", "retries", "processes", "memory_mib", "path", "args"}
 
 
 def reward_source(section: RewardFunction) -> tuple[str, dict[str, Any]]:

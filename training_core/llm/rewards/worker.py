@@ -1,14 +1,16 @@
 """One process that judges answers: requests come in as lines of JSON, judgements go out as lines of JSON.
 
-    python -m training_core.llm.rewards.worker PATH ARGS_AS_JSON
+    python -m training_core.llm.rewards.worker PATH ARGS_AS_JSON MEMORY_MIB
 
-Started and ended by training_core/llm/rewards/pool.py. What a reward function prints goes to stderr.
+Started and ended by training_core/llm/rewards/pool.py. The first line, {"ready"}, says that the reward function is imported and made.
+What it prints goes to stderr. MEMORY_MIB limits the address space; 0: no limit.
 """
 
 import asyncio
 import inspect
 import json
 import os
+import resource
 import sys
 import threading
 import time
@@ -18,20 +20,37 @@ from typing import Any
 from training_core.importing import made
 
 
-def main(path: str, args: dict[str, Any]) -> None:
+def main(path: str, args: dict[str, Any], memory_mib: int) -> None:
     """Answer requests until there are no more."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
-    function: Callable[..., Any] | None = None
-    for line in sys.stdin:
-        try:
-            function = function or made(path, args, "reward.path")
-            said: dict[str, Any] = {"reward": judge(function, json.loads(line))}
-        except Exception as error:
-            said = {"error": f"{type(error).__name__}: {error}"[:2000]}
+    if memory_mib:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_mib << 20, memory_mib << 20))
+
+    def tell(said: dict[str, Any]) -> None:
         answers.write(json.dumps(said) + "\n")
         answers.flush()
+
+    function, failed = _function(path, args)
+    tell({"ready": True})
+    for line in sys.stdin:
+        try:
+            tell({"reward": judge(function, json.loads(line))} if function else failed)
+        except Exception as error:
+            tell(_told(error))
+
+
+def _function(path: str, args: dict[str, Any]) -> tuple[Callable[..., Any] | None, dict[str, Any]]:
+    """The reward function, or else the answer that says why there is none."""
+    try:
+        return made(path, args, "reward.path"), {}
+    except Exception as error:
+        return None, _told(error)
+
+
+def _told(error: Exception) -> dict[str, Any]:
+    return {"error": f"{type(error).__name__}: {error}"[:2000]}
 
 
 def judge(function: Callable[..., Any], request: dict[str, Any]) -> float:
@@ -56,4 +75,4 @@ def _leave_with_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], json.loads(sys.argv[2]))
+    main(sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3]))

@@ -127,6 +127,30 @@ def test_programs_are_taken_from_fences() -> None:
     assert read_program(" print(3) ") == "print(3)"
 
 
+@pytest.mark.parametrize(
+    ("answer", "program"),
+    [
+        ("<think>\n```python\nprint(1)\n```\n</think>\n```python\nprint(2)\n```", "print(2)"),
+        ("```python\nprint(1)\n```\n</think>\nI give up", "I give up"),
+        ("<think>```python\nprint(1)</think>```python\nprint(2)\n```", "print(2)"),
+        ("```python\nprint('</think>')\n```", "print('</think>')"),
+        ("<think>a</think>print(3)", "print(3)"),
+        ("```python3\nprint(1)\n```\nor\n```Python 3.11\nprint(2)\n```\nthat is it", "print(2)"),
+    ],
+)
+def test_programs_of_the_thought_do_not_count(answer: str, program: str) -> None:
+    assert read_program(answer) == program
+
+
+def test_tests_of_the_thought_do_not_count() -> None:
+    assert read_tests("maybe 1 -> 9\n</think>2 -> 4") == (Test(input="2", output="4"),)
+
+
+def test_time_of_all_tests_together_grows_with_their_number() -> None:
+    environment = started(test_seconds=2.0)
+    assert [environment._limits(count).cpu_seconds for count in (1, 2, 10)] == [4, 4, 20]
+
+
 def test_tests_are_read_line_by_line() -> None:
     assert read_tests("2 -> 4 , 3 -> 6\n1\\n2 -> 3\nhm") == (
         Test(input="2", output="4"),

@@ -63,3 +63,18 @@ class Scaled:
     def __call__(self, completions: str, **data: Any) -> float:
         self.calls += 1
         return self.factor * self.calls
+
+
+class SlowToMake:
+    """Takes longer to be made than its judgements may take."""
+
+    def __init__(self) -> None:
+        time.sleep(2.0)
+
+    def __call__(self, completions: str, **data: Any) -> float:
+        return hangs("", completions)
+
+
+def greedy(completions: str, **data: Any) -> float:
+    """Asks for so many MiB."""
+    return float(len(bytearray(int(completions) << 20)) > 0)

@@ -4,7 +4,16 @@ from fractions import Fraction
 
 import pytest
 
-from training_core.llm.rewards.math import as_fraction, boxed, equal_by_algebra, equal_numbers, final_answer
+from training_core.llm.rewards.costs import too_costly
+from training_core.llm.rewards.math import (
+    as_fraction,
+    boxed,
+    equal,
+    equal_by_algebra,
+    equal_numbers,
+    final_answer,
+    math_reward,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +49,23 @@ def test_strict_answers_stand_in_a_box_or_behind_hashes(text: str, answer: str |
     assert final_answer(text, strict=True) == answer
 
 
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"\boxed{42}</think>I cannot say.", None),
+        (r"<think>\boxed{42}</think>\boxed{7}", "7"),
+        (r"<think>a</think>\boxed{1}</think>\boxed{2}", "2"),
+        (r"<think>is it \boxed{42}? the answer is 42", None),
+        (r"[THINK]\boxed{42}[/THINK]#### 8", "8"),
+        (r"\boxed{42}</thinking>so, hm", None),
+        (r"\boxed{42}", "42"),
+    ],
+)
+def test_what_stands_in_the_thought_is_no_answer(text: str, answer: str | None, strict: bool) -> None:
+    assert final_answer(text, strict=strict) == answer
+
+
 def test_boxes_that_never_close_cost_no_more_than_their_text() -> None:
     assert boxed(r"\boxed{1}" + r"\boxed{" * 20_000) is None
 
@@ -53,6 +79,7 @@ def test_boxes_that_never_close_cost_no_more_than_their_text() -> None:
         (r"\frac{3}{4}", Fraction(3, 4)), (r"-\dfrac{1}{3}", Fraction(-1, 3)), (r"\frac34", Fraction(3, 4)),
         (r"\frac{-1}{2}", Fraction(-1, 2)), (r"1\frac{1}{2}", Fraction(3, 2)), (r"-2\frac{1}{4}", Fraction(-9, 4)),
         ("$7$", Fraction(7)), (r"\(8\)", Fraction(8)), (r"9\text{ apples}", Fraction(9)), (" 4 . ", Fraction(4)),
+        ("12 345", Fraction(12345)), (r"\text{about }7", Fraction(7)), ("- 3", Fraction(-3)),
     ],
 )  # fmt: skip
 def test_numbers_are_read_exactly(text: str, value: Fraction) -> None:
@@ -76,6 +103,9 @@ def test_numbers_are_read_exactly(text: str, value: Fraction) -> None:
         "9" * 61,
         "3//4",
         "٣.٣.٣",
+        r"5 \text{ or } 6",
+        "5 6",
+        "3 14",
     ],
 )
 def test_what_is_no_number(text: str) -> None:
@@ -98,3 +128,122 @@ def test_equal_numbers_look_different_and_others_are_not_judged() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_algebra_is_left_to_math_verify(given: str, wanted: str, equal: bool) -> None:
     assert equal_by_algebra(given, wanted) is equal
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "same"),
+    [
+        ("100 dollars", "100", True),
+        ("100", "100 dollars", True),
+        (r"\$100", "100", True),
+        ("$100", "100", True),
+        ("100 dollars", "200", False),
+        ("100 dollars", "100 USD", True),
+        ("100 cents", "100 dollars", False),
+        ("1,000 dollars", "1000", True),
+        (r"\frac{1}{2} hours", "0.5", True),
+        (r"12\text{ cm}^2", "12", True),
+        (r"12\text{ cm}^2", "144", False),
+        ("5 square feet", r"5\text{ ft}^2", True),
+        ("5 square feet", "5 feet", False),
+        ("60 mph", "60 miles per hour", True),
+        (r"5\text{ m}", "5", True),
+        (r"3\mathrm{e}^2", "3", False),
+        (r"2\pi cm", r"2\pi", True),
+        (r"10^\circ", "10", True),
+        ("3 times", "3", True),
+        ("5 minutes", "5 hours", False),
+        ("dollars", "5", False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_unit_may_be_left_out_and_another_unit_may_not(given: str, wanted: str, same: bool) -> None:
+    assert equal(given, wanted) is same
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "same"),
+    [
+        ("5%", "5", True),
+        (r"5\%", "5", True),
+        ("5%", "0.05", True),
+        ("5%", "6", False),
+        ("50", "0.5", False),
+        ("x=5", "5", True),
+        ("5", "x=5", True),
+        ("y=5", "x=5", False),
+        ("x=5", "6", False),
+        ("x<5", "5", False),
+        ("5 6", "56", False),
+        (r"5 \text{ or } 6", "56", False),
+        ("5, 6", "6", False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_percentages_equations_and_lists_against_numbers(given: str, wanted: str, same: bool) -> None:
+    assert equal(given, wanted) is same
+
+
+HOSTILE = (
+    r"9^{9^{9^9}}",
+    r"9^{9^9}",
+    r"2^{10^9}",
+    r"10^{10^{10}}",
+    r"(9^9)^{9^9}",
+    "9**9**9**9",
+    r"2^{-10^9}",
+    "7^{1000000}",
+    "1.0e999999999",
+    "99999999!",
+    "(9!)!",
+    "9!!!!",
+    "1000000!",
+    r"2^{100!}",
+    r"\binom{99999999}{5555555}",
+    r"\sum_{k=1}^{10^9} k^k",
+    r"\prod_{k=1}^{99999} k",
+    "(x+1)^{99999}",
+    r"x^{x^{x^{x^x}}}",
+    r"e^{e^{e^{e^{9}}}}",
+    "(" * 500 + "x" + ")" * 500,
+    "1+" * 2000 + "1",
+    "1" * 4000,
+    r"\frac{" * 200 + "1" + "}{2}" * 200,
+    r"\sqrt{" * 61 + "2" + "}" * 61,
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_nobody_can_write_out_is_refused_before_algebra(text: str) -> None:
+    assert too_costly(text)
+    assert math_reward("?", rf"\boxed{{{text}}}", label="17") == 0.0
+    assert math_reward("?", rf"\boxed{{{text}}}", label=f"$ {text} $") == 1.0, (
+        "the same text is the same answer"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "e^{x^2}",
+        "2^{2^{10}}",
+        "x^{2023}",
+        "10^{100}",
+        r"\frac{1}{2^{99}}",
+        r"\sum_{k=1}^{n} k^2",
+        r"\sum_{k=1}^{2023} k",
+        "(x+1)^{10}",
+        "100!",
+        "2^{n+1}-1",
+        r"e^{-\frac{x^2}{2}}",
+        "x^{y^{z}}",
+        "1.5e-7",
+        r"3^{2^{3}}",
+        r"\binom{52}{5}",
+        "a^2+b^2+c^2+d^2+e^2",
+        "x^2y^2z^2",
+        "{2}^{10}",
+    ],
+)
+def test_ordinary_expressions_are_left_to_algebra(text: str) -> None:
+    assert not too_costly(text)

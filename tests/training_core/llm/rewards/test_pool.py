@@ -11,6 +11,7 @@ import pytest
 
 from training_core.config.rewards import REWARD_CONFIGS, CustomReward, MathReward
 from training_core.errors import EnvironmentFailure
+from training_core.llm.rewards import pool as pool_module
 from training_core.llm.rewards.pool import Judgement, RewardPool, reward_pool
 from training_core.llm.rewards.registry import REWARDS
 
@@ -88,6 +89,47 @@ def test_judgements_are_spread_over_processes_of_their_own() -> None:
     for pid in seen:  # the pool is closed
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid), 0)
+
+
+def test_imports_and_making_do_not_count_against_the_judgement() -> None:
+    with judged_by("SlowToMake", timeout=1.0) as pool:
+        assert pool.judge(request("first")) == Judgement(1.0)
+        assert pool.judge(request("hang")) == Judgement(0.0, timed_out=True)
+        assert pool.judge(request("next")) == Judgement(1.0), "by a new process, which had to be made, too"
+
+
+def test_a_judgement_in_a_new_process_has_no_more_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "_STARTUP", 600.0)  # which the judgement must not get
+    with judged_by("hangs", timeout=0.5) as pool:
+        assert [pool.judge(request("hang")).timed_out for _ in range(4)] == [True] * 4
+
+
+def test_a_process_that_is_never_ready_fails_the_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "_STARTUP", 0.05)
+    with (
+        judged_by("SlowToMake", retries=1) as pool,
+        pytest.raises(EnvironmentFailure, match=r"not ready after 0.05 s\) \(2 tries\)"),
+    ):
+        pool.judge(request("first"))
+
+
+def test_memory_of_a_process_is_limited_where_the_config_says_so() -> None:
+    with judged_by("greedy", memory_mib=1024) as pool:
+        with pytest.raises(EnvironmentFailure, match="MemoryError"):
+            pool.judge(request("2000"))
+        assert pool.judge(request("10")) == Judgement(1.0)
+
+
+def test_hostile_answers_are_refused_without_losing_a_process() -> None:
+    pool = RewardPool(MathReward(processes=2, timeout=60.0))
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            towers = [
+                request(rf"\boxed{{9^{{9^{{9^{{{number}}}}}}}}}", label="17") for number in range(2, 18)
+            ]
+            assert set(threads.map(pool.judge, towers)) == {Judgement(0.0)}
+    finally:
+        pool.close()
 
 
 def test_the_math_rule_judges_by_value_and_by_algebra() -> None:

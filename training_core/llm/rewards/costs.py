@@ -1,0 +1,113 @@
+"""A cheap look at an expression before algebra: powers and factorials that nobody can write out are refused.
+
+`9^{9^{9^9}}` keeps a computer algebra system busy until it is ended; no answer to a question looks like it.
+"""
+
+import re
+from math import comb
+
+MOST_CHARACTERS = 2000
+_MOST_DIGITS = 6
+"""Of an exponent."""
+_MOST_VALUE = 10**_MOST_DIGITS
+_MOST_WRITTEN = 50_000
+"""Digits of a power of plain numbers."""
+_MOST_TERMS = 10_000
+"""Of a sum in brackets, multiplied out."""
+_MOST_INDEX = 1000
+"""Of a root."""
+_MOST_ARGUMENT = 10_000
+"""Of a factorial."""
+_MOST_LEVELS = 3
+"""Exponents above one another in what is not a plain number."""
+_MOST_DEPTH = 60
+"""Braces and brackets inside one another: parsers recurse."""
+_DIGITS = re.compile(r"\d+")
+_NUMBER_IN_BRACES = re.compile(r"[({\[]\s*(\d+)\s*[)}\]]")
+_POWER = re.compile(r"(\d+)\s*\^\s*[-+]?\s*(\d+)(?!\d*\s*[\^!])")
+_FACTORIAL = re.compile(r"(\d+)\s*!")
+_EXPONENT = re.compile(r"\^\s*\{?\s*[-+]?\s*(\d+)")
+_BOUND = re.compile(r"\\(?:sum|prod)\b[^^]{0,80}\^\s*\{?\s*(\d+)")
+_BINOMIAL = re.compile(r"binom\s*\{?\s*(\d+)")
+_EXPANDED = re.compile(r"[)\]}]\s*\^\s*\{?\s*(\d+)")
+"""A power of an expression in brackets, which algebra may multiply out."""
+_SUM = re.compile(r"[(\[{]([^(){}\[\]]*)[)\]}]\s*\^\s*\{?\s*(\d+)")
+_ROOT = re.compile(r"\\sqrt\s*\[\s*(\d+)")
+_SCIENTIFIC = re.compile(r"\d[eE][+-]?(\d+)")
+
+
+def too_costly(text: str) -> bool:
+    """Whether algebra on a text could take for ever. Takes time in proportion to the text's length."""
+    longest = max((len(digits) for digits in _DIGITS.findall(text)), default=0)
+    if len(text) > MOST_CHARACTERS or longest > MOST_CHARACTERS // 2:
+        return True
+    plain = text.replace("**", "^").replace("\\left", "").replace("\\right", "").replace("\\cdot", "*")
+    return _deep(plain) or _written_out(plain)
+
+
+def _deep(text: str) -> bool:
+    """Whether brackets, or exponents, stand too deep inside one another."""
+    levels = [0]  # of exponents, around each open bracket
+    pending = token = 0  # of what comes next, and of what came last
+    for letter in text:
+        if letter == "^":
+            pending = max(token, levels[-1]) + 1
+        elif letter in "({[":
+            levels.append(pending or levels[-1])
+            pending = token = 0
+        elif letter in ")}]":
+            levels = levels[:-1] or [0]
+            pending, token = 0, levels[-1]
+        elif letter.isalnum():
+            pending, token = 0, pending or token
+        elif letter not in " \\":
+            pending, token = pending if letter in "+-" else 0, levels[-1]
+        if pending > _MOST_LEVELS or len(levels) > _MOST_DEPTH:
+            return True
+    return False
+
+
+def _large_parts(text: str) -> bool:
+    """Whether an exponent, or a bound of a sum or product, is a large number."""
+    limits = (
+        (_MOST_VALUE, _EXPONENT), (_MOST_VALUE, _SCIENTIFIC), (_MOST_ARGUMENT, _BOUND), (_MOST_ARGUMENT, _BINOMIAL),
+        (_MOST_ARGUMENT, _EXPANDED), (_MOST_INDEX, _ROOT),
+    )  # fmt: skip
+    if any(int(digits) >= most for most, pattern in limits for digits in pattern.findall(text)):
+        return True
+    return any(_terms(inner, int(power)) > _MOST_TERMS for inner, power in _SUM.findall(text))
+
+
+def _terms(inner: str, power: int) -> int:
+    """How many terms a power of a sum has, written out."""
+    more = min(sum(letter in "+-" for letter in inner.strip()[1:]), 9)
+    return comb(power + more, more)
+
+
+def _written_out(text: str) -> bool:
+    """Whether an expression has large parts once powers and factorials of plain numbers are worked out, the innermost first."""
+    for _ in range(20):
+        if _large_parts(text):
+            return True
+        text = _NUMBER_IN_BRACES.sub(r" \1 ", text)
+        if any(int(digits) > _MOST_ARGUMENT for digits in _FACTORIAL.findall(text)):
+            return True
+        if any(len(base) * int(power) > _MOST_WRITTEN for base, power in _POWER.findall(text)):
+            return True
+        simpler = _FACTORIAL.sub(_factorial, _POWER.sub(_power, text))
+        if simpler == text:
+            return False
+        text = simpler
+    return True
+
+
+def _power(match: re.Match[str]) -> str:
+    base, power = int(match[1]), int(match[2])
+    return str(min(base**power, _MOST_VALUE)) if len(str(base)) * power < 100 else str(_MOST_VALUE)
+
+
+def _factorial(match: re.Match[str]) -> str:
+    number, value = int(match[1]), 1
+    for each in range(2, min(number, 20) + 1):
+        value *= each
+    return str(min(value, _MOST_VALUE))
