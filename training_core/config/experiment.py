@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from training_core.config.base import Section
 from training_core.config.evaluation import Checkpoint, Reporting
-from training_core.config.health import Health
+from training_core.config.health import RunHealth
 
 
 class Run(Section):
@@ -45,7 +45,7 @@ class ExperimentConfig(Section):
         """Its `every`, `episodes`, `greedy`, `sampled` and `probes`."""
         checkpoint: Checkpoint
         reporting: Reporting
-        health: Health
+        health: RunHealth
 
     @model_validator(mode="after")
     def _roles_have_policies(self) -> Self:

@@ -1,6 +1,6 @@
 """Health rules: when a run is said to be ill, and what is then done."""
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -31,7 +31,14 @@ class Recent(Rule):
     """How many of the latest iterations are averaged; the rule is silent before there are as many."""
 
 
-class EntropyCollapse(Recent):
+class Unsolved(Recent):
+    """A rule over what is normal once the tasks are solved."""
+
+    unless_success: float = Field(0.9, ge=0.0, le=1.0)
+    """The rule is silent once success, held-out or in training, has reached this: a policy that solves its tasks may be certain."""
+
+
+class EntropyCollapse(Unsolved):
     """The policy hardly explores any more: entropy is low, and far below what it was."""
 
     below: float = Field(0.03, ge=0.0)
@@ -75,6 +82,17 @@ class GroupShare(Recent):
 
     above: float = Field(0.8, gt=0.0, le=1.0)
     """Share of such groups of a role."""
+
+
+class TooEasy(GroupShare, Unsolved):
+    """Groups in which every candidate succeeds although the team does not."""
+
+
+class PolicyShift(Recent):
+    """Updates change the policy much: far from the data that they learn from."""
+
+    above: float = Field(0.1, gt=0.0)
+    """KL divergence between the policy before and after an update (nats per action)."""
 
 
 class Truncation(Recent):
@@ -152,24 +170,43 @@ class HealthFork(Section):
     """Forks of forks that rules make at most, counted along the line of descent."""
 
 
-class Health(Section):
-    """Rules that watch the run; see docs/health.md."""
+class RunHealth(Section):
+    """Rules that watch the run; see docs/health.md. Those that apply to any kind of agents."""
 
     enabled: bool = True
     """Whether the rules are looked at."""
+    relax: float = Field(0.7, gt=0.0, le=1.0)
+    """A finding is over, or a bad one a warning, once its figure is below this share of the bound at which it began ..."""
+    looks: int = Field(3, ge=1, le=100)
+    """... at so many looks in a row that see new metrics. The last look at a run that has ended decides at once."""
     fork: HealthFork = HealthFork()
     """Forks that rules make."""
+    clip_fraction: ClipFraction = ClipFraction()
+    """Clipped data, per policy."""
+    gradient_norm: GradientNorm = GradientNorm()
+    """Gradient norm, per policy."""
+    stalled_phase: StalledPhase = StalledPhase()
+    """Time without progress."""
+    dead_worker: DeadWorker = DeadWorker()
+    """Signs of life."""
+    not_a_number: NotANumber = NotANumber()
+    """NaN and infinities, per policy."""
+
+    def rules(self) -> dict[str, Rule]:
+        """The rules, by name."""
+        return {name: rule for name, rule in self if isinstance(rule, Rule)}
+
+
+class Health(RunHealth):
+    """Rules that watch a run of language models; see docs/health.md."""
+
     entropy_collapse: EntropyCollapse = EntropyCollapse()
     """Entropy, per policy."""
     kl_blow_up: KlBlowUp = KlBlowUp()
     """KL from the base model, per policy."""
     ratio_tails: RatioTails = RatioTails()
     """Largest ratio, per policy."""
-    clip_fraction: ClipFraction = ClipFraction()
-    """Clipped tokens, per policy."""
-    gradient_norm: GradientNorm = GradientNorm()
-    """Gradient norm, per policy."""
-    too_easy: GroupShare = GroupShare()
+    too_easy: TooEasy = TooEasy()
     """Groups in which everything succeeds, per role."""
     too_hard: GroupShare = GroupShare()
     """Groups in which nothing succeeds, per role."""
@@ -183,13 +220,35 @@ class Health(Section):
     """Training against held-out tasks."""
     length_hacking: LengthHacking = LengthHacking()
     """Tokens against success."""
-    stalled_phase: StalledPhase = StalledPhase()
-    """Time without progress."""
-    dead_worker: DeadWorker = DeadWorker()
-    """Signs of life."""
-    not_a_number: NotANumber = NotANumber()
-    """NaN and infinities, per policy."""
 
-    def rules(self) -> dict[str, Rule]:
-        """The rules, by name."""
-        return {name: rule for name, rule in self if isinstance(rule, Rule)}
+
+class NetworkHealth(RunHealth):
+    """Rules that watch a run of small networks; see docs/health.md.
+
+    Their entropy has no bound that means the same in every environment, and they have no tokens, groups or base model.
+    """
+
+    policy_shift: PolicyShift = PolicyShift()
+    """KL between the policies before and after an update, per policy."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_rules_of_language_models(cls, given: Any) -> Any:
+        """Earlier versions stored the rules of language models too: those that nobody changed are dropped."""
+        if not isinstance(given, dict):
+            return given
+        foreign = Health().rules().keys() - cls.model_fields.keys()
+        return {
+            name: value
+            for name, value in given.items()
+            if name not in foreign or not _is_default(name, value)
+        }
+
+
+def _is_default(name: str, value: Any) -> bool:
+    """Whether a rule of language models, as stored, is what a config has that does not mention it."""
+    default = Health().rules()[name]
+    try:
+        return type(default).model_validate(value) == default
+    except ValueError:
+        return False

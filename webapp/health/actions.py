@@ -7,7 +7,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
-from training_core.config.health import Health
+from training_core.config.health import RunHealth
 from training_core.errors import TroupeError
 from webapp.accounts.audit import audit_note
 from webapp.health.forking import finding_fork, generations
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 ENDS: dict[str, Any] = {"pause": runs.run_pause, "stop": runs.run_stop}
 
 
-def finding_act(finding: Finding, settings: Health) -> None:
+def finding_act(finding: Finding, settings: RunHealth) -> None:
     """Do what the finding's rule asks for; whatever fails is noted on it and raised nowhere."""
     if finding.action in ENDS:
         _end(finding, finding.action)
@@ -41,7 +41,7 @@ def _end(finding: Finding, how: str) -> None:
         _note(finding, f"could not {how} the run: {error}")
 
 
-def _fork(finding: Finding, settings: Health) -> None:
+def _fork(finding: Finding, settings: RunHealth) -> None:
     """Fork, in the name of the run's owner, and stop what was forked if the config says so."""
     run, made = finding.run, generations(finding.run)
     if made >= settings.fork.generations:

@@ -15,7 +15,7 @@ def overfitting(seen: Observed, rule: config.Overfitting) -> Iterator[Found]:
         return
     place = int(np.argmax(held.values))
     best, step, now = float(held.values[place]), int(held.steps[place]), float(held.values[-2:].max())
-    if best - now < rule.falls:
+    if best - now <= 0:
         return
     then, since = train.steps <= step, train.steps > step
     if then.sum() == 0 or since.sum() < 3:
@@ -30,12 +30,13 @@ def overfitting(seen: Observed, rule: config.Overfitting) -> Iterator[Found]:
         title = f"Held-out success fell from {best:.3g} to {held.values[-1]:.3g} while training success rose"
         yield Found(
             "eval/success",
-            "bad",
             title,
             step,
             int(held.steps[-1]),
             figures,
             ("eval/success", "train/success"),
+            (best - now) / rule.falls,
+            bad_at=1.0,
         )
 
 
@@ -51,9 +52,7 @@ def length_hacking(seen: Observed, rule: config.LengthHacking) -> Iterator[Found
         figures: Figures = {"tokens per episode": now, "at first": before, "gain in success": gain}
         title = f"Episodes grew from {before:.3g} to {now:.3g} tokens without succeeding more often"
         first, last = int(spent.steps[0]), int(spent.steps[-1])
-        yield Found(
-            "progress/tokens", "warn", title, first, last, figures, ("progress/tokens", "train/success")
-        )
+        yield Found("progress/tokens", title, first, last, figures, ("progress/tokens", "train/success"))
 
 
 def stalled_phase(seen: Observed, rule: config.StalledPhase) -> Iterator[Found]:
@@ -62,7 +61,7 @@ def stalled_phase(seen: Observed, rule: config.StalledPhase) -> Iterator[Found]:
     if idle is not None and idle > max(rule.least, rule.times * (usual or 0.0)):
         figures: Figures = {"seconds without metrics": idle, "usual seconds": usual or 0.0}
         title = f"No iteration has ended for {idle:.0f} s, though the driver lives"
-        yield Found("progress", "bad", title, seen.step, seen.step, figures, ())
+        yield Found("progress", title, seen.step, seen.step, figures, (), bad_at=1.0)
 
 
 def dead_worker(seen: Observed, rule: config.DeadWorker) -> Iterator[Found]:
@@ -70,11 +69,12 @@ def dead_worker(seen: Observed, rule: config.DeadWorker) -> Iterator[Found]:
     silent, lost = seen.vitals.silent, seen.vitals.lost
     if silent is not None and silent > rule.silence:
         title = f"Nothing has been heard of the driver for {silent:.0f} s"
-        yield Found("driver", "bad", title, seen.step, seen.step, {"seconds of silence": silent}, ())
+        figures: Figures = {"seconds of silence": silent}
+        yield Found("driver", title, seen.step, seen.step, figures, (), bad_at=1.0)
     for number in lost:
-        figures: Figures = {"attempt": number, "reason": seen.vitals.reasons.get(number, "")[:400]}
+        figures = {"attempt": number, "reason": seen.vitals.reasons.get(number, "")[:400]}
         title = f"Attempt {number} died and was not the last word"
-        yield Found(f"attempt {number}", "warn", title, seen.step, seen.step, figures, ())
+        yield Found(f"attempt {number}", title, seen.step, seen.step, figures, ())
 
 
 def _tokens_per_episode(seen: Observed) -> Curve:

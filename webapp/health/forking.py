@@ -6,7 +6,7 @@ from typing import Any
 from django.db import transaction
 
 from training_core.config.files import parse_overrides
-from training_core.config.health import Health
+from training_core.config.health import RunHealth
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
@@ -19,7 +19,7 @@ from webapp.runs.states import TransitionRefused
 
 @transaction.atomic
 def finding_fork(
-    user: Person, finding: Finding, settings: Health, overrides: Mapping[str, Any] | None = None
+    user: Person, finding: Finding, settings: RunHealth, overrides: Mapping[str, Any] | None = None
 ) -> Run:
     """A queued run, forked for a finding; once per finding. Without `overrides`, under the edits of the finding's rule.
 
@@ -42,7 +42,7 @@ def finding_fork(
     return fork
 
 
-def fork_edits(settings: Health, rule: str) -> tuple[str, ...]:
+def fork_edits(settings: RunHealth, rule: str) -> tuple[str, ...]:
     """What a fork for a finding of this rule changes; nothing for a rule of another version of Troupe."""
     known = settings.rules().get(rule)
     return known.fork_edits if known else ()

@@ -27,6 +27,8 @@ class Finding(models.Model):
     title = models.CharField(max_length=400)
     first_step = models.BigIntegerField()
     last_step = models.BigIntegerField()
+    calm_looks = models.PositiveSmallIntegerField(default=0)
+    """Looks in a row, each with new metrics, at which it was well below its bound."""
     evidence = models.JSONField(default=dict)
     """{"figures": [[name, number or text], ...], "series": [metric, ...]}."""
     action = models.CharField(max_length=8, default="none")
@@ -51,6 +53,8 @@ class Checked(models.Model):
     run = models.OneToOneField(Run, on_delete=models.CASCADE, primary_key=True, related_name="checked")
     cursor = models.BigIntegerField(default=0)
     """Run.event_count when they looked."""
+    step = models.BigIntegerField(default=-1)
+    """Last step of any metric that they saw; -1 before any."""
 
 
 class Channel(models.Model):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,11 @@ class Observed:
     step: int = 0
     """Iterations completed."""
 
+    @property
+    def latest(self) -> int:
+        """Last step of any metric; -1 where there is none."""
+        return max((int(curve.steps[-1]) for curve in self.curves.values() if len(curve)), default=-1)
+
     def each(self, prefix: str, name: str) -> Iterator[tuple[str, str, Curve]]:
         """(key, policy or role, finite points) of every `prefix/<whose>/name`."""
         for key in sorted(self.curves):
@@ -72,19 +78,21 @@ class Observed:
 
 @dataclass(frozen=True)
 class Found:
-    """One thing that is wrong, now."""
+    """What a rule measured: wrong where `excess` is above 1, near its bound otherwise."""
 
     key: str
     """What it is about: a metric, or an attempt. A rule has one open finding per key."""
-    severity: str
-    """bad or warn."""
     title: str
     first: int
     last: int
     """Steps between which it shows."""
     figures: Figures
     series: tuple[str, ...]
-    """Metrics that show it."""
+    """Metrics that show it; none for signs of life."""
+    excess: float = inf
+    """Figure over bound: the rule fires above 1."""
+    bad_at: float = inf
+    """Excess above which the finding is bad; below, it is a warning."""
 
     def evidence(self) -> dict[str, Any]:
         """As JSON; figures as pairs, since the database does not keep the order of an object's keys."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from training_core.config.health import Health
+from training_core.config.health import RunHealth
 from webapp.health import course_rules as course
 from webapp.health import series_rules as series
 from webapp.health.observed import Found, Observed
@@ -31,6 +31,11 @@ RULES: dict[str, Rule] = {
         series.kl_blow_up,
         "The updates move the policy far from its base model: too high a learning rate, or a reward that can be gamed.",
         "Lower the learning rate, raise algorithm.kl_coefficient, and read transcripts of the latest iterations.",
+    ),
+    "policy_shift": Rule(
+        series.policy_shift,
+        "The policy after an update is far from the one that played: the learning rate or the number of passes is too high.",
+        "Lower the learning rate or algorithm.epochs, or set algorithm.target_kl so that passes end early.",
     ),
     "ratio_tails": Rule(
         series.ratio_tails,
@@ -101,8 +106,9 @@ RULES: dict[str, Rule] = {
 }
 
 
-def judge(settings: Health, seen: Observed) -> Iterator[tuple[str, Found]]:
-    """(rule, what it found) for every rule."""
-    for name, rule in RULES.items():
-        for found in rule.check(seen, getattr(settings, name)):
-            yield name, found
+def judge(settings: RunHealth, seen: Observed) -> Iterator[tuple[str, Found]]:
+    """(rule, what it found) for every rule of the settings whose figure is above, or not well below, its bound."""
+    for name, rule in settings.rules().items():
+        for found in RULES[name].check(seen, rule):
+            if found.excess >= settings.relax:
+                yield name, found

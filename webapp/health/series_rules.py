@@ -1,6 +1,11 @@
-"""Rules over one metric of a policy, of a role or of the rollout: pure functions of what was observed."""
+"""Rules over one metric of a policy, of a role or of the rollout: pure functions of what was observed.
+
+Each yields what it measured with its excess over the bound, also below the bound: the caller decides what counts.
+"""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -8,17 +13,22 @@ import numpy as np
 from training_core.config import health as config
 from webapp.health.observed import Curve, Figures, Found, Observed
 
+RECENT = 5
+"""Iterations of training success that are averaged."""
+
 
 def entropy_collapse(seen: Observed, rule: config.EntropyCollapse) -> Iterator[Found]:
-    """Low, and far below what it was."""
+    """Low, and far below what it was, while the tasks are not solved."""
+    if solved(seen, rule.unless_success):
+        return
     for key, policy, curve in seen.each("policy", "entropy"):
         if len(curve) < 2 * rule.window:
             continue
         now, before = _mean(curve, rule.window), float(np.mean(curve.values[: rule.window]))
-        if now < rule.below and now < rule.share * before:
-            figures: Figures = {"entropy now": now, "at first": before, "threshold": rule.below}
-            title = f"Entropy of {policy} has collapsed: {now:.3g} nats per token, from {before:.3g}"
-            yield _found(key, "bad", title, curve, rule.window, figures)
+        figures: Figures = {"entropy now": now, "at first": before, "threshold": rule.below}
+        title = f"Entropy of {policy} has collapsed: {now:.3g} nats per token, from {before:.3g}"
+        excess = min(_ratio(rule.below, now), _ratio(rule.share * before, now))
+        yield _found(key, title, curve, rule.window, figures, excess, bad_at=1.0)
 
 
 def kl_blow_up(seen: Observed, rule: config.KlBlowUp) -> Iterator[Found]:
@@ -27,23 +37,27 @@ def kl_blow_up(seen: Observed, rule: config.KlBlowUp) -> Iterator[Found]:
         yield from _above(key, curve, rule, f"{policy} is far from its base model: KL", "nats per token", 3.0)
 
 
+def policy_shift(seen: Observed, rule: config.PolicyShift) -> Iterator[Found]:
+    """The policy after an update is far from the policy before it; bad at three times the threshold."""
+    for key, policy, curve in seen.each("policy", "kl"):
+        yield from _above(key, curve, rule, f"Updates change {policy} much: KL", "nats per action", 3.0)
+
+
 def ratio_tails(seen: Observed, rule: config.RatioTails) -> Iterator[Found]:
     """The median of the largest ratios; bad at ten times the threshold."""
     for key, policy, curve in seen.each("policy", "ratio_max"):
         if len(curve) < rule.window:
             continue
         now = float(np.median(curve.tail(rule.window).values))
-        if now > rule.above:
-            figures: Figures = {"largest ratio (median)": now, "threshold": rule.above}
-            title = f"Probability ratios of {policy} have long tails: up to {now:.3g}"
-            severity = "bad" if now > 10 * rule.above else "warn"
-            yield _found(key, severity, title, curve, rule.window, figures)
+        figures: Figures = {"largest ratio (median)": now, "threshold": rule.above}
+        title = f"Probability ratios of {policy} have long tails: up to {now:.3g}"
+        yield _found(key, title, curve, rule.window, figures, now / rule.above, bad_at=10.0)
 
 
 def clip_fraction(seen: Observed, rule: config.ClipFraction) -> Iterator[Found]:
-    """Many tokens are clipped."""
+    """Much of the data is clipped."""
     for key, policy, curve in seen.each("policy", "clip_fraction"):
-        yield from _above(key, curve, rule, f"Many tokens of {policy} are clipped: share", "of tokens", 2.0)
+        yield from _above(key, curve, rule, f"Much of {policy}'s data is clipped: share", "", 2.0)
 
 
 def gradient_norm(seen: Observed, rule: config.GradientNorm) -> Iterator[Found]:
@@ -54,22 +68,25 @@ def gradient_norm(seen: Observed, rule: config.GradientNorm) -> Iterator[Found]:
         usual, latest = float(np.median(curve.values[-25:-5])), curve.tail(5)
         place = int(np.argmax(latest.values))
         peak, step = float(latest.values[place]), int(latest.steps[place])
-        if peak >= rule.least and peak > rule.times * usual:
+        if peak >= rule.least:
             figures: Figures = {"gradient norm": peak, "usual (median)": usual, "times": rule.times}
             title = f"Gradient of {policy} jumped to {peak:.3g} at step {step}; {usual:.3g} is usual"
-            yield Found(key, "warn", title, step, step, figures, (key,))
+            yield Found(key, title, step, step, figures, (key,), _ratio(peak, rule.times * usual))
 
 
-def too_easy(seen: Observed, rule: config.GroupShare) -> Iterator[Found]:
-    """Groups in which every candidate is as good as it gets."""
-    for key, role, curve in seen.each("groups", "too_easy"):
-        yield from _above(key, curve, rule, f"Most groups of {role} are too easy: share", "of groups", 9.0)
+def too_easy(seen: Observed, rule: config.TooEasy) -> Iterator[Found]:
+    """Groups in which every candidate is as good as it gets, while the tasks are not solved."""
+    if not solved(seen, rule.unless_success):
+        for key, role, curve in seen.each("groups", "too_easy"):
+            yield from _above(
+                key, curve, rule, f"Most groups of {role} are too easy: share", "of groups", inf
+            )
 
 
 def too_hard(seen: Observed, rule: config.GroupShare) -> Iterator[Found]:
     """Groups in which no candidate gets anything."""
     for key, role, curve in seen.each("groups", "too_hard"):
-        yield from _above(key, curve, rule, f"Most groups of {role} are too hard: share", "of groups", 9.0)
+        yield from _above(key, curve, rule, f"Most groups of {role} are too hard: share", "of groups", inf)
 
 
 def truncation(seen: Observed, rule: config.Truncation) -> Iterator[Found]:
@@ -111,10 +128,23 @@ def not_a_number(seen: Observed, rule: config.NotANumber) -> Iterator[Found]:
             steps = curve.steps[wrong]
             what = "updates were skipped" if name == "skipped_steps" else f"{name} is no number"
             figures: Figures = {"iterations with it": int(wrong.sum()), "of the latest": len(curve)}
-            title = f"{policy}: {what}, last at step {steps[-1]}"
-            yield Found(
-                key, "bad" if wrong[-1] else "warn", title, int(steps[0]), int(steps[-1]), figures, (key,)
+            found = Found(
+                key,
+                f"{policy}: {what}, last at step {steps[-1]}",
+                int(steps[0]),
+                int(steps[-1]),
+                figures,
+                (key,),
             )
+            yield replace(found, bad_at=1.0) if wrong[-1] else found
+
+
+def solved(seen: Observed, bound: float) -> bool:
+    """Whether the latest held-out success, or recent training success, has reached the bound."""
+    held, train = seen.one("eval/success"), seen.one("train/success")
+    latest = [float(held.values[-1])] if len(held) else []
+    latest += [_mean(train, RECENT)] if len(train) else []
+    return bool(latest) and max(latest) >= bound
 
 
 class Threshold(Protocol):
@@ -130,21 +160,36 @@ class Threshold(Protocol):
 
 
 def _above(key: str, curve: Curve, rule: Threshold, words: str, unit: str, bad_at: float) -> Iterator[Found]:
-    """The mean of the latest iterations is above the threshold; bad at `bad_at` times it."""
+    """The mean of the latest iterations against the threshold; bad at `bad_at` times it."""
     above = rule.above
     if len(curve) < rule.window:
         return
     now = _mean(curve, rule.window)
-    if now > above:
-        figures: Figures = {"mean of the latest": now, "iterations": rule.window, "threshold": above}
-        title = f"{words} {now:.3g} {unit}".strip()
-        yield _found(key, "bad" if now > bad_at * above else "warn", title, curve, rule.window, figures)
+    figures: Figures = {"mean of the latest": now, "iterations": rule.window, "threshold": above}
+    yield _found(
+        key, f"{words} {now:.3g} {unit}".strip(), curve, rule.window, figures, _ratio(now, above), bad_at
+    )
+
+
+def _ratio(figure: float, bound: float) -> float:
+    """figure / bound; infinite for a bound of 0 that is passed."""
+    if bound > 0:
+        return figure / bound
+    return inf if figure > 0 else 0.0
 
 
 def _mean(curve: Curve, count: int) -> float:
     return float(np.mean(curve.tail(count).values))
 
 
-def _found(key: str, severity: str, title: str, curve: Curve, count: int, figures: Figures) -> Found:
+def _found(
+    key: str,
+    title: str,
+    curve: Curve,
+    count: int,
+    figures: Figures,
+    excess: float,
+    bad_at: float,
+) -> Found:
     latest = curve.tail(count)
-    return Found(key, severity, title, int(latest.steps[0]), int(latest.steps[-1]), figures, (key,))
+    return Found(key, title, int(latest.steps[0]), int(latest.steps[-1]), figures, (key,), excess, bad_at)

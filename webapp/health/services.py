@@ -7,17 +7,19 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from pydantic import ValidationError
 
-from training_core.config.health import Health
+from training_core.config.health import Health, NetworkHealth, RunHealth
+from training_core.config.kinds import has_networks
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.health.actions import finding_act
+from webapp.health.levels import Level, level_now
 from webapp.health.models import Checked, Finding
 from webapp.health.observed import Found
 from webapp.health.observing import run_observe
 from webapp.health.rules import judge
 from webapp.live.services import hint
-from webapp.runs.models import Run
+from webapp.runs.models import ENDED_STATES, Run
 
 State = Finding.State
 
@@ -29,43 +31,81 @@ def run_check(run_id: str) -> None:
     """
     run = Run.objects.select_related("project", "owner").get(pk=run_id)
     settings = settings_of(run)
-    seen = list(judge(settings, run_observe(run))) if settings.enabled else []
+    observed = run_observe(run)
+    seen = list(judge(settings, observed)) if settings.enabled else []
     with transaction.atomic():
-        made = _findings_keep(run, settings, seen)
-        Checked.objects.update_or_create(run=run, defaults={"cursor": run.event_count})
+        checked = Checked.objects.filter(run=run).first()
+        moved = checked is None or checked.step != observed.latest
+        made = _findings_keep(run, settings, seen, moved)
+        Checked.objects.update_or_create(
+            run=run, defaults={"cursor": run.event_count, "step": observed.latest}
+        )
         counts_keep(run)
     for finding in made:
         finding_act(finding, settings)
 
 
-def settings_of(run: Run) -> Health:
+def settings_of(run: Run) -> RunHealth:
     """The rules of a run; the defaults where its config knows none, or another version's."""
+    kind = NetworkHealth if has_networks(run.config) else Health
     try:
-        return Health.model_validate(run.config.get("health", {}))
+        return kind.model_validate(run.config.get("health", {}))
     except ValidationError:
-        return Health()
+        return kind()
 
 
-def _findings_keep(run: Run, settings: Health, seen: list[tuple[str, Found]]) -> list[Finding]:
-    """Those that are new."""
+def _findings_keep(
+    run: Run, settings: RunHealth, seen: list[tuple[str, Found]], moved: bool
+) -> list[Finding]:
+    """Create, update and resolve findings; those that are new. `moved`: metrics came since the last look."""
     known = {(each.rule, each.key): each for each in run.findings.all()}
+    ended = run.state in ENDED_STATES
     made = []
     for rule, found in seen:
         old = known.pop((rule, found.key), None)
+        before = _level(old)
+        level = level_now(before, found, settings.relax)
+        if level is Level.NONE and before is Level.NONE:
+            continue
         action = settings.rules()[rule].action
         finding = old or Finding(run=run, rule=rule, key=found.key, first_step=found.first, action=action)
-        finding.severity, finding.title = found.severity, found.title[:400]
-        finding.last_step, finding.evidence = max(found.last, found.first), found.evidence()
-        if finding.state == State.RESOLVED:
-            finding.state = State.OPEN
+        _settle(finding, level, settings, at_once=ended or not found.series, moved=moved)
+        finding.title, finding.evidence = found.title[:400], found.evidence()
+        finding.last_step = max(found.last, found.first)
         finding.save()
         if old is None:
             made.append(finding)
     for gone in known.values():
         if gone.state == State.OPEN:
-            gone.state = State.RESOLVED
-            gone.save(update_fields=["state", "changed_at"])
+            at_once = ended or not gone.evidence.get("series")
+            _settle(gone, Level.NONE, settings, at_once=at_once, moved=moved)
+            gone.save(update_fields=["state", "severity", "calm_looks", "changed_at"])
     return made
+
+
+def _level(finding: Finding | None) -> Level:
+    """Level that a finding has; a dismissed one keeps its own."""
+    if finding is None or finding.state == State.RESOLVED:
+        return Level.NONE
+    return Level.BAD if finding.severity == "bad" else Level.WARN
+
+
+def _settle(finding: Finding, level: Level, settings: RunHealth, *, at_once: bool, moved: bool) -> None:
+    """Raise the level at once; lower it only after `looks` calm looks in a row, so that badges do not flicker."""
+    if level >= _level(finding) or finding.pk is None:
+        finding.calm_looks = 0
+    elif not at_once:
+        finding.calm_looks += moved
+        if finding.calm_looks < settings.looks:
+            return
+        finding.calm_looks = 0
+    if level is Level.NONE:
+        if finding.state == State.OPEN:
+            finding.state = State.RESOLVED
+        return
+    finding.severity = "bad" if level is Level.BAD else "warn"
+    if finding.state == State.RESOLVED:
+        finding.state = State.OPEN
 
 
 def counts_keep(run: Run) -> None:

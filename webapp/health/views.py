@@ -13,7 +13,6 @@ from webapp.accounts.permissions import can_edit, is_owner
 from webapp.health import notifying, services
 from webapp.health.channel_kinds import ChannelRefused
 from webapp.health.forking import checkpoint_for, finding_fork, fork_edits
-from webapp.health.rules import RULES
 from webapp.health.selectors import channel_get, finding_get, findings_list
 from webapp.runs.pages import run_context
 from webapp.runs.selectors import run_get
@@ -33,7 +32,7 @@ def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
     context = run_context(request.user, run, "health") | {
         "open_findings": [each for each in findings if each["state"] == "open"],
         "past_findings": [each for each in findings if each["state"] != "open"],
-        "rules": [(name.replace("_", " "), settings.rules()[name]) for name in RULES],
+        "rules": [(name.replace("_", " "), rule) for name, rule in settings.rules().items()],
         "enabled": settings.enabled,
         "fork_from": settings.fork.checkpoint,
         "channels": [(each, notifying.channel_said(each)) for each in run.project.channels.order_by("name")],

@@ -31,16 +31,46 @@ def test_a_finding_opens_resolves_and_opens_again(told: Run) -> None:
     told.refresh_from_db()
     assert told.finding_counts == {"warn": 1}
     assert Checked.objects.get().cursor == told.event_count
-    tell(told, 6, "policy/planner/kl", [0.1] * 5)
-    watch()
+    for step in (6, 7, 8):
+        tell(told, 6 if step == 6 else step + 4, "policy/planner/kl", [0.1] * (5 if step == 6 else 1))
+        found.refresh_from_db()
+        assert found.state == "open"
+        watch()
     found.refresh_from_db()
-    assert (found.state, found.first_step) == ("resolved", 1)
-    tell(told, 11, "policy/planner/kl", [9.0] * 5)
+    assert (found.state, found.first_step) == ("resolved", 1), "after three calm looks"
+    tell(told, 13, "policy/planner/kl", [9.0] * 5)
     watch()
     found.refresh_from_db()
     told.refresh_from_db()
-    assert (found.state, found.first_step, found.last_step) == ("open", 1, 15)
+    assert (found.state, found.first_step, found.last_step) == ("open", 1, 17)
     assert told.finding_counts == {"bad": 1}
+
+
+def test_a_figure_about_its_bound_does_not_flicker(told: Run) -> None:
+    tell(told, 1, "policy/planner/kl", [3.1] * 5)
+    seen = []
+    for step, value in enumerate([2.9, 3.1, 2.6, 3.3, 2.4] * 3, 6):
+        tell(told, step, "policy/planner/kl", [value])
+        watch()
+        seen.append(Finding.objects.get().severity)
+    assert set(seen) == {"bad"}
+
+
+def test_looks_without_new_metrics_relax_nothing(told: Run) -> None:
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    watch()
+    tell(told, 6, "policy/planner/kl", [0.1] * 5)
+    assert [watch() for _ in range(5)] == [1] * 5
+    assert Finding.objects.get().state == "open"
+
+
+def test_the_last_look_at_an_ended_run_decides_at_once(told: Run) -> None:
+    tell(told, 1, "policy/planner/kl", [2.0] * 5)
+    watch()
+    tell(told, 6, "policy/planner/kl", [0.1] * 5)
+    Run.objects.update(state=RunState.FINISHED)
+    watch()
+    assert Finding.objects.get().state == "resolved"
 
 
 def test_what_has_no_news_and_does_not_run_is_left_alone(told: Run) -> None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from training_core.config.health import Health
+from training_core.config.health import Health, NetworkHealth, RunHealth
+from webapp.health.levels import Level, level_now
 from webapp.health.observed import Curve, Found, Observed, Vitals
 from webapp.health.rules import RULES, judge
 
@@ -45,6 +46,7 @@ def held_out(values: Sequence[float], train: Sequence[float]) -> Observed:
 ILL = {
     "entropy_collapse": shown({"policy/a/entropy": [*ramp(1.0, 0.0), 0.0, 0.0, 0.0]}),
     "kl_blow_up": shown({"policy/a/kl": ramp(0.0, 3.0)}),
+    "policy_shift": shown({"policy/a/kl": ramp(0.01, 0.5)}),
     "ratio_tails": shown({"policy/a/ratio_max": [2.0] * 10 + [60.0] * 5}),
     "clip_fraction": shown({"policy/a/clip_fraction": ramp(0.1, 0.5)}),
     "gradient_norm": shown({"policy/a/grad_norm": [1.0] * 30 + [40.0, 1.0]}),
@@ -64,8 +66,10 @@ WELL = {
         shown({"policy/a/entropy": ramp(1.3, 0.12)}),
         shown({"policy/a/entropy": [0.02] * 40}),
         shown({"policy/a/entropy": [0.0] * 3}),
+        shown({"policy/a/entropy": ramp(1.0, 0.0), "train/success": [0.95] * 40}),
     ],
     "kl_blow_up": [shown({"policy/a/kl": ramp(0.0, 0.4)}), shown({"policy/a/kl": [0.1] * 9 + [4.0]})],
+    "policy_shift": [shown({"policy/a/kl": [0.02] * 40}), shown({"policy/a/entropy": ramp(1.0, -9.0)})],
     "ratio_tails": [shown({"policy/a/ratio_max": [2.0] * 14 + [60.0]})],
     "clip_fraction": [shown({"policy/a/clip_fraction": [0.15] * 40})],
     "gradient_norm": [
@@ -73,7 +77,12 @@ WELL = {
         shown({"policy/a/grad_norm": [0.001] * 30 + [0.5]}),
         shown({"policy/a/grad_norm": [1.0] * 30 + [40.0] + [1.0] * 10}),
     ],
-    "too_easy": [shown({"groups/a/too_easy": [0.5] * 40})],
+    "too_easy": [
+        shown({"groups/a/too_easy": [0.5] * 40}),
+        shown(
+            {"groups/a/too_easy": ramp(0.1, 1.0), "eval/success": [0.2, 0.97], "train/success": [0.8] * 40}
+        ),
+    ],
     "too_hard": [shown({"groups/a/too_hard": ramp(1.0, 0.1)})],
     "truncation": [shown({"rollout/truncated": [0.05] * 40})],
     "mismatch": [
@@ -101,37 +110,48 @@ WELL = {
 }
 
 
-def judged(observed: Observed, settings: Health | None = None) -> dict[str, list[Found]]:
+def judged(observed: Observed, settings: RunHealth | None = None) -> dict[str, list[Found]]:
+    """What is above its bound."""
     found: dict[str, list[Found]] = {}
     for rule, each in judge(settings or Health(), observed):
-        found.setdefault(rule, []).append(each)
+        if each.excess > 1:
+            found.setdefault(rule, []).append(each)
     return found
 
 
+def kind_of(rule: str) -> RunHealth:
+    return Health() if rule in Health().rules() else NetworkHealth()
+
+
+def severity(found: Found) -> str:
+    return level_now(Level.NONE, found, 0.7).name.lower()
+
+
 def test_every_rule_has_cases_settings_and_words() -> None:
-    assert set(ILL) == set(WELL) == set(RULES) == set(Health().rules())
+    both = {*Health().rules(), *NetworkHealth().rules()}
+    assert set(ILL) == set(WELL) == set(RULES) == both
     assert all(rule.cause and rule.remedy for rule in RULES.values())
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_fires_and_says_why(rule: str) -> None:
-    found = judged(ILL[rule])
+    found = judged(ILL[rule], kind_of(rule))
     assert set(found) == {rule}
     (one,) = found[rule]
-    assert one.severity in ("bad", "warn") and one.title and one.figures and one.first <= one.last
+    assert severity(one) in ("bad", "warn") and one.title and one.figures and one.first <= one.last
     assert all(key in ILL[rule].curves for key in one.series)
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_is_silent_where_all_is_well(rule: str) -> None:
     for observed in WELL[rule]:
-        assert rule not in judged(observed)
+        assert rule not in judged(observed, kind_of(rule))
 
 
 def test_each_policy_and_role_has_its_own() -> None:
     observed = shown({"policy/a/kl": [2.0] * 9, "policy/b/kl": [0.1] * 9, "policy/c/kl": [9.0] * 9})
     found = judged(observed)["kl_blow_up"]
-    assert [(each.key, each.severity) for each in found] == [
+    assert [(each.key, severity(each)) for each in found] == [
         ("policy/a/kl", "warn"),
         ("policy/c/kl", "bad"),
     ]
@@ -150,10 +170,41 @@ def test_steps_without_a_number_are_no_evidence_for_others() -> None:
 
 def test_a_nan_that_passed_is_a_warning() -> None:
     found = judged(shown({"policy/a/grad_norm": [0.1, NAN, 0.1, 0.1]}))["not_a_number"]
-    assert [(each.severity, each.first, each.last) for each in found] == [("warn", 2, 2)]
+    assert [(severity(each), each.first, each.last) for each in found] == [("warn", 2, 2)]
 
 
 def test_an_attempt_that_died_is_told_with_its_reason() -> None:
     vitals = Vitals(lost=(1,), reasons={1: "killed for memory"})
     (found,) = judged(replace(Observed({}), vitals=vitals))["dead_worker"]
     assert found.key == "attempt 1" and found.figures["reason"] == "killed for memory"
+
+
+@pytest.mark.parametrize("rule", sorted(Health().rules().keys() - NetworkHealth().rules().keys()))
+def test_networks_are_not_judged_by_rules_of_language_models(rule: str) -> None:
+    assert rule not in judged(ILL[rule], NetworkHealth())
+
+
+def test_a_continuous_policy_that_becomes_certain_is_well() -> None:
+    assert not judged(shown({"policy/a/entropy": ramp(2.0, -6.0)}), NetworkHealth())
+
+
+def test_stored_rules_of_language_models_are_dropped_unless_changed() -> None:
+    stored = Health().model_dump(mode="json")
+    stored["too_easy"].pop("unless_success")
+    assert NetworkHealth.model_validate(stored) == NetworkHealth()
+    stored["too_easy"]["above"] = 0.5
+    with pytest.raises(ValueError, match="too_easy"):
+        NetworkHealth.model_validate(stored)
+
+
+@pytest.mark.parametrize(
+    ("before", "excess", "after"),
+    [
+        (Level.NONE, 0.9, Level.NONE), (Level.NONE, 1.1, Level.WARN), (Level.NONE, 3.1, Level.BAD),
+        (Level.WARN, 0.9, Level.WARN), (Level.WARN, 0.6, Level.NONE), (Level.WARN, 3.1, Level.BAD),
+        (Level.BAD, 2.9, Level.BAD), (Level.BAD, 2.0, Level.WARN), (Level.BAD, 0.6, Level.NONE),
+    ],
+)  # fmt: skip
+def test_a_level_once_reached_holds_below_its_bound(before: Level, excess: float, after: Level) -> None:
+    found = Found("k", "t", 1, 1, {}, ("k",), excess, bad_at=3.0)
+    assert level_now(before, found, 0.7) is after

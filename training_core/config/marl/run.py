@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from training_core.config.base import Section
 from training_core.config.evaluation import Checkpoint, Reporting
 from training_core.config.experiment import ExperimentConfig, Run
-from training_core.config.health import Health
+from training_core.config.health import NetworkHealth
 from training_core.config.marl.algorithms import AnyMarlAlgorithm, Mappo
 from training_core.config.marl.environments import AnyMarlEnvironment, SimpleSpread
 from training_core.config.marl.policies import MarlPolicy, Recurrent
@@ -120,7 +120,7 @@ class MarlConfig(ExperimentConfig):
     """What is kept on disk."""
     reporting: Reporting = Reporting()
     """What is kept for reading."""
-    health: Health = Health()
+    health: NetworkHealth = NetworkHealth()
     """Rules that watch the run, and what they do."""
 
     @property
