@@ -19,6 +19,7 @@ from psycopg import sql
 
 from webapp.stack.errors import StackError
 from webapp.stack.processes import Account, unprivileged_account
+from webapp.stack.user_names import named_user
 
 USER = DATABASE = "troupe"
 INSTALLED = "pginstall18"
@@ -26,6 +27,11 @@ INSTALLED = "pginstall18"
 SOCKET = ".s.PGSQL.5432"
 SOCKET_LIMIT = 107
 """Bytes in the path of a unix socket."""
+NAMELESS = (
+    "The user {uid} has no entry in /etc/passwd, which initdb of Postgres needs, and the kernel lets this process make no user "
+    "namespace to lend it one. Start as a user with an entry, add one as root "
+    "(echo 'troupe:x:{uid}:{gid}::/tmp:/bin/sh' >> /etc/passwd), or set DATABASE_URL to another Postgres"
+)
 SETTINGS = {
     "listen_addresses": "",
     "port": "5432",
@@ -212,15 +218,19 @@ def _initialise(server: PostgresServer) -> None:
         "--auth-local=trust",
         "--auth-host=reject",
     ]
-    done = subprocess.run(
-        command,
-        cwd=fresh.parent,
-        env=clean_environment(fresh.parent),
-        capture_output=True,
-        text=True,
-        check=False,
-        **become(server.account),
-    )
+    try:
+        done = subprocess.run(
+            command,
+            cwd=fresh.parent,
+            env=clean_environment(fresh.parent),
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=named_user(),
+            **become(server.account),
+        )
+    except (subprocess.SubprocessError, LookupError) as error:
+        raise StackError(NAMELESS.format(uid=os.geteuid(), gid=os.getegid())) from error
     if done.returncode:
         raise StackError(f"initdb failed in {fresh.parent}: {(done.stderr or done.stdout).strip()}")
     fresh.rename(server.data)

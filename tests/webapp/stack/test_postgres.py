@@ -193,3 +193,62 @@ print(server.data)
     assert server.account is not None and server.account.uid == NOBODY, (
         "root goes on as the owner of the data"
     )
+
+
+NAMELESS = 54_321
+"""A uid without an entry in /etc/passwd, as containers often have."""
+
+
+def as_nameless(place: Path, code: str) -> "subprocess.CompletedProcess[str]":
+    """Run Python as that uid, which owns the place."""
+    for path in (place, place / "home", place / "pg"):
+        os.chown(path, NAMELESS, NAMELESS)
+    head = f"""
+import os
+from pathlib import Path
+from webapp.stack import postgres, user_names
+home, sockets = Path({str(place / "home")!r}), Path({str(place / "pg")!r})
+os.setgroups([]); os.setgid({NAMELESS}); os.setuid({NAMELESS})
+"""
+    return subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, check=False)
+
+
+@as_root
+def test_a_user_without_a_name_makes_serves_and_dumps_a_database(place: Path) -> None:
+    code = """
+import psycopg, subprocess, time
+server = postgres.prepare_postgres(home, sockets)
+child = subprocess.Popen(server.command(fsync="off"), stderr=subprocess.DEVNULL)
+while True:
+    try:
+        server.ensure_database()
+        break
+    except psycopg.Error:
+        assert child.poll() is None
+        time.sleep(0.05)
+postgres.dump(server.binaries, server.url, home / "a.dump")
+child.send_signal(2)
+child.wait()
+print(server.data)
+"""
+    done = as_nameless(place, code)
+    assert done.returncode == 0, done.stderr
+    data = Path(done.stdout.strip())
+    assert {path.stat().st_uid for path in (data, data / "PG_VERSION", place / "home" / "a.dump")} == {
+        NAMELESS
+    }
+    assert (place / "home" / "a.dump").read_bytes().startswith(b"PGDMP")
+
+
+@as_root
+def test_a_user_without_a_name_is_told_what_to_do_without_namespaces(place: Path) -> None:
+    code = """
+user_names._CLONE_NEWUSER = -1  # refused by the kernel as by one that allows no user namespaces
+try:
+    postgres.prepare_postgres(home, sockets)
+except postgres.StackError as error:
+    print(error)
+"""
+    done = as_nameless(place, code)
+    assert f"The user {NAMELESS} has no entry in /etc/passwd" in done.stdout, done.stderr
+    assert "DATABASE_URL" in done.stdout and not (place / "home" / "postgres" / "data").exists()
