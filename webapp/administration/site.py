@@ -6,6 +6,7 @@ from django.apps import apps
 from django.contrib.admin import AdminSite, ModelAdmin
 from django.contrib.auth.views import redirect_to_login
 from django.contrib.postgres.search import SearchVectorField
+from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -28,7 +29,9 @@ class TroupeAdmin(AdminSite):
         return bool(request.user.is_active and getattr(request.user, "is_superuser", False))
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """The one login page there is; who is logged in already has to be somebody else."""
+        """The one login page there is. Raises PermissionDenied for a user who is logged in: another login leads back here."""
+        if request.user.is_authenticated:
+            raise PermissionDenied("only superusers see the administration")
         return redirect_to_login(request.get_full_path())
 
 
@@ -44,6 +47,10 @@ class ReadMostly(ModelAdmin):  # type: ignore[type-arg]
         """Newest first, without packed bytes."""
         packed = [each.name for each in self.model._meta.concrete_fields if isinstance(each, PACKED)]
         return super().get_queryset(request).order_by("-pk").defer(*packed)
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """Django takes an empty `_to_field` of the query for the name of a field, and fails."""
+        return super().get_object(request, object_id, from_field or None)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """All but secrets and packed bytes; a new row has what may be given."""

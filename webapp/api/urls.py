@@ -2,9 +2,10 @@
 
 from django.contrib.auth.decorators import login_required
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from webapp.api import views
+from webapp.api.schema_view import SchemaView
 from webapp.ingest.views import events
 
 APPS = (
@@ -15,7 +16,7 @@ APPS = (
 
 app_name = "api"
 urlpatterns = [
-    path("schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("schema/", SchemaView.as_view(), name="schema"),
     # The split view has no script in its page, which our content security policy would block.
     path("docs/", login_required(SpectacularSwaggerSplitView.as_view(url_name="api:schema")), name="docs"),
     path("v1/runs/", views.RunList.as_view(), name="runs"),

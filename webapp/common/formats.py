@@ -1,16 +1,23 @@
 """Numbers, times and sizes as people read them. static/js/format.js says the same in the browser."""
 
+import json
 from math import isfinite, isnan
+from typing import Any
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
 WORDS = {"NaN": "NaN", "Infinity": "\N{INFINITY}", "-Infinity": f"{MINUS}\N{INFINITY}"}
 
 
-def number(value: float | str | None) -> str:
-    """Two decimals where they matter, so that columns align: 0.91, 12.40, 8,412, 0.0012; a true minus."""
+def number(value: Any) -> str:
+    """Two decimals where they matter, so that columns align: 0.91, 12.40, 8,412, 0.0012; a true minus.
+
+    A value that is no number, which a field of a config may have, is written as JSON.
+    """
     if value is None or value == "":
         return NONE
+    if isinstance(value, bool | list | tuple | dict):
+        return json.dumps(value, ensure_ascii=False)
     if isinstance(value, str):
         return WORDS.get(value, value)
     if isinstance(value, int):

@@ -1,12 +1,15 @@
-"""Back to the page that a form was on."""
+"""Redirects to a page that a request names."""
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import url_has_allowed_host_and_scheme
 
 
+def local_address(place: str, otherwise: str) -> str:
+    """`place` if it is the absolute path of a page of this server, otherwise `otherwise`, which is one."""
+    safe = place.startswith("/") and url_has_allowed_host_and_scheme(place, allowed_hosts=None)
+    return place if safe else otherwise
+
+
 def back(request: HttpRequest, otherwise: str) -> HttpResponse:
-    """To the form's `next`, if that is a page of ours, or else to `otherwise`."""
-    place = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(place, {request.get_host()}, require_https=request.is_secure())
-    return redirect(place if safe else otherwise)
+    """A redirect to the form's `next`, if that is a page of this server, otherwise to `otherwise`."""
+    return HttpResponseRedirect(local_address(request.POST.get("next", ""), otherwise))

@@ -3,7 +3,7 @@
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
-from django.views.defaults import page_not_found, server_error
+from django.views.defaults import bad_request, page_not_found, server_error
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from webapp.common.health import check_all, is_ready
@@ -33,6 +33,13 @@ def readyz(request: HttpRequest) -> HttpResponse:
 def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus' text format."""
     return HttpResponse(exposition(), content_type=CONTENT_TYPE_LATEST)
+
+
+def not_understood(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """A request that Django itself refuses: a foreign host, too many fields, a body that is too large."""
+    if request.path.startswith("/api/"):
+        return JsonResponse({"detail": "the server does not understand this request"}, status=400)
+    return bad_request(request, exception)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

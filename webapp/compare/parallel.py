@@ -1,6 +1,7 @@
 """Parallel coordinates as a picture: an upright axis per field or metric, a line per run."""
 
 from collections.abc import Mapping, Sequence
+from math import log10
 from typing import Any
 
 from webapp.common.formats import number
@@ -61,8 +62,11 @@ def _ticks(axis: Axis) -> list[float]:
         return [axis.low]
     shares = (0, 0.25, 0.5, 0.75, 1)
     if axis.log:
-        return [float(axis.low * (axis.high / axis.low) ** share) for share in shares]
-    return [axis.low + share * (axis.high - axis.low) for share in shares]
+        low, high = log10(axis.low), log10(axis.high)
+        inner = [10 ** (low + share * (high - low)) for share in shares[1:-1]]
+    else:
+        inner = [axis.low * (1 - share) + axis.high * share for share in shares[1:-1]]
+    return [axis.low, *inner, axis.high]
 
 
 def _brush(axis: Axis, brush: Sequence[Any] | None) -> tuple[float, float] | None:

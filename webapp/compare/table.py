@@ -42,7 +42,9 @@ class Axis:
             return index / (len(self.categories) - 1) if len(self.categories) > 1 else 0.5
         if self.high == self.low:
             return 0.5
-        low, high, here = (log10(each) if self.log else each for each in (self.low, self.high, float(value)))
+        low, high, here = (
+            log10(each) if self.log else each / 2 for each in (self.low, self.high, float(value))
+        )  # halved, so that the difference of two large numbers is finite
         return (here - low) / (high - low)
 
     def keeps(self, value: Any, brush: Sequence[Any]) -> bool:

@@ -69,6 +69,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "csp.middleware.CSPMiddleware",
+    "webapp.common.middleware.NeverStored",
+    "webapp.common.middleware.RefusedText",
     "django_htmx.middleware.HtmxMiddleware",
 ]
 
@@ -146,9 +148,8 @@ CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag(
     "TROUPE_SECURE_COOKIES", default=TROUPE_URL.startswith("https:")
 )
-SECURE_PROXY_SSL_HEADER = (
-    ("HTTP_X_FORWARDED_PROTO", "https") if env.flag("TROUPE_BEHIND_PROXY", default=False) else None
-)
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if env.behind_proxy() else None
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if TROUPE_URL.startswith("https:") else 0
 SECURE_REFERRER_POLICY = "same-origin"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -200,6 +201,10 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Troupe",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "webapp.api.schema.refusals_document",
+    ],
     "SERVE_PERMISSIONS": ["webapp.api.authentication.ScopedAccess"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

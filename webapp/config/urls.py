@@ -5,6 +5,7 @@ from django.views.generic import RedirectView
 
 from webapp.administration.mount import mounted
 
+handler400 = "webapp.common.views.not_understood"
 handler404 = "webapp.common.views.not_found"
 handler500 = "webapp.common.views.failed"
 

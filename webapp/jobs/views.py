@@ -6,11 +6,12 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.http import url_has_allowed_host_and_scheme
+from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.config.files import parse_value
 from training_core.errors import ConfigError
+from webapp.common.redirects import back
 from webapp.experiments.forms import draft_from_post
 from webapp.jobs.models import Job
 from webapp.jobs.pages import job_context
@@ -52,8 +53,7 @@ def job_new(request: HttpRequest, kind: str) -> HttpResponse:
         job = job_start(request.user, kind, _wanted(request, kind))
     except (ConfigError, TransitionRefused) as error:
         messages.error(request, str(error))
-        back = request.POST.get("next", "")
-        return redirect(back if url_has_allowed_host_and_scheme(back, None) else "jobs:list")
+        return back(request, reverse("jobs:list"))
     return redirect("jobs:page", job.pk)
 
 

@@ -135,7 +135,7 @@ def version_back(request: HttpRequest, pk: int, number: int) -> HttpResponse:
 @require_GET
 def report_export(request: HttpRequest, pk: int) -> HttpResponse:
     """As a file: Markdown as it was written, or a page with everything in it."""
-    return export_answer(report_get(request.user, pk), request.GET.get("as", "md"))
+    return export_answer(report_get(request.user, pk), request.GET.get("as") or "md")
 
 
 @never_cache

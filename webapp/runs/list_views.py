@@ -9,12 +9,12 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import can_edit
 from webapp.accounts.selectors import projects_editable
+from webapp.common.redirects import back
 from webapp.runs.columns import STANDARD, Column, columns_read, rows_cells
 from webapp.runs.families import families_list
 from webapp.runs.family_rows import families_rows
@@ -156,6 +156,4 @@ def bulk_act(request: HttpRequest) -> HttpResponse:
             messages.error(request, f"{refused['id']}: {refused['detail']}")
         if count := sum(item["ok"] for item in done):
             messages.success(request, f"Done for {count} run{'s' if count != 1 else ''}.")
-    back = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(back, {request.get_host()}, require_https=request.is_secure())
-    return redirect(back if safe else reverse("runs:list"))
+    return back(request, reverse("runs:list"))

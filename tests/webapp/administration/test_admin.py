@@ -135,7 +135,10 @@ def test_nobody_else_gets_in(client: Client, stored: list[str], user: User) -> N
         answer = client.get(f"/admin/{path}")
         assert answer.status_code == 302 and answer.url.startswith(("/account/login/", "/admin/login/"))
         assert Client().get(f"/admin/{path}").status_code == 302
-    assert client.get("/admin/login/").url.startswith("/account/login/")
+        assert client.get(f"/admin/{path}", follow=True).status_code == 403, (
+            "a login again would lead in circles"
+        )
+    assert Client().get("/admin/login/").url.startswith("/account/login/")
 
 
 def test_rows_are_read_but_for_a_few_fields(root: Client, stored: list[str], run: Run, user: User) -> None:

@@ -143,3 +143,23 @@ def test_the_same_task_side_by_side(client: Client, api: APIClient, user: User, 
         and f"/runs/{runs[0].pk}/episodes/{Episode.objects.filter(run=runs[0]).latest('pk').pk}/" in text
     )
     assert api.get("/api/v1/compare/probes/", {"runs": ids, "kind": "train"}).status_code == 400
+
+
+@pytest.mark.django_db
+def test_fields_that_hold_lists_are_drawn_and_written(client: Client, user: User, project: Project) -> None:
+    fields: list[dict[str, Any]] = [
+        {"layers": [64, 64], "deep": {"of": [1]}, "flag": True, "large": 1e308, "none": None},
+        {"layers": [32], "deep": {"of": []}, "flag": False, "large": -1e308, "none": 3},
+    ]
+    pair = [made(user, project, f"r{place}", {"client": each}) for place, each in enumerate(fields)]
+    client.force_login(user)
+    query = {"runs": ",".join(run.pk for run in pair), "by": "run"}
+    page = client.get("/compare/parallel/", query)
+    assert page.status_code == 200
+    text = page.content.decode()
+    for cell in ("[64, 64]", "[32]", "true", "false"):
+        assert f'<td class="num">{cell}</td>' in text
+    table = table_read(pair, Choice(by="run", axes="client.large"))
+    assert [row["places"] for row in table["rows"]] == [[1.0], [0.0]]
+    ticks = [float(height) for height, _ in parallel_drawn(table)["axes"][0]["ticks"]]
+    assert ticks == pytest.approx([height_of(place) for place in (0, 0.25, 0.5, 0.75, 1)])

@@ -1,0 +1,86 @@
+"""What holds for every request and answer."""
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from webapp.accounts.models import ApiToken, User
+from webapp.accounts.tokens import token_create
+from webapp.common.redirects import local_address
+from webapp.runs.models import Run
+
+
+@pytest.fixture
+def ada(client: Client, user: User) -> Client:
+    client.force_login(user)
+    return client
+
+
+@pytest.mark.parametrize(
+    "address", ["/runs/?project=%00", "/runs/?a%00b=1", "/compare/?runs=a%00", "/api/v1/runs/?x=%00"]
+)
+def test_nul_in_a_query_is_answered_400(ada: Client, run: Run, address: str) -> None:
+    answer = ada.get(address)
+    assert answer.status_code == 400
+    assert "NUL" in answer.content.decode()
+    assert answer["Content-Type"].startswith("application/json" if "/api/" in address else "text/html")
+
+
+@pytest.mark.parametrize("address", ["/runs/%00/", "/jobs/a%00b/", "/api/v1/runs/%00/", "/account/link/%00/"])
+def test_nul_in_a_path_is_answered_404(ada: Client, address: str) -> None:
+    assert ada.get(address).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "address", ["/experiments/new/", "/runs/views/", "/jobs/start/dry_run/", "/reports/new/"]
+)
+def test_nul_in_a_form_is_answered_400(ada: Client, run: Run, address: str) -> None:
+    assert ada.post(address, {"project": "\0", "preset": "plan_path_duo"}).status_code == 400
+    assert Run.objects.count() == 1
+
+
+def test_nul_in_a_json_body_is_answered_400(ada: Client, run: Run) -> None:
+    body = '{"name": "a\\u0000b"}'
+    assert ada.post("/api/v1/projects/", body, content_type="application/json").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "x",
+        "runs:list",
+        "//evil.example",
+        "https://evil.example/",
+        "",
+        "/\\evil.example",
+        "javascript:alert(1)",
+    ],
+)
+def test_a_place_that_is_no_page_of_ours_is_not_redirected_to(place: str) -> None:
+    assert local_address(place, "/runs/") == "/runs/"
+
+
+def test_an_export_of_an_unknown_kind_is_answered_400(ada: Client, run: Run) -> None:
+    made = ada.post("/reports/new/", {"title": "a", "project": "lab"})
+    page = made["Location"].removesuffix("edit/")
+    answer = ada.get(f"{page}export/?as=nonsense")
+    assert answer.status_code == 400
+    assert "md, html" in answer.content.decode()
+
+
+def test_pages_behind_a_login_are_not_stored(ada: Client, run: Run) -> None:
+    for address in ("/runs/", f"/runs/{run.pk}/", "/reports/", "/api/v1/runs/", "/nothing/"):
+        assert "no-store" in ada.get(address)["Cache-Control"], address
+    secret = token_create(run.owner, "t", [ApiToken.Scope.READ])[1]
+    answer = Client(headers={"Authorization": f"Bearer {secret}"}).get("/api/v1/runs/")
+    assert "no-store" in answer["Cache-Control"]
+
+
+def test_hsts_is_off_without_https() -> None:
+    assert settings.SECURE_HSTS_SECONDS == 0 and not settings.SESSION_COOKIE_SECURE
+
+
+def test_the_administration_refuses_a_user_without_a_redirect(ada: Client) -> None:
+    answer = ada.get("/admin/", follow=True)
+    assert (answer.status_code, answer.redirect_chain[1:]) == (403, [])
+    assert ada.get("/admin/runs/run/", follow=True).status_code == 403
