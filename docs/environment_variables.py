@@ -69,7 +69,17 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
             ("TROUPE_ALLOWED_HOSTS", "this machine", "Host names under which pages are served, with commas."),
             ("TROUPE_TRUSTED_ORIGINS", "", "Origins whose forms are accepted: `https://lab.example.org`."),
             ("TROUPE_SECURE_COOKIES", "1 for an https: address", "1 sends cookies over https only."),
-            ("TROUPE_BEHIND_PROXY", "`0`", "1 trusts X-Forwarded-Proto; only behind a proxy that sets it."),
+            (
+                "TROUPE_BEHIND_PROXY",
+                "`0`",
+                "1 reads the caller's address and scheme from X-Forwarded-For and X-Forwarded-Proto. Only behind a proxy that sets "
+                "both; without 1, failed logins of all people behind a proxy count for the proxy's one address.",
+            ),
+            (
+                "TROUPE_PROXY_ADDRESSES",
+                "this machine",
+                "Addresses or networks of that proxy, with commas: `10.0.0.7,172.16.0.0/12`.",
+            ),
             ("TROUPE_STATIC_ROOT", "`static/` in TROUPE_HOME", "Where static files are collected."),
             (
                 "TROUPE_IMPORT_PACKAGES",

@@ -26,6 +26,7 @@ from webapp.runs.models import ACTIVE_STATES
 from webapp.runs.selectors import runs_visible
 from webapp.shares.services import share_make, share_path
 from webapp.transcripts.forms import Strips
+from workers.launch.csv_cells import cell_text
 
 
 @login_required
@@ -49,7 +50,8 @@ def curves_csv(request: HttpRequest) -> HttpResponse:
     answer = HttpResponse(content_type="text/csv; charset=utf-8")
     answer["Content-Disposition"] = 'attachment; filename="compare.csv"'
     curves = curves_read(found.runs, found.choice, found.choice.keys[0])
-    csv.writer(answer).writerows([["group", found.choice.x, "mean", "low", "high", "n"], *curve_rows(curves)])
+    rows = [["group", found.choice.x, "mean", "low", "high", "n"], *curve_rows(curves)]
+    csv.writer(answer).writerows([cell_text(cell) for cell in row] for row in rows)
     return answer
 
 

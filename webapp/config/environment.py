@@ -49,6 +49,11 @@ def networks(name: str) -> list[str]:
     return found
 
 
+def behind_proxy() -> bool:
+    """Whether a proxy of ours says who calls, and by which scheme."""
+    return flag("TROUPE_BEHIND_PROXY", default=False)
+
+
 def home() -> Path:
     """TROUPE_HOME, absolute; the default is var/ beside manage.py."""
     return Path(text("TROUPE_HOME", str(ROOT / "var"))).expanduser().resolve()

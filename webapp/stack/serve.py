@@ -1,6 +1,7 @@
-"""The web server process: uvicorn on a listening socket that `up` holds.
+"""The web server process: uvicorn on a listening socket that `up` holds, or on an address of its own.
 
 python -m webapp.stack.serve DESCRIPTOR
+python -m webapp.stack.serve HOST:PORT
 """
 
 import socket
@@ -8,24 +9,43 @@ import sys
 
 import uvicorn
 
+from webapp.config import environment as env
 
-def main(descriptor: int) -> None:
-    """Serve until SIGTERM. Requests are not logged: a login link is an address."""
-    listener = socket.socket(fileno=descriptor)
-    config = uvicorn.Config(
+PROXIES = "127.0.0.1,::1"
+"""Where a proxy is looked for unless TROUPE_PROXY_ADDRESSES says otherwise."""
+
+
+def server_config() -> uvicorn.Config:
+    """Requests are not logged: a login link is an address. X-Forwarded-* headers are read with TROUPE_BEHIND_PROXY=1 alone:
+    without a proxy that replaces them anybody may send them.
+    """
+    return uvicorn.Config(
         "webapp.config.asgi:application",
         lifespan="off",
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=env.behind_proxy(),
+        forwarded_allow_ips=env.text("TROUPE_PROXY_ADDRESSES", PROXIES),
         ws_per_message_deflate=False,  # costs more than the wire it saves
         ws_max_size=64 * 1024,
         timeout_graceful_shutdown=3,
         backlog=512,
     )
+
+
+def main(place: str) -> None:
+    """Serve until SIGTERM."""
+    config = server_config()
+    if place.isdigit():
+        listener = socket.socket(fileno=int(place))
+    else:
+        host, _, port = place.rpartition(":")
+        config.host, config.port = host.strip("[]"), int(port)
+        listener = config.bind_socket()
     config.load()
     uvicorn.Server(config).run(sockets=[listener])
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(sys.argv[1])

@@ -3,9 +3,10 @@
 import logging
 
 import pytest
+from django.core.exceptions import PermissionDenied
 
 from webapp.accounts.secrets import PREFIX, new_secret
-from webapp.common.redaction import RedactingFormatter, redact
+from webapp.common.redaction import LONGEST_REFUSAL, RedactingFormatter, redact
 
 
 @pytest.mark.parametrize(
@@ -16,6 +17,10 @@ from webapp.common.redaction import RedactingFormatter, redact
         ("postgres://troupe:{}@db:5432/x", "hunter2", "@db:5432/x"),
         ("token {} was sent", new_secret(PREFIX), " was sent"),
         ("redis://:{}@host/0", "hunter2", "@host/0"),
+        ("Forbidden (CSRF cookie not set.): /shared/{}/", "Zx9" * 14, "/shared/"),
+        ("Not Found: /shared/{}/export", "Zx-9_" * 9, "/export"),
+        ("GET /account/login/?next=%2Fshared%2F{}%2F 200", "Zx9" * 14, "%2Fshared%2F"),
+        ("GET /x/?next=/account/link/{}/&a=b 200", "Zx9" * 14, "&a=b"),
     ],
 )
 def test_known_shapes_are_masked(text: str, secret: str, kept: str) -> None:
@@ -31,6 +36,27 @@ def test_own_secrets_are_masked_wherever_they_stand(monkeypatch: pytest.MonkeyPa
 def test_ordinary_text_stays() -> None:
     text = "run troupe_demo at http://127.0.0.1:8000/runs/abc/ took 3 s; bearer of news"
     assert redact(text) == text
+
+
+def record_of(error: BaseException, status: int, text: str = "Forbidden") -> logging.LogRecord:
+    record = logging.LogRecord(
+        "django.request", logging.WARNING, __file__, 1, text, None, (type(error), error, error.__traceback__)
+    )
+    record.status_code = status
+    return record
+
+
+def test_a_refused_request_is_one_short_line() -> None:
+    formatter = RedactingFormatter("%(message)s")
+    assert formatter.format(record_of(PermissionDenied("no"), 403)) == "Forbidden"
+    assert len(formatter.format(record_of(PermissionDenied("no"), 404, "x" * 9000))) == LONGEST_REFUSAL + 1
+    assert "PermissionDenied: no" in formatter.format(record_of(PermissionDenied("no"), 500))
+
+
+def test_a_secret_at_the_end_of_a_cut_line_is_redacted() -> None:
+    secret = new_secret(PREFIX)
+    text = "y" * (LONGEST_REFUSAL - 15) + secret
+    assert secret[:12] not in RedactingFormatter("%(message)s").format(record_of(KeyError(), 404, text))
 
 
 def test_tracebacks_are_redacted_too() -> None:

@@ -171,6 +171,9 @@ def test_the_page_its_file_and_its_link(
         ("2.0", "0.4", "1"),
         ("4.0", "0.8", "1"),
     ]
+    Run.objects.update(name='=HYPERLINK("http://evil.example","x")')
+    formulas = csv.DictReader(client.get(f"/compare/curves.csv?{query}").content.decode().splitlines())
+    assert {row["group"][:11] for row in formulas} == {"'=HYPERLINK"}, "a spreadsheet shows it as text"
     chosen = client.post("/runs/bulk/", {"runs": ["longnumber", "earlynumber"], "act": ["stop", "compare"]})
     assert chosen["Location"] == "/compare/?runs=longnumber,earlynumber"
     assert not Run.objects.exclude(state="finished").exists(), "comparing does nothing to them"

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from workers.cli.show import console, turns_line, visible
+from workers.launch.csv_cells import cell_text
 from workers.server_api import find_server
 
 app = typer.Typer()
@@ -70,7 +71,7 @@ def compare_curves(
         missing = [None] * len(found["axis"])
         columns = (group["mean"], group["low"] or missing, group["high"] or missing, group["counts"])
         for place, *cells in zip(found["axis"], *columns, strict=True):
-            table.writerow([visible(group["label"]), place, *cells])
+            table.writerow([cell_text(visible(group["label"])), place, *cells])
 
 
 @app.command("compare-config")
@@ -108,11 +109,13 @@ def compare_table(
     if as_json:
         return _print_json(found)
     table = csv.writer(sys.stdout)
-    table.writerow(["run", "name", *(visible(axis["name"]) for axis in found["axes"])])
+    table.writerow(["run", "name", *(cell_text(visible(axis["name"])) for axis in found["axes"])])
     for row in found["rows"]:
         if row["kept"]:
-            cells = [visible(value) if isinstance(value, str) else value for value in row["values"]]
-            table.writerow([row["run"], visible(row["name"]), *cells])
+            cells = [
+                value if isinstance(value, int | float | None) else _text(value) for value in row["values"]
+            ]
+            table.writerow([row["run"], cell_text(visible(row["name"])), *cells])
 
 
 @app.command("compare-probes")
@@ -139,6 +142,11 @@ def compare_probes(
             _line(f"  {play['run']}  iteration {play['iteration']}  {play['outcome']}{other}  {said}")
     if not found["tasks"]:
         _line("No evaluation has been kept of these runs.")
+
+
+def _text(value: Any) -> object:
+    """A category of an axis as a cell."""
+    return cell_text(visible(value if isinstance(value, str) else json.dumps(value)))
 
 
 def _cell(cell: dict[str, Any]) -> str:

@@ -1,0 +1,60 @@
+"""Who the web server believes about callers."""
+
+import subprocess
+import sys
+from os import environ
+from typing import Any
+
+import pytest
+
+from webapp.stack.serve import server_config
+
+HEADERS = [(b"x-forwarded-for", b"203.0.113.9"), (b"x-forwarded-proto", b"https")]
+
+
+async def seen(peer: str) -> tuple[str, str]:
+    """(address, scheme) of a request from this peer, as the application sees it."""
+    found: dict[str, Any] = {}
+
+    async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        found.update(scope)
+
+    config = server_config()
+    config.app, config.interface = app, "asgi3"
+    config.load()
+    scope = {"type": "http", "client": (peer, 5), "scheme": "http", "headers": HEADERS}
+    await config.loaded_app(scope, None, None)
+    return found["client"][0], found["scheme"]
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TROUPE_BEHIND_PROXY", "TROUPE_PROXY_ADDRESSES", "FORWARDED_ALLOW_IPS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def test_forwarded_headers_are_not_believed_without_a_proxy() -> None:
+    assert await seen("127.0.0.1") == ("127.0.0.1", "http")
+
+
+async def test_forwarded_headers_of_the_proxy_are_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TROUPE_BEHIND_PROXY", "1")
+    assert await seen("127.0.0.1") == ("203.0.113.9", "https")
+    assert await seen("192.0.2.1") == ("192.0.2.1", "http")
+
+
+async def test_the_proxy_may_be_on_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TROUPE_BEHIND_PROXY", "1")
+    monkeypatch.setenv("TROUPE_PROXY_ADDRESSES", "172.16.0.0/12")
+    assert await seen("172.18.0.1") == ("203.0.113.9", "https")
+    assert await seen("127.0.0.1") == ("127.0.0.1", "http")
+
+
+@pytest.mark.parametrize(
+    ("url", "told"), [("https://lab.example.org", "31536000 True True"), ("http://lab", "0 False False")]
+)
+def test_https_servers_ask_for_https_alone(url: str, told: str) -> None:
+    code = "from webapp.config import settings as s; print(s.SECURE_HSTS_SECONDS, s.SESSION_COOKIE_SECURE, s.CSRF_COOKIE_SECURE)"
+    env = {**environ, "TROUPE_SERVER_URL": url}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == told
