@@ -7,10 +7,9 @@ from django.contrib.auth import login, update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
 from django.core.exceptions import ValidationError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -22,6 +21,7 @@ from webapp.accounts.permissions import is_owner, level_of
 from webapp.accounts.selectors import members_list, project_get, projects_visible, tokens_list
 from webapp.accounts.services import member_remove, member_set, project_create
 from webapp.accounts.tokens import token_create, token_revoke
+from webapp.common.redirects import local_address
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
@@ -31,14 +31,12 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 def link(request: HttpRequest, secret: str) -> HttpResponse:
     """Log in by a one-time link; whoever is logged in already stays who they are when it no longer works."""
     user = link_use(secret)
-    target = request.GET.get("next", "")
-    if not url_has_allowed_host_and_scheme(target, allowed_hosts=None):
-        target = reverse("runs:list")
+    target = HttpResponseRedirect(local_address(request.GET.get("next", ""), reverse("runs:list")))
     if user is not None:
         login(request, user, backend=BACKEND)
-        return redirect(target)
+        return target
     if request.user.is_authenticated:
-        return redirect(target)
+        return target
     return render(request, "accounts/link_used.html", status=410)
 
 

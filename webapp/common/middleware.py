@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils.cache import add_never_cache_headers
 from django.utils.deprecation import MiddlewareMixin
 
 from training_core.errors import ConfigError
-
-NUL_REFUSED = "The request holds a NUL character, which no text here may contain."
 
 
 class RefusedText(MiddlewareMixin):
@@ -25,9 +24,10 @@ class RefusedText(MiddlewareMixin):
         """404 for a NUL character in the path, 400 for one in the query or in a form."""
         if "\0" in request.path:
             raise Http404("no address holds a NUL character")
-        if _has_nul(request.GET.lists()) or (not _for_programs(request) and _has_nul(request.POST.lists())):
-            return refused(request, NUL_REFUSED)
-        return None
+        name = _with_nul(request.GET.lists())
+        if name is None and not _for_programs(request):
+            name = _with_nul(request.POST.lists())
+        return None if name is None else refused(request, f"{name}: text holds no NUL characters")
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """400 for input of a page that a service refuses and the view does not handle."""
@@ -37,12 +37,15 @@ class RefusedText(MiddlewareMixin):
 
 
 class NeverStored(MiddlewareMixin):
-    """Keeps what is behind a login out of the caches of browsers and proxies, unless the view says otherwise."""
+    """Keeps what is behind a login out of the caches of browsers and proxies, unless the view says otherwise.
+
+    Whether somebody is logged in is not looked up: that would ask the database for every answer.
+    """
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        """Sets Cache-Control: no-store. Static files never come here; WhiteNoise serves them."""
-        user = getattr(request, "user", None)
-        if user is not None and user.is_authenticated and not response.has_header("Cache-Control"):
+        """Sets Cache-Control: no-store for requests with a session or a token. WhiteNoise serves static files before this."""
+        known = settings.SESSION_COOKIE_NAME in request.COOKIES or "Authorization" in request.headers
+        if known and not response.has_header("Cache-Control"):
             add_never_cache_headers(response)
         return response
 
@@ -58,5 +61,9 @@ def _for_programs(request: HttpRequest) -> bool:
     return request.path.startswith("/api/")
 
 
-def _has_nul(fields: Iterable[tuple[str, list[Any]]]) -> bool:
-    return any("\0" in text for name, values in fields for text in (name, *values))
+def _with_nul(fields: Iterable[tuple[str, list[Any]]]) -> str | None:
+    """The name of the first field that holds a NUL character."""
+    for name, values in fields:
+        if any("\0" in text for text in (name, *values)):
+            return name.replace("\0", "\ufffd")[:60]
+    return None

@@ -76,6 +76,10 @@ def test_pages_behind_a_login_are_not_stored(ada: Client, run: Run) -> None:
     assert "no-store" in answer["Cache-Control"]
 
 
+def test_answers_to_strangers_may_be_stored() -> None:
+    assert "Cache-Control" not in Client().get("/nothing/")
+
+
 def test_hsts_is_off_without_https() -> None:
     assert settings.SECURE_HSTS_SECONDS == 0 and not settings.SESSION_COOKIE_SECURE
 

@@ -1,12 +1,15 @@
 """Who the web server believes about callers."""
 
+import socket
 import subprocess
 import sys
 from os import environ
 from typing import Any
 
+import httpx
 import pytest
 
+from tests.conftest import wait_until
 from webapp.stack.serve import server_config
 
 HEADERS = [(b"x-forwarded-for", b"203.0.113.9"), (b"x-forwarded-proto", b"https")]
@@ -48,6 +51,25 @@ async def test_the_proxy_may_be_on_a_network(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TROUPE_PROXY_ADDRESSES", "172.16.0.0/12")
     assert await seen("172.18.0.1") == ("203.0.113.9", "https")
     assert await seen("127.0.0.1") == ("127.0.0.1", "http")
+
+
+def test_the_server_listens_on_an_address_of_its_own() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    child = subprocess.Popen([sys.executable, "-m", "webapp.stack.serve", place], stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: healthy(place), [child])
+    finally:
+        child.terminate()
+        child.wait(60)
+
+
+def healthy(place: str) -> bool:
+    try:
+        return bool(httpx.get(f"http://{place}/healthz", trust_env=False).json() == {"status": "ok"})
+    except httpx.TransportError:
+        return False
 
 
 @pytest.mark.parametrize(
