@@ -192,7 +192,7 @@ LANGUAGE_MODELS: Effects = {
     | needs("max_concurrent wave", _overlaps)
     | needs("partial", _interrupts),
     Resources: always("environment_workers environments_per_worker environment_cpus threads"),
-    RewardFunction: always("type timeout retries processes"),
+    RewardFunction: always("type timeout retries processes memory_mib"),
     MathReward: always("type strict"),
     CustomReward: always("type path args"),
     TurnTree: always("type") | needs("carry", _has_candidates),

@@ -14,16 +14,20 @@ from training_core.config.health import (
     KlBlowUp,
     LengthHacking,
     Mismatch,
+    NetworkHealth,
     NotANumber,
     Overfitting,
+    PolicyShift,
     RatioTails,
     Recent,
     Rule,
+    RunHealth,
     Staleness,
     StalledPhase,
     Truncation,
+    Unsolved,
 )
-from training_core.config.marl.run import MarlCheckpoint, MarlConfig, MarlEvaluation
+from training_core.config.marl.run import MarlCheckpoint, MarlEvaluation
 from training_core.config.run import RunConfig
 
 
@@ -63,12 +67,6 @@ def _forks(at: Place) -> str:
     return "" if forks else 'no rule has action = "fork"'
 
 
-def _of_language_models(at: Place) -> str:
-    if isinstance(at.config, MarlConfig):
-        return "small networks do not report what this rule watches"
-    return _enabled(at)
-
-
 def _measures_kl(at: Place) -> str:
     if isinstance(at.config, RunConfig) and not at.config.algorithm.kl_coefficient:
         return "the KL from the base model is only known with algorithm.kl_coefficient above 0"
@@ -78,7 +76,7 @@ def _measures_kl(at: Place) -> str:
 def _is_asynchronous(at: Place) -> str:
     if isinstance(at.config, RunConfig) and not at.config.rollout.staleness:
         return "tokens are never old with rollout.staleness = 0"
-    return _of_language_models(at)
+    return _enabled(at)
 
 
 def _compares_evaluations(at: Place) -> str:
@@ -100,21 +98,23 @@ SHARED: Effects = {
     Reporting: always("episodes_per_iteration system_every log_level jsonl tensorboard wandb")
     | needs("project histograms", _loggers)
     | needs("wandb_mode", where("wandb", True)),
-    Health: always("enabled")
+    RunHealth: always("enabled")
     | needs("fork", _forks)
-    | needs(
-        "entropy_collapse ratio_tails clip_fraction gradient_norm stalled_phase dead_worker not_a_number",
-        _enabled,
+    | needs("relax looks clip_fraction gradient_norm stalled_phase dead_worker not_a_number", _enabled),
+    NetworkHealth: needs("policy_shift", _enabled),
+    Health: needs(
+        "entropy_collapse ratio_tails too_easy too_hard truncation mismatch length_hacking", _enabled
     )
-    | needs("too_easy too_hard truncation mismatch length_hacking", _of_language_models)
     | needs("kl_blow_up", _measures_kl)
     | needs("staleness", _is_asynchronous)
     | needs("overfitting", _compares_evaluations),
     HealthFork: always("checkpoint stop generations"),
     Rule: always("action") | needs("fork_edits", where("action", "fork")),
     Recent: always("window"),
+    Unsolved: always("unless_success"),
     EntropyCollapse: always("below share"),
     KlBlowUp: always("above"),
+    PolicyShift: always("above"),
     RatioTails: always("above"),
     ClipFraction: always("above"),
     GradientNorm: always("times least"),

@@ -12,6 +12,7 @@ from training_core.config.effects.rules import Place
 from training_core.config.effects.unused import EFFECTS, rule_of, unused_settings
 from training_core.config.files import load_config, parse_config, preset_names, set_fields
 from training_core.config.kinds import CONFIGS
+from training_core.errors import ConfigError
 
 ROOT = Path(__file__).parents[4]
 SHOWN_ONLY = {"description", "tags"}
@@ -160,10 +161,10 @@ def test_a_policy_that_no_role_uses_is_reported_whole() -> None:
 
 
 def test_small_networks_have_rules_of_their_own() -> None:
-    told = unused(
-        "spread_mappo", algorithm__value_clip=0.1, algorithm__critic_sees="team", health__too_easy__above=0.5
-    )
-    assert list(told) == ["algorithm.value_clip", "algorithm.critic_sees", "health.too_easy.above"]
+    told = unused("spread_mappo", algorithm__value_clip=0.1, algorithm__critic_sees="team")
+    assert list(told) == ["algorithm.value_clip", "algorithm.critic_sees"]
+    with pytest.raises(ConfigError, match="health.too_easy: there is no such field"):
+        load_config("spread_mappo", {"health.too_easy.above": 0.5})
 
 
 def test_what_is_stored_in_full_is_reported_as_what_was_written() -> None:
