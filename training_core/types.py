@@ -125,6 +125,8 @@ class Episode:
     turns: list[Turn] = field(default_factory=list)
     outcome: str = ""
     success: bool = False
+    role_success: dict[str, bool] = field(default_factory=dict)
+    """By role, where the environment reports it beside the team's."""
     failed: bool = False
     error: str = ""
     probe: bool = False

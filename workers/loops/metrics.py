@@ -24,6 +24,7 @@ def episode_facts(episode: Episode) -> EpisodeFacts:
         tokens=episode_tokens(episode),
         turns=len({turn.index for turn in episode.turns}),
         reward_timeouts=episode.reward_timeouts,
+        successes=episode.role_success,
         error=episode.error[:500],
     )
 
@@ -159,9 +160,13 @@ def _joined(one: Span, other: Span) -> Span:
 
 
 def _success(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]:
-    """`.../success`, where the environment knows what that is."""
+    """`.../success`, where the environment knows what that is, and `.../<role>/success`, `.../<role>/<agent>/success` alike."""
     known = [item.success for item in facts if item.success is not None]
-    return {} if facts and not known else {f"{prefix}/success": _mean(map(float, known))}
+    values = {} if facts and not known else {f"{prefix}/success": _mean(map(float, known))}
+    for name in sorted({name for item in facts for name in item.successes}):
+        own = [float(item.successes[name]) for item in facts if name in item.successes]
+        values[f"{prefix}/{name}/success"] = _mean(own)
+    return values
 
 
 def _group_metrics(groups: Mapping[str, Mapping[str, int]]) -> dict[str, float]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.workers.loops.builders import episode, turn
 from workers.loops import metrics
-from workers.loops.records import Collected, Span, Updated
+from workers.loops.records import Collected, EpisodeFacts, Span, Updated
 
 
 def test_facts_of_one_episode() -> None:
@@ -113,3 +113,17 @@ def test_model_flops_by_policy_and_phase() -> None:
         Span("a", "rollout", "p", 1, 1.01, 2.0, 4.0, 9.0),
     ]
     assert metrics.merge_spans(near) == [Span("a", "rollout", "p", 1, 0.0, 2.0, 7.0, 9.0)]
+
+
+def test_success_by_role_is_the_share_of_those_that_have_one() -> None:
+    facts = [
+        EpisodeFacts(True, False, 1.0, {}, {}, {}, 0, 0, 1, successes={"tester": False, "coder": True}),
+        EpisodeFacts(False, False, 0.0, {}, {}, {}, 0, 0, 1, successes={"tester": True, "coder": False}),
+        EpisodeFacts(False, False, 0.0, {}, {}, {}, 0, 0, 1, successes={"coder": False}),
+    ]
+    values = metrics.eval_metrics("eval", facts)
+    assert values["eval/success"] == pytest.approx(1 / 3)
+    assert values["eval/tester/success"] == 0.5 and values["eval/coder/success"] == pytest.approx(1 / 3)
+    assert not any(
+        name.endswith("/success") for name in metrics.eval_metrics("eval", []) if name != "eval/success"
+    )

@@ -27,7 +27,11 @@ class StepResult:
 
 
 class TextEnvironment(Protocol):
-    """One task at a time: reset, then roles observe and act in the team's order."""
+    """One task at a time: reset, then roles observe and act in the team's order.
+
+    An environment whose roles succeed apart from one another also has `role_success`, a mapping of role to bool, as things
+    stand; it is reported as `eval/<role>/success`, beside the team's.
+    """
 
     roles: ClassVar[tuple[str, ...]]
 

@@ -45,6 +45,8 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
         self.ran: tuple[Ran, ...] = ()
         """What the program did with the tester's tests, when both were last there."""
         self.passed = 0
+        self.right_tests: bool | None = None
+        """Whether the known solution passes all of the tester's tests; None before it is known."""
         self._spoken: frozenset[str] = frozenset()
 
     def observe(self, role: str) -> str:
@@ -65,10 +67,12 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
     def _take_tests(self, answer: str) -> tuple[float, str]:
         self.tests, self.ran = read_tests(answer)[: self.config.tests_per_turn], ()
         if not self.tests:
+            self.right_tests = False
             return self.config.malformed_reward, "no test"
         if not self.problem.solution:
             return 0.0, f"{len(self.tests)} tests"
         right = sum(map(passes, self._run(self.problem.solution, self.tests), self.tests))
+        self.right_tests = right == len(self.tests)
         return self.config.test_reward * right / len(self.tests), f"{right} of {len(self.tests)} tests right"
 
     def _take_program(self, answer: str) -> tuple[float, str]:
@@ -121,6 +125,12 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
             got = f", got {_got(ran)}" if ran is not None and not good else ""
             lines.append(_line("test", f"{_spelled(test)}{got}", good))
         return {"kind": "lines", "lines": lines}
+
+    @property
+    def role_success(self) -> dict[str, bool]:
+        """The coder's: every hidden test passes. The tester's: the known solution passes every test of its last answer."""
+        found = {"coder": self.success}
+        return found if self.right_tests is None else found | {"tester": self.right_tests}
 
     @property
     def title(self) -> str:

@@ -6,7 +6,7 @@ One environment that raises never hurts its neighbours: its slot carries an erro
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -32,6 +32,8 @@ class SlotView:
     board: dict[str, Any] | None = None
     done: bool = False
     success: bool = False
+    role_success: Mapping[str, bool] = field(default_factory=dict)
+    """By role, where the environment reports it."""
     outcome: str = ""
     error: str = ""
     """The environment raised; the slot is of no use until it is reset."""
@@ -152,6 +154,7 @@ class EnvironmentHost:
             board=state.board(),
             done=state.done,
             success=state.success,
+            role_success=dict(getattr(state, "role_success", {})),
             outcome=state.outcome,
         )
 

@@ -211,6 +211,7 @@ def record_environment(episode: Episode, start: float, end: float) -> None:
 def close_episode(episode: Episode, view: SlotView, now: float) -> None:
     """Note how an episode ended."""
     episode.outcome, episode.success, episode.final_board = view.outcome, view.success, view.board
+    episode.role_success = dict(view.role_success)
     episode.ended = now
     if view.error:
         fail_episode(episode, view.error, now)

@@ -60,6 +60,18 @@ def test_a_right_program_and_right_tests_by_hand() -> None:
     assert environment.done and environment.outcome == "4 of 4 hidden tests passed in 2 turns"
 
 
+def test_tester_and_coder_succeed_apart_from_each_other() -> None:
+    environment = started()
+    assert environment.role_success == {"coder": False}, "nobody has written a test yet"
+    environment.act("tester", "2 -> 4 , 3 -> 7")
+    environment.act("coder", RIGHT)
+    assert environment.role_success == {"coder": True, "tester": False}
+    environment.act("tester", "1 -> 2")
+    assert environment.role_success == {"coder": True, "tester": True}
+    environment.act("tester", "none")
+    assert environment.role_success["tester"] is False
+
+
 def test_a_program_is_paid_by_the_share_of_hidden_tests() -> None:
     environment = started(fail_reward=-0.25, max_turns=1)
     environment.act("tester", "2 -> 4")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.training_core.llm.workflows.counting import Counting, Recorder, table
+from tests.training_core.llm.workflows.counting import Counting, CountingEnvironment, Recorder, table
 from training_core.llm.learning.batch import make_groups
 from training_core.llm.workflows.table import Table
 from training_core.llm.workflows.turn_tree import choose_best, choose_sampled, play_turn_tree
@@ -133,3 +133,13 @@ def test_environments_that_break_at_reset_or_when_seen_fail_their_episodes_alone
     assert (never.failed, never.error, never.turns) == (True, "OSError: no such task", [])
     assert (dark.failed, dark.error, len(dark.turns)) == (True, "RuntimeError: went dark", 2)
     assert (good.failed, good.success) == (False, True)
+
+
+def test_what_an_environment_says_of_its_roles_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    voices = {name: Recorder(lambda seen, prompt, index: "1") for name in ("planner", "executor")}
+    (silent,) = play_turn_tree([1], table(voices))
+    assert silent.role_success == {}
+    apart = property(lambda self: {"planner": self.total > 0, "executor": False})
+    monkeypatch.setattr(CountingEnvironment, "role_success", apart, raising=False)
+    (told,) = play_turn_tree([1], table(voices))
+    assert told.role_success == {"planner": True, "executor": False}
