@@ -137,10 +137,10 @@ class EpisodeFacts:
     """Turns of the team."""
     reward_timeouts: int | None = None
     """Answers whose reward function ran out of time; None where none was asked."""
-    successes: dict[str, bool] = field(default_factory=dict)
-    """By role, and by role/agent, of those of whom the environment says so on their own."""
     error: str = ""
     """Why it failed; empty where it did not."""
+    successes: dict[str, bool] = field(default_factory=dict)
+    """By role, and by role/agent, of those of whom the environment says so on their own."""
 
 
 @dataclass
