@@ -125,6 +125,9 @@ def test_the_api_estimates_presets_and_whole_configs(ada: Client, launcher: Fake
 
     found = asked(preset="plan_path_duo", overrides={"rollout.group_size": 4})
     assert found["verdict"] == {"level": "fits", "reasons": []}
+    assert found["unused"] == []
+    idle = asked(preset="plan_path_duo", overrides={"algorithm.correction_cap": 3.0})["unused"]
+    assert idle == [{"path": "algorithm.correction_cap", "why": 'correction = "none" leaves it unused'}]
     assert (found["wants"], found["volume"]["tokens"]) == ({"cpus": 1.3, "gpus": 0.0}, 15360)
     assert found["policies"][0]["workers"][0]["parts"]["weights"] == 200_512 * 4
     assert found["cluster"]["nodes"][0]["memory"] == 16 * 10**9
