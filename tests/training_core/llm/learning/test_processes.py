@@ -5,7 +5,7 @@ import torch
 
 from tests.training_core.llm.learning.test_learner import groups
 from tests.training_core.llm.learning.together import ALGORITHM, Errand, updated
-from training_core.config.algorithms import Algorithm, Ppo
+from training_core.config.algorithms import Algorithm, Ppo, ReinforcePlusPlus, Rloo
 from training_core.config.models import Learner
 from training_core.llm.learning.processes import Processes, tokens_of
 
@@ -29,9 +29,20 @@ def test_every_group_is_one_process_s() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", [ALGORITHM, Ppo(kl_coefficient=0.1)], ids=["at_grpo", "ppo"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        ALGORITHM,
+        Ppo(kl_coefficient=0.1),
+        Rloo(kl_coefficient=0.3),
+        ReinforcePlusPlus(kl_coefficient=0.3, discount=0.9),
+    ],
+    ids=lambda algorithm: algorithm.type,
+)
 def test_processes_together_do_what_one_does(algorithm: Algorithm) -> None:
-    """Three groups in two minibatches: of one of these, one process has no share. PPO whitens over the tokens of all."""
+    """Three groups in two minibatches: of one of these, one process has no share. PPO whitens, and REINFORCE++ normalises, over
+    the tokens of all; RLOO compares answers of a group with their KL, whichever process has computed it.
+    """
     settings = Learner(minibatches=2, epochs=2, schedule="constant")
     (alone,), several = (updated(Errand(settings, size=size, algorithm=algorithm)) for size in (1, 2))
     for one in several:
