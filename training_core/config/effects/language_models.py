@@ -164,7 +164,8 @@ LANGUAGE_MODELS: Effects = {
     Sampling: always("temperature top_k top_p max_tokens")
     | needs("eval_temperature", _evaluates_sampled)
     | needs("stop", _samples),
-    Policy: needs("model engine devices", _used)
+    Policy: needs("model devices", _used)
+    | needs("engine", both(_used, _samples))
     | needs("adapter learner", _trained)
     | needs("warm_start", _used),
     WarmStart: always("steps") | needs("file batch learning_rate loss_mask", unless("steps", 0)),

@@ -1,6 +1,6 @@
 """What configs of language-model agents and of small networks have in common."""
 
-from training_core.config.effects.rules import Effects, Place, always, needs, unless, where
+from training_core.config.effects.rules import Effects, Place, always, both, needs, unless, where
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.experiment import Run
 from training_core.config.health import (
@@ -86,13 +86,20 @@ def _compares_evaluations(at: Place) -> str:
     return _enabled(at)
 
 
-_EVALUATES = unless("every", 0)
+def _some_play(at: Place) -> str:
+    return "" if at.section.greedy or at.section.sampled else "neither greedy nor sampled is on"
+
+
+_EVALUATES = both(unless("every", 0), _some_play)
 SHARED: Effects = {
     Run: always("name description tags seed iterations max_attempts failure_patience"),
-    Evaluation: always("every")
-    | needs("episodes greedy sampled probes", _EVALUATES)
+    Evaluation: needs("every", _some_play)
+    | needs("episodes probes", _EVALUATES)
+    | needs("greedy sampled", unless("every", 0))
     | needs("temperature", _sampled_temperature),
-    MarlEvaluation: always("every") | needs("episodes greedy sampled probes", _EVALUATES),
+    MarlEvaluation: always("every")
+    | needs("episodes probes", _EVALUATES)
+    | needs("greedy sampled", unless("every", 0)),
     Checkpoint: always("every every_seconds every_epochs keep") | needs("best_of keep_best", _best_of),
     MarlCheckpoint: always("resume_from"),
     Reporting: always("episodes_per_iteration system_every log_level jsonl tensorboard wandb")

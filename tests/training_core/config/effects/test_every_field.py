@@ -130,6 +130,8 @@ def test_a_setting_says_what_it_needs() -> None:
         ({"rollout.wave": 2, "rollout.partial": False, "rollout.stale": "drop"}, ["stale", "wave", "partial"]),
         ({"rollout.epoch_tasks": 4}, ["epoch_tasks"]),
         ({"evaluation.every": 0, "evaluation.episodes": 8, "checkpoint.keep_best": 2}, ["episodes", "keep_best"]),
+        ({"evaluation.greedy": False, "evaluation.sampled": False, "evaluation.every": 5, "evaluation.episodes": 9,
+          "checkpoint.best_of": "train/return"}, ["every", "episodes"]),
         ({"reporting.wandb_mode": "online", "reporting.project": "x"}, ["project", "wandb_mode"]),
         ({"health.enabled": False, "health.truncation.above": 0.5}, ["above"]),
         ({"algorithm.kl_coefficient": 0.0, "health.kl_blow_up.above": 2.0}, ["above"]),
