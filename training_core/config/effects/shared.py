@@ -24,6 +24,7 @@ from training_core.config.health import (
     RunHealth,
     Staleness,
     StalledPhase,
+    TooEasy,
     Truncation,
     Unsolved,
 )
@@ -108,13 +109,13 @@ SHARED: Effects = {
     RunHealth: always("enabled")
     | needs("fork", _forks)
     | needs("relax looks clip_fraction gradient_norm stalled_phase dead_worker not_a_number", _enabled),
-    NetworkHealth: needs("policy_shift", _enabled),
     Health: needs(
         "entropy_collapse ratio_tails too_easy too_hard truncation mismatch length_hacking", _enabled
     )
     | needs("kl_blow_up", _measures_kl)
     | needs("staleness", _is_asynchronous)
     | needs("overfitting", _compares_evaluations),
+    NetworkHealth: needs("policy_shift", _enabled),
     HealthFork: always("checkpoint stop generations"),
     Rule: always("action") | needs("fork_edits", where("action", "fork")),
     Recent: always("window"),
@@ -126,6 +127,7 @@ SHARED: Effects = {
     ClipFraction: always("above"),
     GradientNorm: always("times least"),
     GroupShare: always("above"),
+    TooEasy: always("above unless_success"),
     Truncation: always("above"),
     Mismatch: always("above"),
     Staleness: always("above"),

@@ -13,7 +13,7 @@ from training_core.config.effects.algorithms import ALGORITHMS
 from training_core.config.effects.environments import ENVIRONMENTS
 from training_core.config.effects.language_models import LANGUAGE_MODELS
 from training_core.config.effects.networks import NETWORKS
-from training_core.config.effects.rules import Effects, Place, Rule
+from training_core.config.effects.rules import Effects, Place, Rule, always
 from training_core.config.effects.shared import SHARED
 from training_core.config.experiment import ExperimentConfig
 
@@ -52,7 +52,7 @@ def _below(at: Place, why: str) -> Iterator[Unused]:
     """Of a section; `why` the whole of it has no effect, if so."""
     for name, field in type(at.section).model_fields.items():
         value, path = getattr(at.section, name), f"{at.path}.{name}".lstrip(".")
-        reason = why or rule_of(type(at.section), name)(at)
+        reason = why or _rule(type(at.section), name)(at)
         default = field.get_default(call_default_factory=True)
         if isinstance(value, Section):
             kind = getattr(value, "type", None)
@@ -64,6 +64,14 @@ def _below(at: Place, why: str) -> Iterator[Unused]:
                 yield from _below(Place(at.config, each, f"{path}.{key}"), reason)
         elif reason and _differs(value, default):
             yield Unused(path, reason)
+
+
+def _rule(section: type[Section], field: str) -> Rule:
+    """As rule_of; a field that no table has is taken to have an effect: a report is no reason to end a run."""
+    try:
+        return rule_of(section, field)
+    except KeyError:
+        return always(field)[field]
 
 
 def _differs(value: Any, default: Any) -> bool:

@@ -3,15 +3,15 @@
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
+from tests.architecture.test_effects import SECTIONS, sections
 from training_core.config.base import Section
 from training_core.config.effects.rules import Place
-from training_core.config.effects.unused import EFFECTS, rule_of, unused_settings
+from training_core.config.effects.unused import rule_of, unused_settings
 from training_core.config.files import load_config, parse_config, preset_names, set_fields
-from training_core.config.kinds import CONFIGS
 from training_core.errors import ConfigError
 
 ROOT = Path(__file__).parents[4]
@@ -21,22 +21,6 @@ PASSED_ON = {"strict"}
 """Given to a function of the user's choice as a keyword argument (reward_source)."""
 
 
-def sections(kind: Any, found: set[type[Section]]) -> set[type[Section]]:
-    """All section classes that a field of this kind may hold."""
-    if isinstance(kind, type) and issubclass(kind, Section):
-        if kind not in found:
-            found.add(kind)
-            for field in kind.model_fields.values():
-                sections(field.annotation, found)
-    else:
-        for part in get_args(kind):
-            sections(part, found)
-    return found
-
-
-SECTIONS = sorted(
-    {each for kind in CONFIGS.values() for each in sections(kind, set())}, key=lambda each: each.__name__
-)
 LEAVES = [
     (section, name)
     for section in SECTIONS
@@ -59,17 +43,6 @@ def test_the_walk_finds_every_kind_of_section() -> None:
         "Transformer",
     } <= names
     assert len(LEAVES) > 450
-
-
-@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
-def test_every_field_has_a_rule(section: type[Section]) -> None:
-    for name in section.model_fields:
-        assert callable(rule_of(section, name))
-
-
-def test_tables_name_no_field_that_is_gone() -> None:
-    for section, rules in EFFECTS.items():
-        assert set(rules) <= set(section.model_fields), section.__name__
 
 
 def read_names() -> set[str]:
