@@ -5,7 +5,8 @@ choice (...), a choice from each set (..., K), or the Gaussian's number before i
 """
 
 import math
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,6 +19,18 @@ FORBIDDEN = -1e9
 """Logit of a choice that a mask forbids: finite, so that an agent who may do nothing at all does no harm."""
 LOG_STD = (-5.0, 2.0)
 """Bounds of a Gaussian's log standard deviation."""
+NODES, REACH = 17, 4.0
+"""Of the quadrature of an entropy: its gradient is off by 0.2 % at a standard deviation of 2.7 and by 1.6 % at the upper bound, 7.4."""
+
+
+def _quadrature() -> list[tuple[float, float]]:
+    """Places and weights of an expectation over the standard Gaussian: the trapezoidal rule, which is exact to many digits for it."""
+    places = np.linspace(-REACH, REACH, NODES)
+    weights = np.exp(-(places**2) / 2)
+    return list(zip(places.tolist(), (weights / weights.sum()).tolist(), strict=True))
+
+
+QUADRATURE = _quadrature()
 
 
 class Head(Protocol):
@@ -100,16 +113,22 @@ class GaussianHead:
     """Diagonal Gaussian, squashed into the bounds by tanh: action = middle + half * tanh(raw).
 
     The density of the action is the Gaussian's divided by the slope half * (1 - tanh(raw)^2) of the squashing (Haarnoja et al.
-    2018, appendix C). Its entropy has no closed form: the Gaussian's, plus the log slope at the action that was taken,
-    which estimates it without bias. A number without two finite bounds is not squashed.
+    2018, appendix C). The entropy is that of the action: the Gaussian's plus E[log slope], where the expectation over the present
+    mean and standard deviation is computed by quadrature. Its gradient is therefore the one that a reparametrised
+    estimate has on average (SAC, Brax and TorchRL use the estimate). A number without two finite bounds is not squashed.
+
+    `widths`: how many numbers each of the N agents has; the numbers after them are padding and have no density and no entropy.
     """
 
-    def __init__(self, actions: Continuous) -> None:
+    def __init__(self, actions: Continuous, widths: Sequence[int] = ()) -> None:
         low, high = torch.tensor(actions.low), torch.tensor(actions.high)
         self.outputs = 2 * len(actions.low)
         self.bounded = torch.isfinite(low) & torch.isfinite(high)
         self.middle = torch.where(self.bounded, (low + high) / 2, 0.0)
         self.half = torch.where(self.bounded, (high - low) / 2, 1.0)
+        padded = any(width < len(actions.low) for width in widths)
+        self.used = torch.arange(len(actions.low)) < torch.tensor(widths)[:, None] if padded else None
+        """(N, A); None without padding."""
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         return torch.empty(*shape, self.outputs // 2).normal_(generator=generator)
@@ -122,9 +141,8 @@ class GaussianHead:
         mean, log_std = self._parts(out.float())
         z = (raw - mean) * (-log_std).exp()
         density = -0.5 * z.square() - log_std - 0.5 * math.log(2 * math.pi)
-        slope = self._log_slope(raw)
-        entropy = log_std + 0.5 * (1 + math.log(2 * math.pi)) + slope
-        return (density - slope).sum(-1), entropy.sum(-1)
+        entropy = log_std + 0.5 * (1 + math.log(2 * math.pi)) + self._expected_log_slope(mean, log_std)
+        return self._sum(density - self._log_slope(raw)), self._sum(entropy)
 
     def sent(self, raw: Tensor) -> Actions:
         bounded = self.bounded.to(raw.device)
@@ -134,7 +152,18 @@ class GaussianHead:
 
     def _parts(self, out: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = out.chunk(2, dim=-1)
-        return mean, log_std.clamp(*LOG_STD)
+        return mean, _Clamp.apply(log_std)  # type: ignore[no-untyped-call]
+
+    def _sum(self, numbers: Tensor) -> Tensor:
+        """Over the numbers (..., A) that an agent has."""
+        if self.used is not None:
+            numbers = torch.where(self.used.to(numbers.device), numbers, 0.0)
+        return numbers.sum(-1)
+
+    def _expected_log_slope(self, mean: Tensor, log_std: Tensor) -> Tensor:
+        """E[log slope] under the Gaussian (..., A)."""
+        std = log_std.exp()
+        return torch.stack([w * self._log_slope(mean + z * std) for z, w in QUADRATURE]).sum(0)
 
     def _log_slope(self, raw: Tensor) -> Tensor:
         """log d action / d raw; log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2x)) without loss of digits."""
@@ -143,8 +172,29 @@ class GaussianHead:
         return slope + self.half.to(raw.device).log()
 
 
-def make_head(actions: ActionKind) -> Head:
-    """The family for a kind of actions."""
+class _Clamp(torch.autograd.Function):
+    """A Gaussian's log standard deviation within its bounds. Beyond them only a gradient that leads back is passed on.
+
+    torch.clamp passes none on: a number once outside stays there.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, log_std: Tensor) -> Tensor:
+        ctx.save_for_backward(log_std)
+        return log_std.clamp(*LOG_STD)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        (log_std,), (gradient,) = ctx.saved_tensors, gradients
+        low, high = LOG_STD
+        outwards = (log_std < low) & (gradient > 0) | (log_std > high) & (gradient < 0)
+        return gradient.masked_fill(outwards, 0.0)
+
+
+def make_head(actions: ActionKind, widths: Sequence[int] = ()) -> Head:
+    """The family for a kind of actions; `widths` of continuous ones as in GaussianHead."""
     if isinstance(actions, Choices):
         return ChoiceHead(actions)
-    return SeveralChoicesHead(actions) if isinstance(actions, SeveralChoices) else GaussianHead(actions)
+    return (
+        SeveralChoicesHead(actions) if isinstance(actions, SeveralChoices) else GaussianHead(actions, widths)
+    )

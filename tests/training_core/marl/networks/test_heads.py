@@ -102,3 +102,55 @@ def test_numbers_without_bounds_are_left_alone():
     log_prob, entropy = head.log_prob(out, raw)
     assert torch.allclose(log_prob, known.log_prob(raw[:, 0]))
     assert torch.allclose(entropy, known.entropy())
+
+
+LOG_STDS = [-1.0, -0.5, 0.0, 0.5, 1.0, 1.5]
+
+
+@pytest.mark.parametrize("log_std", LOG_STDS)
+@pytest.mark.parametrize("mean", [0.0, 0.7])
+def test_the_entropy_gradient_is_that_of_a_reparametrised_estimate(mean, log_std):
+    """400,000 draws of -log p(action), differentiated through the draws."""
+    squash = [distributions.TanhTransform(cache_size=1), distributions.AffineTransform(0.5, 0.5)]
+    out = torch.tensor([mean, log_std], dtype=torch.float64, requires_grad=True)
+    normal = distributions.Normal(out[0], out[1].exp())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        raw = normal.rsample((400_000,))
+    slope = sum(
+        part.log_abs_det_jacobian(x, y)
+        for part, x, y in ((squash[0], raw, raw.tanh()), (squash[1], raw.tanh(), None))
+    )
+    estimate = (slope - normal.log_prob(raw)).mean()
+    (expected,) = torch.autograd.grad(estimate, out)
+    mine = torch.tensor([mean, log_std], requires_grad=True)
+    _, entropy = GaussianHead(Continuous((0.0,), (1.0,))).log_prob(mine, torch.tensor([0.2]))
+    (found,) = torch.autograd.grad(entropy, mine)
+    assert entropy.item() == pytest.approx(estimate.item(), abs=0.02)
+    assert found.tolist() == pytest.approx(expected.tolist(), abs=0.03, rel=0.01)
+
+
+def test_the_entropy_bonus_has_its_peak_at_the_widest_action_not_the_widest_gaussian():
+    """Between log_std -0.5 (gradient +0.43) and 0 (-0.21)."""
+    head = GaussianHead(Continuous((-1.0,), (1.0,)))
+    out = torch.tensor([0.0, 1.9], requires_grad=True)
+    adam = torch.optim.Adam([out], lr=0.02)
+    for _ in range(600):
+        adam.zero_grad()
+        (-head.log_prob(out, torch.tensor([0.0]))[1]).backward()
+        adam.step()
+    out = out.detach()
+    assert -0.5 < float(out[1]) < 0.0
+    assert float(head.log_prob(out, torch.tensor([0.0]))[1]) == pytest.approx(np.log(2), abs=0.03)
+
+
+def test_a_standard_deviation_beyond_its_bounds_comes_back():
+    """The action is likelier with a smaller deviation than the upper bound, or a larger one than the lower."""
+    head = GaussianHead(Continuous((-1.0,), (1.0,)))
+    for start, raw in ((3.5, 0.1), (-7.0, 2.0)):
+        for likelier in (True, False):
+            out = torch.tensor([0.0, start], requires_grad=True)
+            log_prob, _ = head.log_prob(out, torch.tensor([raw]))
+            (-log_prob if likelier else log_prob).backward()
+            back = float(out.grad[1]) * np.sign(start)
+            assert back > 0 if likelier else back == 0
