@@ -35,13 +35,15 @@ class FlatAdam:
         self.gradients.zero_()
 
     def step(self) -> Tensor:
-        """Apply the gradients; returns their norm () before it was limited. One that is not finite changes nothing."""
+        """Apply the gradients; returns their norm () before it was limited.
+
+        Gradients that are not finite change nothing: neither weights nor moments nor the count of steps.
+        """
         norm: Tensor = torch.linalg.vector_norm(self.gradients)
         if self.max_norm:
             self.gradients.mul_((self.max_norm / (norm + 1e-6)).clamp(max=1.0))
-        if not torch.isfinite(norm):
-            self.gradients.zero_()
-        self.adam.step()
+        if torch.isfinite(norm):
+            self.adam.step()
         return norm
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -56,6 +58,6 @@ class FlatAdam:
                 raise ValueError(
                     f"the optimiser has {self.weights.numel()} weights, the checkpoint {state[name].numel()}"
                 )
-        self.adam.state[self.weights] = (
-            {name: tensor.clone() for name, tensor in state.items()} if state else {}
-        )
+        self.adam.state[self.weights] = {
+            name: tensor.to(self.weights.device, copy=True) for name, tensor in state.items()
+        }

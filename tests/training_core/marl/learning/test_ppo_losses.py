@@ -101,3 +101,20 @@ def test_a_gradient_that_is_no_number_changes_nothing():
     (layer(torch.tensor([[float("inf"), 1.0]])) * 0.0).sum().backward()
     assert not torch.isfinite(adam.step())
     assert torch.equal(layer.weight, before)
+
+
+def test_gradients_that_are_not_finite_change_nothing_after_ordinary_steps() -> None:
+    """There are moments by then, which would move weights by themselves; weight decay would, too."""
+    layer = torch.nn.Linear(3, 2)
+    adam = FlatAdam(layer, weight_decay=0.1, max_norm=0.5)
+    adam.set_rate(0.01)
+    for _ in range(5):
+        adam.clear()
+        layer(torch.ones(4, 3)).square().sum().backward()
+        adam.step()
+    weights, state = adam.weights.detach().clone(), adam.state_dict()
+    adam.clear()
+    (layer(torch.ones(4, 3)).sum() * float("nan")).backward()
+    assert not torch.isfinite(adam.step())
+    assert torch.equal(adam.weights, weights)
+    assert all(torch.equal(tensor, state[name]) for name, tensor in adam.state_dict().items())
