@@ -37,6 +37,8 @@ class EnvironmentSection(Section):
     """Who plays it; a team has exactly these, unless open_roles says otherwise."""
     open_roles: ClassVar[bool] = False
     """Whether any roles may play, as many as there are; `roles` then names the usual ones."""
+    role_preset: ClassVar[str] = ""
+    """A preset with these roles, to start from; empty where there is none to name."""
 
     @property
     def answers_at_a_time(self) -> int:

@@ -63,9 +63,16 @@ class ExperimentConfig(Section):
         if not self.environment.open_roles and set(self.team.roles) != set(wanted):
             raise ValueError(
                 f"team.roles: {self.environment.type} is played by {', '.join(wanted)}, "
-                f"not by {', '.join(self.team.roles)}"
+                f"not by {', '.join(self.team.roles)}. {self._how_to_have_roles()}"
             )
         return self
+
+    def _how_to_have_roles(self) -> str:
+        wanted = self.environment.roles
+        tables = " and ".join(f"[team.roles.{role}]" for role in wanted)
+        preset = self.environment.role_preset
+        start = f"Start from the preset {preset}, which has these roles, or give" if preset else "Give"
+        return f"{start} the team exactly {tables}, each with a policy"
 
     @model_validator(mode="after")
     def _something_is_trained(self) -> Self:
@@ -82,6 +89,10 @@ class ExperimentConfig(Section):
     def publish_every(self) -> int:
         """Updates between publications of weights to those that act."""
         return 1
+
+    def evaluation_episodes(self, kind: str) -> int:
+        """Episodes of one evaluation: of kind "eval" (greedy) or "eval_sampled"."""
+        return int(self.evaluation.episodes)
 
     def epochs_after(self, iteration: int) -> int:
         """How often checkpoint.every_epochs passes over the data have been completed by then; 0 where there is no end to them."""

@@ -5,13 +5,13 @@ the environment's own state.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from training_core.marl.environments.base import View
-from training_core.marl.networks.base import Memory
+from training_core.marl.networks.base import Memory, map_memory
 from training_core.marl.records import Played
 from training_core.marl.stage import Stage, Step
 
@@ -32,6 +32,23 @@ class Track:
     """(T, B, N): as the environment gave them."""
     memories: dict[int, Memory] = field(default_factory=dict)
     """Of the actor, by the step before which they were kept."""
+    alive: Tensor | None = None
+    """(T + 1, B, N): agents that take part; None where all always do."""
+    terminated: Tensor | None = None
+    """(T, B, N): agents that came to an end of their own; None where all end with their episode."""
+
+    def to(self, device: torch.device) -> "Track":
+        """The same on a device."""
+        return Track(
+            self.observations.to(device),
+            _moved(self.masks, device),
+            self.outs.to(device),
+            self.raw.to(device),
+            self.rewards.to(device),
+            {t: map_memory(lambda part: part.to(device), kept) for t, kept in self.memories.items()},
+            _moved(self.alive, device),
+            _moved(self.terminated, device),
+        )
 
 
 @dataclass
@@ -45,6 +62,11 @@ class Ending:
     """By policy (rows, N, D)."""
     state: Tensor | None
     """(rows, S)."""
+
+    def to(self, device: torch.device) -> "Ending":
+        """The same on a device."""
+        seen = {name: part.to(device) for name, part in self.observations.items()}
+        return Ending(self.step, self.rows.to(device), seen, _moved(self.state, device))
 
 
 @dataclass
@@ -66,6 +88,19 @@ class Rollout:
     endings: list[Ending] = field(default_factory=list)
     """Of episodes that were cut off."""
 
+    def to(self, device: torch.device) -> "Rollout":
+        """The same, all of it on one device: tracks lie where their actors act, the rest where environments are stepped."""
+        return replace(
+            self,
+            tracks={name: track.to(device) for name, track in self.tracks.items()},
+            terminated=self.terminated.to(device),
+            truncated=self.truncated.to(device),
+            failed=self.failed.to(device),
+            begins=self.begins.to(device),
+            state=_moved(self.state, device),
+            endings=[ending.to(device) for ending in self.endings],
+        )
+
 
 def collect(
     stage: Stage, steps: int, noise: Mapping[str, Tensor], kept: Mapping[str, tuple[int, ...]]
@@ -85,7 +120,11 @@ def collect(
     assert rollout is not None and stage.view is not None
     rollout.begins[steps] = stage.begins
     for name, player in stage.players.items():
-        rollout.tracks[name].observations[steps] = torch.from_numpy(player.seats.observations(stage.view))
+        track = rollout.tracks[name]
+        track.observations[steps] = torch.from_numpy(player.seats.observations(stage.view))
+        alive = player.seats.flags(stage.view.alive, True, stage.environment.count)
+        if track.alive is not None and alive is not None:
+            track.alive[steps] = torch.from_numpy(alive)
     if rollout.state is not None and stage.view.state is not None:
         rollout.state[steps] = torch.from_numpy(stage.view.state)
     return rollout, played
@@ -97,11 +136,21 @@ def _room(step: Step, steps: int) -> Rollout:
     def room(like: Tensor, more: int = 0) -> Tensor:
         return torch.empty(steps + more, *like.shape, dtype=like.dtype, device=like.device)
 
+    def optional(like: Tensor | None, more: int = 0) -> Tensor | None:
+        return None if like is None else room(like, more)
+
     tracks = {}
     for name, acted in step.acted.items():
         rewards = torch.empty(steps, *acted.observations.shape[:2], device=acted.raw.device)
-        masks = None if acted.mask is None else room(acted.mask)
-        tracks[name] = Track(room(acted.observations, 1), masks, room(acted.out), room(acted.raw), rewards)
+        tracks[name] = Track(
+            room(acted.observations, 1),
+            optional(acted.mask),
+            room(acted.out),
+            room(acted.raw),
+            rewards,
+            alive=optional(acted.alive, 1),
+            terminated=optional(acted.terminated),
+        )
     ends = torch.from_numpy(step.transition.terminated)
     state = None if step.view.state is None else room(torch.from_numpy(step.view.state), 1)
     return Rollout(tracks, room(ends), room(ends), room(ends), room(ends, 1), state)
@@ -116,6 +165,10 @@ def _write(rollout: Rollout, t: int, step: Step, begins: Tensor, stage: Stage) -
         track.rewards[t] = torch.from_numpy(stage.players[name].seats.rewards(step.transition.rewards))
         if track.masks is not None and acted.mask is not None:
             track.masks[t] = acted.mask
+        if track.alive is not None and acted.alive is not None:
+            track.alive[t] = acted.alive
+        if track.terminated is not None and acted.terminated is not None:
+            track.terminated[t] = acted.terminated
     terminated = torch.from_numpy(step.transition.terminated)
     rollout.terminated[t] = terminated
     rollout.truncated[t] = torch.from_numpy(step.transition.truncated) & ~terminated
@@ -135,3 +188,7 @@ def _ending(t: int, cut: Tensor, final: View, stage: Stage) -> Ending:
         for name, player in stage.players.items()
     }
     return Ending(t, rows, seen, None if final.state is None else torch.from_numpy(final.state)[rows])
+
+
+def _moved(part: Tensor | None, device: torch.device) -> Tensor | None:
+    return None if part is None else part.to(device)

@@ -17,9 +17,13 @@ class Played:
     truncated: bool
     """Cut off, not ended by itself: by the environment's limit of steps, or because it failed."""
     success: bool | None = None
-    """Where the environment says so."""
+    """Of all agents together, where the environment says so."""
     failure: Failure | None = None
     """Of one that broke off; its rewards are those before its last step."""
+    role_success: dict[str, bool] = field(default_factory=dict)
+    """By role, of whose agents the environment says so: whether all of these succeeded."""
+    agent_success: dict[str, bool] = field(default_factory=dict)
+    """By agent, where the environment says so."""
 
 
 @dataclass(frozen=True)

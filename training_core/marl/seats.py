@@ -10,7 +10,16 @@ import numpy as np
 
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
-from training_core.marl.environments.base import ActionKind, Actions, Continuous, Flags, Reals, Spec, View
+from training_core.marl.environments.base import (
+    ActionKind,
+    Actions,
+    Continuous,
+    Flags,
+    Reals,
+    RoleSpec,
+    Spec,
+    View,
+)
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,8 @@ class Seats:
     """By role: whether its steps are learnt from."""
     observation_dim: int
     actions: ActionKind
+    widths: tuple[int, ...] = ()
+    """Of continuous actions, how many numbers each agent has; empty where all have all."""
 
     @property
     def count(self) -> int:
@@ -46,6 +57,16 @@ class Seats:
         return np.concatenate(
             [view.masks[role] if role in view.masks else np.ones(free[role], bool) for role in self.roles], 1
         )
+
+    def flags(self, flags: Mapping[str, Flags], otherwise: bool, environments: int) -> Flags | None:
+        """(B, N) out of flags by role; `otherwise` is said of roles that are not among them. None where no role is."""
+        if not any(role in flags for role in self.roles):
+            return None
+        parts = [
+            flags.get(role, np.full((environments, where.stop - where.start), otherwise))
+            for role, where in zip(self.roles, self.slices, strict=True)
+        ]
+        return np.concatenate(parts, axis=1)
 
     def rewards(self, rewards: Mapping[str, Reals]) -> Reals:
         """(B, N)."""
@@ -86,7 +107,16 @@ def _seats(policy: str, config: MarlConfig, spec: Spec) -> Seats:
         tuple(config.team.roles[name].trained for name in roles),
         first.observation_dim,
         first.actions,
+        _widths([spec.roles[name] for name in roles]),
     )
+
+
+def _widths(roles: list[RoleSpec]) -> tuple[int, ...]:
+    """Of every agent's continuous action; empty where none is padded."""
+    if not isinstance(roles[0].actions, Continuous) or not any(role.widths for role in roles):
+        return ()
+    full = len(roles[0].actions.low)
+    return tuple(width for role in roles for width in role.widths or (full,) * len(role.agents))
 
 
 def _joined(parts: list[Reals]) -> Reals:

@@ -2,14 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from training_core.marl.environments.base import Actions, Transition, VectorEnvironment, View
+from training_core.marl.environments.base import (
+    Actions,
+    Flags,
+    Success,
+    Transition,
+    VectorEnvironment,
+    View,
+)
+from training_core.marl.environments.keeping import Kept, part_of, under
 from training_core.marl.networks.agents import Networks
-from training_core.marl.networks.base import Memory, begin_anew
+from training_core.marl.networks.base import Memory, begin_anew, memory_arrays, memory_of
 from training_core.marl.networks.heads import Head, masked
 from training_core.marl.records import Played
 from training_core.marl.seats import Seats
@@ -37,6 +47,10 @@ class Acted:
     """(B, N, O), after the mask."""
     raw: Tensor
     """(B, N) or (B, N, A); see networks.heads."""
+    alive: Tensor | None = None
+    """(B, N): who took part; None where all did."""
+    terminated: Tensor | None = None
+    """(B, N): whose own end came of it; None where all end with their episode."""
 
 
 @dataclass
@@ -90,10 +104,34 @@ class Stage:
         for name, player in self.players.items():
             actions |= player.seats.sent(player.head.sent(acted[name].raw))
         transition = self.environment.step(actions, watched)
+        for name, player in self.players.items():
+            acted[name].terminated = self._flags(player, transition.agent_terminated, False)
         played = self._account(transition)
         self.view = transition.view
         self.begins = torch.from_numpy(transition.terminated | transition.truncated)
         return Step(view, acted, actions, transition, played)
+
+    def kept(self) -> Kept:
+        """What goes on with the episodes under way, beside the environments themselves."""
+        assert self.view is not None, "reset comes first"
+        kept = {"begins": self.begins.numpy(), "lengths": self._lengths}
+        kept |= under("seen", self.view.observations) | under("returns", self._returns)
+        for name, memory in self.memories.items():
+            kept |= under(f"memory.{name}", memory_arrays(memory))
+        return {name: part.copy() for name, part in kept.items()}
+
+    def go_on(self, kept: Mapping[str, NDArray[Any]], view: View) -> bool:
+        """Continue as `kept`, in environments that show `view`; false where that is not what they showed then."""
+        seen = part_of(kept, "seen")
+        if any(not np.array_equal(seen[role], rows) for role, rows in view.observations.items()):
+            return False
+        self.view, self.begins = view, torch.from_numpy(kept["begins"].copy())
+        self._lengths[:] = kept["lengths"]
+        for role, total in self._returns.items():
+            total[:] = kept[f"returns.{role}"]
+        for name, player in self.players.items():
+            self.memories[name] = memory_of(part_of(kept, f"memory.{name}"), player.device)
+        return True
 
     @property
     def _count(self) -> int:
@@ -110,7 +148,20 @@ class Stage:
         out, self.memories[name] = player.actor.step(observations, self.memories[name])
         out = masked(out, allowed)
         drawn = None if noise is None else noise.to(player.device)
-        return Acted(observations, allowed, out, player.head.act(out, drawn))
+        raw = player.head.act(out, drawn)
+        return Acted(observations, allowed, out, raw, self._flags(player, view.alive, True))
+
+    def _flags(self, player: Player, flags: Mapping[str, Flags], otherwise: bool) -> Tensor | None:
+        found = player.seats.flags(flags, otherwise, self._count)
+        return None if found is None else torch.from_numpy(found).to(player.device)
+
+    def _by_role(self, successes: Mapping[str, bool]) -> dict[str, bool]:
+        """Whether all of a role's agents of whom it is known succeeded."""
+        known = {
+            role: [successes[agent] for agent in spec.agents if agent in successes]
+            for role, spec in self.environment.spec.roles.items()
+        }
+        return {role: all(own) for role, own in known.items() if own}
 
     def _account(self, transition: Transition) -> list[tuple[int, Played]]:
         """Add rewards up; hand out the sums of episodes that ended."""
@@ -123,7 +174,21 @@ class Stage:
             rewards = {role: float(total[index]) for role, total in self._returns.items()}
             cut = bool(transition.truncated[index] and not transition.terminated[index])
             failure = transition.failures.get(index)
-            played.append((index, Played(rewards, int(self._lengths[index]), cut, failure=failure)))
+            said = transition.successes.get(index, Success())
+            played.append(
+                (
+                    index,
+                    Played(
+                        rewards,
+                        int(self._lengths[index]),
+                        cut,
+                        said.whole,
+                        failure,
+                        self._by_role(said.agents),
+                        dict(said.agents),
+                    ),
+                )
+            )
         if len(ended):
             self._lengths[ended] = 0
             for total in self._returns.values():

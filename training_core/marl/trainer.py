@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 
-from training_core.config.marl.run import MarlConfig
-from training_core.errors import CheckpointError
+from training_core.config.marl.run import MarlConfig, unseen_steps
+from training_core.errors import CheckpointError, ConfigError
 from training_core.marl.collecting import Rollout, collect
-from training_core.marl.environments.base import VectorEnvironment
+from training_core.marl.environments.base import Spec, VectorEnvironment
+from training_core.marl.environments.keeping import Kept
 from training_core.marl.environments.registry import make_environments
 from training_core.marl.evaluating import evaluate
+from training_core.marl.keeping import continue_episodes, load_episodes, save_episodes
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.learning.saving import load_actor, load_policy, save_policy
 from training_core.marl.patience import Patience
@@ -27,6 +29,18 @@ COLLECTION, WEIGHTS = 0, 1
 """Streams of the seeds of rollouts and of initial weights; evaluation and minibatches have others."""
 
 
+def device_of(config: MarlConfig) -> torch.device:
+    """Where networks act and learn; environments are stepped on the CPU."""
+    return torch.device("cuda" if config.resources.gpus and torch.cuda.is_available() else "cpu")
+
+
+def refuse_unseen_steps(config: MarlConfig, spec: Spec) -> None:
+    """As MarlConfig does, for environments whose config does not say how long an episode is. Raises ConfigError."""
+    steps = config.rollout.steps
+    if not config.environment.longest and config.rollout.fresh == "always" and spec.max_steps > steps:
+        raise ConfigError({"rollout.fresh": unseen_steps(steps, spec.max_steps)})
+
+
 class MarlTrainer:
     """Policies, their learners, and the environments that they play."""
 
@@ -35,9 +49,10 @@ class MarlTrainer:
     ) -> None:
         self.config = config
         self._make = make
-        self.device = torch.device("cuda" if config.resources.gpus and torch.cuda.is_available() else "cpu")
+        self.device = device_of(config)
         environment = make(config.environment, config.rollout.environments)
         self.spec = environment.spec
+        refuse_unseen_steps(config, self.spec)
         seats = seats_of(config, self.spec)
         seed = config.run.seed
         self.learners = {
@@ -47,6 +62,7 @@ class MarlTrainer:
                 seats,
                 name,
                 self.spec,
+                config.environment.reward,
                 keyed_seed(seed, WEIGHTS, place),
                 self.device,
             )
@@ -59,6 +75,8 @@ class MarlTrainer:
         self._stage = Stage(environment, self.players)
         self._evaluation: Stage | None = None
         self._rollout: Rollout | None = None
+        self._kept: Kept | None = None
+        """Episodes of a checkpoint, until the next rollout goes on with them."""
         self._patience = Patience(config.run.failure_patience)
 
     def collect(self, iteration: int) -> Collection:
@@ -67,28 +85,42 @@ class MarlTrainer:
         Raises EnvironmentFailure where nothing but failures comes; see Patience.
         """
         settings = self.config.rollout
-        if settings.fresh or self._stage.view is None:
+        if not (self.goes_on and self._continued()):
             self._stage.reset(keyed_seed(self.config.run.seed, COLLECTION, iteration, 0) % 2**31)
             for learner in self.learners.values():
-                learner.forget()
+                learner.remember(None)
         generator = torch.Generator().manual_seed(keyed_seed(self.config.run.seed, COLLECTION, iteration, 1))
         noise = {
             name: player.head.noise((settings.steps, settings.environments, player.seats.count), generator)
             for name, player in self.players.items()
         }
         kept = {name: learner.kept(settings.steps) for name, learner in self.learners.items()}
-        self._rollout, played = collect(self._stage, settings.steps, noise, kept)
-        self._patience.look(self._rollout, played)
+        rollout, played = collect(self._stage, settings.steps, noise, kept)
+        self._patience.look(rollout, played)
+        self._rollout = rollout.to(self.device)
         return Collection(played, settings.samples)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether rollouts go on with the episodes of the rollout before, which an episode may be longer than."""
+        rollout, longest = self.config.rollout, self.spec.max_steps
+        if rollout.fresh == "auto":
+            return longest == 0 or longest > rollout.steps
+        return rollout.fresh == "never"
+
+    def _continued(self) -> bool:
+        """Whether there are episodes to go on with: the stage's own, or those of the checkpoint that was loaded."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            return continue_episodes(kept, self._stage, self.learners)
+        return self._stage.view is not None
 
     def update(self, iteration: int) -> dict[str, dict[str, float]]:
         """Learn from what `collect` brought: metrics by trained policy. Raises LearnerFailure."""
         assert self._rollout is not None, "collect comes first"
         rollout, self._rollout = self._rollout, None
         return {
-            name: self.learners[name].update(
-                rollout, self.config.environment.reward, iteration, self.config.run.iterations
-            )
+            name: self.learners[name].update(rollout, iteration, self.config.run.iterations)
             for name in self.config.trained_policies
         }
 
@@ -102,9 +134,11 @@ class MarlTrainer:
         return evaluate(self._evaluation, self.config.run.seed, greedy, episodes, kept)
 
     def save(self, folder: Path) -> None:
-        """One folder per policy. Raises CheckpointError."""
+        """One folder per policy; and the episodes under way, where rollouts go on with them. Raises CheckpointError."""
         for name, learner in self.learners.items():
             save_policy(folder / name, learner)
+        if self.goes_on:
+            save_episodes(folder, self.config, self._stage, self.learners)
 
     def load(self, folder: Path) -> None:
         """Go on as `save` left it. Raises CheckpointError."""
@@ -114,6 +148,8 @@ class MarlTrainer:
             )
         for name, learner in self.learners.items():
             load_policy(folder / name, learner)
+        self._stage.view = None
+        self._kept = load_episodes(folder, self.config) if self.goes_on else None
 
     def load_actors(self, places: Mapping[str, Path]) -> None:
         """Act as in checkpoints, a policy's folder by its name; critics and what learning needs stay as they are.

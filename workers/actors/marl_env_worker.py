@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from training_core.config.marl.environments import MarlEnvironment
 from training_core.marl.environments.base import Actions, Spec, Transition, VectorEnvironment, View
+from training_core.marl.environments.keeping import Kept
 from training_core.marl.environments.registry import make_environments
 from workers.actors.machine import limit_threads
 
@@ -37,6 +38,14 @@ class MarlEnvWorker:
     def board(self, share: int, index: int) -> dict[str, object] | None:
         """See VectorEnvironment."""
         return self._shares[share].board(index)
+
+    def episodes(self, share: int) -> Kept | None:
+        """See VectorEnvironment."""
+        return self._shares[share].episodes()
+
+    def go_on(self, share: int, kept: Kept) -> View | None:
+        """See VectorEnvironment."""
+        return self._shares[share].go_on(kept)
 
     def close(self, share: int) -> None:
         """Give back what a share holds."""

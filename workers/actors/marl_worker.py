@@ -1,6 +1,7 @@
 """MarlWorker: all policies of a run of small networks and their environments, in one process."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 NAME = "trainer"
 """What the worker is called in events."""
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
+"""Characters of agents' names that metrics' names do not have."""
 
 
 class MarlWorker:
@@ -131,7 +134,7 @@ class MarlWorker:
 
     def _facts(self, played: Played) -> EpisodeFacts:
         return EpisodeFacts(
-            success=played.success,
+            success=self._success(played),
             failed=played.failure is not None,
             episode_return=self._return(played),
             rewards=played.rewards,
@@ -141,7 +144,27 @@ class MarlWorker:
             tokens=0,
             turns=played.length,
             error=played.failure.error[:500] if played.failure else "",
+            successes=self._successes(played),
         )
+
+    def _success(self, played: Played) -> bool | None:
+        """What the environment says of all agents, or else of those whose return is the run's."""
+        if played.success is not None:
+            return played.success
+        return played.role_success.get(self._config.returned_role)
+
+    def _successes(self, played: Played) -> dict[str, bool]:
+        """By role where there are several, and by agent where a role has several."""
+        if not played.agent_success:
+            return {}
+        found = dict(played.role_success) if len(self._config.team.roles) > 1 else {}
+        for role, own in self.trainer.spec.roles.items():
+            if len(own.agents) > 1:
+                known = [agent for agent in own.agents if agent in played.agent_success]
+                found |= {
+                    f"{role}/{NOT_IN_NAMES.sub('_', agent)}": played.agent_success[agent] for agent in known
+                }
+        return found
 
     def _return(self, played: Played) -> float:
         """The first trained role's: what adversaries earn is never summed with what they take from others."""
@@ -186,8 +209,8 @@ class MarlWorker:
             "episode": episode,
             "iteration": iteration,
             "kind": kind,
-            "outcome": _outcome(played),
-            "success": played.success,
+            "outcome": _outcome(played, self._success(played)),
+            "success": self._success(played),
             "failed": played.failure is not None,
             "error": played.failure.error if played.failure else "",
             "truncated": False,
@@ -233,9 +256,9 @@ def _candidate(actions: dict[str, str], rewards: dict[str, float], agents: Seque
     }
 
 
-def _outcome(played: Played) -> str:
+def _outcome(played: Played, succeeded: bool | None) -> str:
     if played.failure is not None:
         return f"failed in step {played.length}"
     ended = "cut off" if played.truncated else "ended"
-    success = "" if played.success is None else ", with success" if played.success else ", without success"
+    success = "" if succeeded is None else ", with success" if succeeded else ", without success"
     return f"{ended} after {played.length} steps{success}"

@@ -5,16 +5,18 @@ and the others play on.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import ray
+from numpy.typing import NDArray
 from ray.exceptions import RayActorError
 
 from training_core.config.marl.environments import MarlEnvironment
 from training_core.marl.environments.base import Actions, Failure, Spec, Transition, VectorEnvironment, View
+from training_core.marl.environments.keeping import Kept
 from training_core.marl.environments.split import SplitEnvironments, shares_of
 from workers.cluster.answers import answer, exit_of
 from workers.cluster.pool import MAX_LIVES
@@ -22,6 +24,9 @@ from workers.cluster.spawner import Handle
 from workers.loops.records import WorkerLost
 
 log = logging.getLogger(__name__)
+
+START = "start"
+"""Among what is kept of a share's episodes: seed and first number of its last reset."""
 
 
 class Host:
@@ -136,6 +141,29 @@ class RemoteShare:
             self._host.replace(self._life, error)
             return None
         return board
+
+    def episodes(self) -> Kept | None:
+        """None where the worker has died; the next step tells of it."""
+        if self._lost:
+            return None
+        try:
+            kept: Kept | None = answer(self._host.worker.episodes.remote(self._number))
+        except RayActorError as error:
+            self._host.replace(self._life, error)
+            return None
+        return None if kept is None else kept | {START: np.array(self._start, dtype=np.int64)}
+
+    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
+        """None where the worker has died: what is to be continued can be begun anew."""
+        seed, first = kept[START].tolist()
+        self._start, self._life = (seed, first), self._host.life
+        own = {name: part for name, part in kept.items() if name != START}
+        try:
+            view: View | None = answer(self._host.worker.go_on.remote(self._number, own))
+        except RayActorError as error:
+            self._host.replace(self._life, error)
+            return None
+        return view
 
     def close(self) -> None:
         answer(self._host.worker.close.remote(self._number))

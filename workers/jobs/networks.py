@@ -10,6 +10,7 @@ from training_core.config.marl.policies import Recurrent
 from training_core.config.marl.run import MarlConfig
 from training_core.marl.environments.base import ActionKind, Continuous
 from training_core.marl.learning.learner import PolicyLearner
+from training_core.marl.trainer import refuse_unseen_steps
 from workers.actors.marl_worker import MarlWorker
 from workers.jobs.context import JobContext
 from workers.jobs.figures import KEPT, figures, unused_told
@@ -22,7 +23,7 @@ Networks = JobContext[MarlConfig]
 
 
 def dry_run(context: Networks) -> dict[str, Any]:
-    """Make environments and networks, learn twice from a few steps, and play some episodes with what that gave.
+    """Make environments and networks, learn twice from a few steps, and play some episodes with what that gave. Raises ConfigError.
 
     Result, beside the figures of those episodes: `policies` with agents, shapes and sizes; environment steps per second of the
     second iteration, collection and update together, and how long an iteration of the config, and all of them, would take at
@@ -31,6 +32,7 @@ def dry_run(context: Networks) -> dict[str, Any]:
     config, short = context.config, _short(context.config)
     context.progress(0.1, "making environments and networks")
     worker = _started(context, short)
+    refuse_unseen_steps(config, worker.trainer.spec)
     context.progress(0.3, "collecting and learning")
     worker.collect(1)
     worker.update(1)  # the first round pays for what torch sets up once
@@ -59,7 +61,7 @@ def evaluate(context: Networks) -> dict[str, Any]:
     """Episodes by a checkpoint, or by networks that have not learnt where none is given: those of the run's own evaluation."""
     kind = context.parameters.get("kind", "eval")
     worker = _started(context, context.config, context.checkpoint)
-    count = int(context.parameters.get("episodes", context.config.evaluation.episodes))
+    count = int(context.parameters.get("episodes", context.config.evaluation_episodes(kind)))
     context.progress(0.3, f"playing {count} episode{'s' * (count != 1)}")
     played = _played(context, worker, kind, count)
     worker.close()
@@ -94,7 +96,9 @@ def _short(config: MarlConfig) -> MarlConfig:
         if isinstance(network, Recurrent)
     ]
     steps = min(config.rollout.steps, max([TRIED, *chunks]))
-    return config.model_copy(update={"rollout": config.rollout.model_copy(update={"steps": steps})})
+    fresh = "auto" if config.environment.keeps_episodes else "always"
+    short = config.rollout.model_copy(update={"steps": steps, "fresh": fresh})
+    return config.model_copy(update={"rollout": short})
 
 
 def _started(context: Networks, config: MarlConfig, checkpoint: Path | None = None) -> MarlWorker:

@@ -134,7 +134,8 @@ def _evaluations(config: AnyConfig) -> tuple[int, int]:
     """How many in the whole run, and the episodes of each."""
     every = config.evaluation.every
     evaluations = 1 + math.ceil(config.run.iterations / every) if every else 0
-    return evaluations, config.evaluation.episodes * (config.evaluation.greedy + config.evaluation.sampled)
+    greedy = config.evaluation_episodes("eval") * config.evaluation.greedy
+    return evaluations, greedy + config.evaluation_episodes("eval_sampled") * config.evaluation.sampled
 
 
 def max_turns(config: RunConfig) -> int:

@@ -137,7 +137,7 @@ def evaluate(run: Run, iteration: int) -> None:
     """Play the held-out tasks, greedily and sampled as the config says; none where a stop is asked for while they are waited for."""
     with suppress(WaitLeft):
         for kind, prefix in evaluations(run.config):
-            collected = run.crew.evaluate(iteration, kind, run.config.evaluation.episodes)
+            collected = run.crew.evaluate(iteration, kind, run.config.evaluation_episodes(kind))
             run.journal.evaluated(iteration, prefix, collected, {})
             run.patience.look(prefix, collected.facts)
         run.journal.all_evaluated(iteration)
@@ -151,7 +151,7 @@ def evaluate_base(run: Run, started: Started) -> None:
     with suppress(WaitLeft):
         for kind, prefix in evaluations(run.config):
             cached = started.base_evaluation.get(prefix, {})
-            episodes = run.config.evaluation.probes if cached else run.config.evaluation.episodes
+            episodes = run.config.evaluation.probes if cached else run.config.evaluation_episodes(kind)
             collected = run.crew.evaluate(0, kind, episodes)
             run.journal.evaluated(0, prefix, collected, cached)
             run.patience.look(prefix, collected.facts)

@@ -98,6 +98,12 @@ class Hints:
     def board(self, index: int) -> dict[str, Any] | None:
         return {"kind": "plane", "at": int(self.at[index])}
 
+    def episodes(self) -> None:
+        """Its random state is no array."""
+
+    def go_on(self, kept: Mapping[str, Any]) -> None:
+        """See episodes."""
+
     def close(self) -> None:
         self.closed = True
 

@@ -34,7 +34,7 @@ def trainer(every: int, network: dict[str, Any]) -> MarlTrainer:
             environment={"type": "custom_marl", "path": FRAGILE, "args": {"every": every}, "reward": "agent"},
             algorithm={"type": "ippo"},
             policies={"one": policy(**network)},
-            rollout={"environments": ENVIRONMENTS, "steps": STEPS},
+            rollout={"environments": ENVIRONMENTS, "steps": STEPS, "fresh": "always"},
         )
     )
 
@@ -67,7 +67,7 @@ def test_the_batch_is_what_a_loop_over_states_says() -> None:
     learner, rollout = made.learners["one"], made._rollout
     assert rollout is not None
     assert rollout.failed.nonzero().tolist() == [[2, 1]]
-    chunks, explained = learner._prepare(rollout, "agent")
+    chunks, explained = learner._prepare(rollout)
     track, gamma, trace = rollout.tracks["one"], 0.99, 0.95
     fresh = collected(seed_of(1, 0), {}).learners["one"].critic
     with torch.no_grad():

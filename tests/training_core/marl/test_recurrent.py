@@ -109,7 +109,7 @@ def test_a_chunked_update_equals_a_loop(kind: str, algorithm: str, terminates: b
             ]
             for place in range(ENVIRONMENTS)
         ]
-    chunks, _ = learner._prepare(rollout, "agent")
+    chunks, _ = learner._prepare(rollout)
     torch.manual_seed(0)
     for adam in (learner.actor_adam, learner.critic_adam):
         adam.weights.data += 0.1 * torch.randn_like(adam.weights)  # as after a few steps: ratios are not 1
@@ -137,11 +137,7 @@ def test_a_chunked_update_equals_a_loop(kind: str, algorithm: str, terminates: b
                 gain = scaled[t, place]
                 worth = torch.minimum(ratio * gain, ratio.clamp(0.8, 1.2) * gain)
                 value = learner.sight.by_agent(learner.sight.columns(values[step]))
-                if algorithm == "mappo":  # one value for all: it learns the mean of their returns
-                    target = (gains[t, place] + every[place][1][t]).mean()
-                    error = (value[0] - target).square()
-                else:
-                    error = (value - gains[t, place] - every[place][1][t]).square().mean()
+                error = (value - gains[t, place] - every[place][1][t]).square().mean()
                 total = total + (-worth - 0.01 * entropy).mean() + 0.5 * error
             learnt = start + LENGTH
     total = total / (STEPS * ENVIRONMENTS)
@@ -163,7 +159,7 @@ def test_a_network_without_memory_learns_the_same_from_chunks_as_from_single_ste
     gradients = []
     for length in (1, LENGTH):
         learner.length = length
-        chunks, _ = learner._prepare(rollout, "agent")
+        chunks, _ = learner._prepare(rollout)
         whole = next(iter(chunks.minibatches(torch.arange(len(chunks)), len(chunks))))
         learner.actor_adam.clear()
         learner.critic_adam.clear()

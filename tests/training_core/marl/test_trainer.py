@@ -56,6 +56,33 @@ def test_it_learns_continuous_actions():
     assert sent == pytest.approx(np.array([[[1.0, 4.0]]]))
 
 
+@pytest.mark.parametrize("algorithm", ["mappo", "ippo"])
+def test_an_entropy_bonus_keeps_continuous_actions_spread_out(algorithm):
+    """A strong one: entropy ends near its most, log 2 + log 4, with standard deviations in mid-range and not at their bound."""
+    settings = config(algorithm={"type": algorithm, "entropy_coefficient": 3.0})
+    made, metrics = trained(settings, 30, continuous=True)
+    assert metrics[-1]["one"]["entropy"] == pytest.approx(np.log(8), abs=0.15)
+    made.collect(31)
+    _, log_std = made._rollout.tracks["one"].outs.chunk(2, -1)
+    assert float(log_std.min()) > -1.5 and float(log_std.max()) < 0.75
+
+
+def test_a_central_critic_values_each_agent_where_each_learns_from_its_own_reward():
+    """Agents of one role earn 1 and 2 where they are right: their values must differ, as a team's do not."""
+    for reward, columns in (("agent", 2), ("team_sum", 1)):
+        settings = config(environment={"type": "toy_simple_spread", "reward": reward})
+        made, _ = trained(settings, 15, staggered=False)
+        made.collect(16)
+        chunks, explained = made.learners["one"]._prepare(made._rollout)
+        assert chunks.returns.shape[-1] == columns and explained > 0.5
+    own, _ = trained(config(), 15, staggered=False)
+    own.collect(16)
+    chunks, _ = own.learners["one"]._prepare(own._rollout)
+    values = own.learners["one"].scale.denormalise(chunks.old_values).flatten(0, 1)
+    first = chunks.begins.flatten()
+    assert float(values[first, 1].mean()) > 1.5 * float(values[first, 0].mean()) > 0
+
+
 @pytest.mark.parametrize("network", [{}, {"type": "gru", "recurrent_hidden_dim": 16, "chunk_length": 4}])
 def test_it_learns_a_choice_from_each_of_several_sets(network):
     environments = []
@@ -105,7 +132,7 @@ def test_cut_off_episodes_bootstrap_from_their_last_state_and_ended_ones_do_not(
         made.collect(1)
         learner, rollout = made.learners["one"], made._rollout
         track = rollout.tracks["one"]
-        chunks, _ = learner._prepare(rollout, "agent")
+        chunks, _ = learner._prepare(rollout)
         value = partial(value_of, learner.critic)
         raw_returns = learner.scale.denormalise(chunks.returns)[:, 0].unflatten(0, (6, 3))
         learner.scale = type(learner.scale)()
@@ -258,10 +285,12 @@ def test_evaluation_gives_every_environment_its_share_and_keeps_what_is_asked_fo
 
 
 def test_episodes_go_on_where_they_were_unless_each_iteration_begins_anew():
-    settings = config(rollout={"environments": 2, "steps": 3, "fresh": False})
+    settings = config(rollout={"environments": 2, "steps": 3, "fresh": "never"})
     made = trainer(settings, staggered=False)
     assert [len(made.collect(iteration).episodes) for iteration in (1, 2, 3, 4)] == [0, 2, 2, 2]
-    fresh = trainer(config(rollout={"environments": 2, "steps": 3}), staggered=False)
+    short = {"type": "toy_simple_spread", "max_cycles": 3}
+    always = config(rollout={"environments": 2, "steps": 3, "fresh": True}, environment=short)
+    fresh = trainer(always, staggered=False)
     assert [len(fresh.collect(iteration).episodes) for iteration in (1, 2)] == [0, 0]
 
 
@@ -295,7 +324,7 @@ def test_chunks_of_a_memory_say_what_the_actor_said():
         made = trainer(config(policies={"one": policy(share_parameters=shared, **network)}))
         made.collect(1)
         learner = made.learners["one"]
-        chunks, _ = learner._prepare(made._rollout, "agent")
+        chunks, _ = learner._prepare(made._rollout)
         assert len(chunks) == 3 * 8
         for part in chunks.minibatches(torch.randperm(24), 7):
             out = learner.actor.sequence(part.observations, part.actor_memory, part.begins)

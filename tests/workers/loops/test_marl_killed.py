@@ -26,10 +26,15 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 
 
-def settings(network: dict[str, Any], marker: Path) -> Any:
-    """Four iterations, of which the third ends the process, once, in the second step of its second environment."""
-    seed = keyed_seed(0, COLLECTION, 3, 0) % 2**31
-    fatal = int(episode_seeds(seed, np.array([1]), np.array([0]))[0])
+def settings(network: dict[str, Any], marker: Path, fresh: str) -> Any:
+    """Four iterations, of which the third ends the process, once, in the second environment.
+
+    With new episodes in every iteration that is its first one there. Where episodes go on, the checkpoint is in mid-episode, at step
+    18 of episodes of four, and the next one to begin is number 5.
+    """
+    iteration, episode = (3, 0) if fresh == "always" else (1, 5)
+    seed = keyed_seed(0, COLLECTION, iteration, 0) % 2**31
+    fatal = int(episode_seeds(seed, np.array([1]), np.array([episode]))[0])
     return load_config(
         "spread_toy",
         {
@@ -42,7 +47,8 @@ def settings(network: dict[str, Any], marker: Path) -> Any:
             },
             "policies.agents.network": {"hidden_dim": 16, **network},
             "rollout.environments": 4,
-            "rollout.steps": 10,
+            "rollout.steps": 9,
+            "rollout.fresh": fresh,
             "evaluation.every": 1,
             "evaluation.episodes": 4,
             "checkpoint.every": 2,
@@ -51,8 +57,9 @@ def settings(network: dict[str, Any], marker: Path) -> Any:
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
-def test_a_killed_run_that_is_resumed_draws_the_same_curve(kind: str, tmp_path: Path) -> None:
-    config, folder = settings(NETWORKS[kind], tmp_path / "died"), tmp_path / "run"
+@pytest.mark.parametrize("fresh", ["always", "auto"])
+def test_a_killed_run_that_is_resumed_draws_the_same_curve(kind: str, fresh: str, tmp_path: Path) -> None:
+    config, folder = settings(NETWORKS[kind], tmp_path / "died", fresh), tmp_path / "run"
     (tmp_path / "config.toml").write_text(to_toml(config))
     command = [sys.executable, "-m", "workers.run", str(tmp_path / "config.toml"), "--local", "--run", "r"]
     done = subprocess.run([*command, "--folder", str(folder), "--home", str(tmp_path)], cwd=ROOT, check=False)

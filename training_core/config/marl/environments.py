@@ -12,17 +12,26 @@ class MarlEnvironment(EnvironmentSection):
     """What every environment of small-network agents can be asked for."""
 
     roles: ClassVar[tuple[str, ...]] = ("agents",)
+    role_preset: ClassVar[str] = "spread_mappo"
     type: str
     """What is played."""
     reward: Literal["team_sum", "team_mean", "agent"] = "team_sum"
     """What an agent learns from: the sum or the mean over its role's agents, or what it earned itself."""
 
+    keeps_episodes: ClassVar[bool] = True
+    """Whether episodes under way can be kept in checkpoints."""
+
+    @property
+    def longest(self) -> int:
+        """Steps of the longest episode; 0 where the config does not say."""
+        return int(getattr(self, "max_cycles", 0))
+
 
 class SuperSuit(Section):
-    """Wrappers of the package SuperSuit around a PettingZoo environment, in this order."""
+    """The wrappers of the package SuperSuit, in this order. Native environments stack and pad by themselves, with the same result."""
 
     normalise_observations: bool = False
-    """Scale observations to 0 to 1 by the bounds of their space (normalize_obs_v0); needs finite bounds."""
+    """Scale observations to 0 to 1 by the bounds of their space (normalize_obs_v0); needs finite bounds, which MPE's have not."""
     pad_observations: bool = False
     """Pad observations with zeros to the widest agent's (pad_observations_v0)."""
     pad_action_space: bool = False
@@ -50,12 +59,33 @@ class Mpe(Wrapped):
     continuous_actions: bool = False
     """Forces as five numbers from 0 to 1 in place of one of five moves."""
 
+    @model_validator(mode="after")
+    def _observations_have_no_bounds(self) -> Self:
+        if self.supersuit.normalise_observations:
+            raise ValueError(
+                f"supersuit.normalise_observations: observations of {self.type} have no finite bounds to scale them by. "
+                "Remove it; values are normalised by algorithm.normalise_values"
+            )
+        return self
+
 
 class NativeMpe(Mpe):
     """One of those that Troupe steps itself, many at once, with the numbers of mpe2."""
 
     backend: Literal["native", "mpe2"] = "native"
     """native: vectorised; mpe2: the package's own environments, one by one (needs the extra `marl`)."""
+
+    @model_validator(mode="after")
+    def _native_ones_are_not_wrapped(self) -> Self:
+        for field, remedy in (
+            ("strict_agents", "agents neither come nor go"),
+            ("action_masks", "no action is ever forbidden"),
+        ):
+            if self.backend == "native" and not getattr(self, field):
+                raise ValueError(
+                    f'{field}: has no effect on the native {self.type}, where {remedy}. Remove it, or set environment.backend = "mpe2"'
+                )
+        return self
 
 
 class SimpleSpread(NativeMpe):
@@ -82,6 +112,7 @@ class SimplePush(NativeMpe):
     """An agent goes to a landmark that an adversary keeps it from."""
 
     roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
+    role_preset: ClassVar[str] = "tag_mappo"
     type: Literal["mpe_simple_push"] = "mpe_simple_push"
     """MPE simple_push."""
 
@@ -90,6 +121,7 @@ class SimpleAdversary(NativeMpe):
     """Good agents cover a landmark that an adversary has to guess."""
 
     roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
+    role_preset: ClassVar[str] = "tag_mappo"
     type: Literal["mpe_simple_adversary"] = "mpe_simple_adversary"
     """MPE simple_adversary."""
     num_agents: int = Field(2, ge=1, le=100)
@@ -100,6 +132,7 @@ class SimpleTag(NativeMpe):
     """Slow adversaries chase faster good agents around obstacles."""
 
     roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
+    role_preset: ClassVar[str] = "tag_mappo"
     type: Literal["mpe_simple_tag"] = "mpe_simple_tag"
     """MPE simple_tag (predator and prey)."""
     num_good: int = Field(1, ge=1, le=100)
@@ -114,6 +147,7 @@ class SimpleCrypto(Mpe):
     """Alice sends Bob a message under a key that both have; Eve listens."""
 
     roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
+    role_preset: ClassVar[str] = "tag_mappo"
     type: Literal["mpe_simple_crypto"] = "mpe_simple_crypto"
     """MPE simple_crypto."""
 
@@ -122,6 +156,7 @@ class SimpleWorldComm(Mpe):
     """Tag with food, forests to hide in, and a leader who speaks to the adversaries."""
 
     roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
+    role_preset: ClassVar[str] = "tag_mappo"
     type: Literal["mpe_simple_world_comm"] = "mpe_simple_world_comm"
     """MPE simple_world_comm."""
     num_good: int = Field(2, ge=1, le=100)
@@ -245,6 +280,7 @@ class Vmas(MarlEnvironment):
     """A scenario of the vectorised simulator VMAS (arXiv 2207.03530)."""
 
     open_roles: ClassVar[bool] = True
+    keeps_episodes: ClassVar[bool] = False
     type: Literal["vmas"] = "vmas"
     """Needs the extra `marl`."""
     scenario: str = Field("simple_spread", max_length=100)
@@ -272,6 +308,11 @@ class RecallCue(MarlEnvironment):
     """Cues there are, and choices."""
     delay: int = Field(8, ge=1)
     """Steps between the cue and the choice."""
+
+    @property
+    def longest(self) -> int:
+        """The step of the cue comes before the delay."""
+        return self.delay + 1
 
 
 MARL_ENVIRONMENT_CONFIGS: dict[str, type[MarlEnvironment]] = {

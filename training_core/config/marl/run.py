@@ -1,8 +1,8 @@
 """The run config of small-network agents: one tree, strict, with cross-field checks whose messages name the remedy."""
 
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from training_core.config.base import Section
 from training_core.config.evaluation import Checkpoint, Reporting
@@ -30,6 +30,19 @@ class MarlTeam(Section):
     """Roles by name: `agents` where all work together, or one for each side."""
 
 
+def _as_word(fresh: object) -> object:
+    """Configs of before said true and false."""
+    return {True: "always", False: "never"}.get(fresh, fresh) if isinstance(fresh, bool) else fresh
+
+
+def unseen_steps(steps: int, longest: int) -> str:
+    """Why new episodes in every iteration are refused."""
+    return (
+        f"with new episodes in every iteration, nothing after step {steps} of an episode's {longest} is ever learnt from. "
+        f'Set rollout.fresh = "auto" to go on with the episodes under way, or rollout.steps to at least {longest}'
+    )
+
+
 class MarlRollout(Section):
     """How much is collected per iteration."""
 
@@ -37,8 +50,9 @@ class MarlRollout(Section):
     """Environments that are stepped at once."""
     steps: int = Field(100, ge=1)
     """Steps of each of them per iteration."""
-    fresh: bool = True
-    """Every iteration begins with new episodes, so that a resumed run draws the same curve; false goes on with those under way."""
+    fresh: Annotated[Literal["auto", "always", "never"], BeforeValidator(_as_word)] = "auto"
+    """Whether an iteration begins with new episodes: always; never, it goes on with those under way, which checkpoints keep; or auto,
+    where the longest episode fits into `steps`."""
 
     @property
     def samples(self) -> int:
@@ -68,6 +82,8 @@ class MarlEvaluation(Section):
     """Iterations between evaluations (and between printed lines); step 0 and the last iteration are always evaluated; 0 disables both."""
     episodes: int = Field(64, ge=1)
     """Episodes per evaluation."""
+    sampled_episodes: int = Field(0, ge=0)
+    """Episodes per evaluation with sampled actions; 0 for as many as `episodes`."""
     greedy: bool = True
     """Evaluate with the likeliest action, or the mean of continuous ones (metrics `eval/...`)."""
     sampled: bool = True
@@ -123,6 +139,11 @@ class MarlConfig(ExperimentConfig):
     health: NetworkHealth = NetworkHealth()
     """Rules that watch the run, and what they do."""
 
+    def evaluation_episodes(self, kind: str) -> int:
+        """See ExperimentConfig."""
+        sampled = self.evaluation.sampled_episodes if kind == "eval_sampled" else 0
+        return sampled or self.evaluation.episodes
+
     @property
     def role_order(self) -> tuple[str, ...]:
         """Roles in the environment's order, or by name where it leaves them open: a database may keep tables in another one."""
@@ -133,6 +154,19 @@ class MarlConfig(ExperimentConfig):
     def returned_role(self) -> str:
         """The role whose return is the run's: the first that is trained."""
         return next(name for name in self.role_order if self.team.roles[name].trained)
+
+    @model_validator(mode="after")
+    def _every_step_is_seen(self) -> Self:
+        """Where the config says how long an episode is; the trainer asks the environments."""
+        steps, longest, fresh = self.rollout.steps, self.environment.longest, self.rollout.fresh
+        if fresh == "always" and longest > steps:
+            raise ValueError(f"rollout.fresh: {unseen_steps(steps, longest)}")
+        if not self.environment.keeps_episodes and (fresh == "never" or longest > steps):
+            raise ValueError(
+                f"rollout.steps: episodes of {self.environment.type} cannot be kept in checkpoints, so every iteration plays whole "
+                f'ones. Set rollout.steps to at least environment.max_cycles = {longest}, and rollout.fresh = "auto"'
+            )
+        return self
 
     @model_validator(mode="after")
     def _chunks_fit(self) -> Self:

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from training_core.marl.environments.keeping import Kept
+
 Reals = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 Actions = NDArray[np.int64] | NDArray[np.float32]
@@ -62,6 +64,8 @@ class RoleSpec:
     observation_dim: int
     """D."""
     actions: ActionKind
+    widths: tuple[int, ...] = ()
+    """Of continuous actions, how many numbers each agent has; the others are padding. Empty where all agents have all."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ class View:
     """By role (B, n, A): choices that are allowed now; a role that may always do everything is left out."""
     state: Reals | None = None
     """(B, S), where the environment has its own."""
+    alive: dict[str, Flags] = field(default_factory=dict)
+    """By role (B, n): agents that take part now. A role is in every view of an environment, or in none where its agents always do."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,16 @@ class Failure:
     """For people; names the environment."""
     lost: bool = False
     """The process of the environment died: it may itself be well."""
+
+
+@dataclass(frozen=True)
+class Success:
+    """What an environment says of an episode that has ended."""
+
+    whole: bool | None = None
+    """Of all agents together."""
+    agents: Mapping[str, bool] = field(default_factory=dict)
+    """By agent, for those of whom it says so."""
 
 
 @dataclass
@@ -115,6 +131,11 @@ class Transition:
     """The last states as pictures, of the environments that were watched and whose episode ended in this step."""
     failures: dict[int, Failure] = field(default_factory=dict)
     """By row, of environments that failed in this step: truncated, with rewards and last states that mean nothing, and no last board."""
+    agent_terminated: dict[str, Flags] = field(default_factory=dict)
+    """By role (B, n): agents that came to an end of their own in this step, in an episode that may go on. An agent that leaves without it
+    was cut off. A role is in every transition, or in none where its agents end with their episode."""
+    successes: dict[int, Success] = field(default_factory=dict)
+    """By row, of episodes that ended in this step and said whether they succeeded."""
 
 
 class VectorEnvironment(Protocol):
@@ -146,6 +167,15 @@ class VectorEnvironment(Protocol):
 
     def board(self, index: int) -> dict[str, Any] | None:
         """The present state of one environment as a picture (training_core.boards: plane or grid); None where it has none."""
+        ...
+
+    def episodes(self) -> Kept | None:
+        """The episodes under way, as arrays from which `go_on` continues them; None where they cannot be kept."""
+        ...
+
+    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
+        """Continue the episodes that `episodes` of equal environments gave: what is seen in them now. None where these do not play
+        the same again from the same seed and actions; they need a reset then."""
         ...
 
     def close(self) -> None:

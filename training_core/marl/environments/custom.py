@@ -5,7 +5,8 @@
     step(actions (N,) int64) -> (obs, critic_obs, reward: float, done: bool, info: dict)
 
 The one reward is the team's: every agent earns an equal share. Of `info`: `action_mask` (N, action_dim), where true choices are allowed,
-and `truncated`, true where the episode was cut off rather than ended. A method board(), where there is one, gives pictures.
+`truncated`, true where the episode was cut off rather than ended, and `success` at its end, one for the team or one per agent. A method
+board(), where there is one, gives pictures.
 """
 
 from collections.abc import Mapping
@@ -16,8 +17,9 @@ import numpy as np
 from training_core.config.marl.environments import CustomMarl
 from training_core.errors import ConfigError
 from training_core.importing import load_object
-from training_core.marl.environments.base import Actions, Choices, RoleSpec, Spec
+from training_core.marl.environments.base import Actions, Choices, RoleSpec, Spec, Success
 from training_core.marl.environments.singles import Outcome, Sight, Singles
+from training_core.marl.environments.success import SUCCESS
 
 FIELD = "environment.path"
 NEEDED = ("num_agents", "obs_dim", "action_dim", "reset", "step")
@@ -52,6 +54,7 @@ class ContractSingle:
             {"agents": shares},
             bool(done) and not truncated,
             truncated,
+            success=self._success(info) if done else None,
         )
 
     def board(self) -> dict[str, Any] | None:
@@ -61,6 +64,16 @@ class ContractSingle:
     def close(self) -> None:
         if hasattr(self._env, "close"):
             self._env.close()
+
+    def _success(self, info: Mapping[str, Any]) -> Success | None:
+        """Of the team, or of each agent where there are as many."""
+        told = next((info[key] for key in SUCCESS if info.get(key) is not None), None)
+        if told is None:
+            return None
+        each = np.asarray(told).astype(bool).ravel()
+        if len(each) == 1:
+            return Success(whole=bool(each[0]))
+        return Success(agents=dict(zip(self.spec.roles["agents"].agents, each.tolist(), strict=True)))
 
     def _sight(self, observations: Any, critic: Any, info: Mapping[str, Any]) -> Sight:
         seen = np.asarray(observations, dtype=np.float32)

@@ -7,13 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training_core.marl.environments.base import Actions, Flags, Reals, Spec, Transition, View, last_boards
+from training_core.marl.environments.keeping import Kept, arrays_of, put_back
 from training_core.marl.environments.seeds import episode_seeds
 
 Whole = NDArray[np.int64]
 
 
 class Game(Protocol):
-    """Rules of a game, B of which are played at once. `steps` (B,) counts what has been played of each episode."""
+    """Rules of a game, B of which are played at once. `steps` (B,) counts what has been played of each episode.
+
+    What changes in the course of an episode is kept in attributes that are arrays: checkpoints hold these.
+    """
 
     spec: Spec
     last_step: str
@@ -75,6 +79,16 @@ class Games:
 
     def board(self, index: int) -> dict[str, Any] | None:
         return self.game.board(index)
+
+    def episodes(self) -> Kept | None:
+        own = {"seed": np.array([self._seed], dtype=np.int64), **arrays_of(self, "environment")}
+        return own | arrays_of(self.game, "game")
+
+    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
+        self._seed = int(kept["seed"][0])
+        put_back(self, "environment", kept)
+        put_back(self.game, "game", kept)
+        return self.game.view(self._steps)
 
     def close(self) -> None:
         """Nothing is held."""

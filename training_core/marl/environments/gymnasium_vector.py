@@ -9,21 +9,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from training_core.config.marl.environments import GymnasiumVector
 from training_core.errors import ConfigError
 from training_core.marl.environments.base import (
     Actions,
     Choices,
+    Flags,
     RoleSpec,
     Spec,
+    Success,
     Transition,
     View,
     last_boards,
 )
+from training_core.marl.environments.keeping import ActionLog, Kept
 from training_core.marl.environments.missing import needed
 from training_core.marl.environments.pettingzoo.spaces import actions_of, flat, given_to, width_of
 from training_core.marl.environments.seeds import episode_seeds
+from training_core.marl.environments.success import SUCCESS
 from training_core.marl.environments.together import all_at_once
 
 AGENT = "agent_0"
@@ -54,6 +59,7 @@ class GymnasiumEnvironments:
         self._spec = Spec({"agents": role}, max_steps=(made.max_episode_steps if made else None) or 0)
         self._numbers, self._seed = np.arange(count), 0
         self._episodes = np.zeros(count, dtype=np.int64)
+        self._log = ActionLog(count)
 
     @property
     def spec(self) -> Spec:
@@ -66,13 +72,15 @@ class GymnasiumEnvironments:
     def reset(self, seed: int, first: int = 0) -> View:
         self._seed, self._numbers = seed, np.arange(first, first + self._count)
         self._episodes[:] = 0
+        self._log = ActionLog(self._count)
         return self._begin()
 
     def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
-        chosen = [given_to(self._acting, action) for action in actions["agents"][:, 0]]
-        kind = np.int64 if isinstance(self._spec.roles["agents"].actions, Choices) else self._acting.dtype
+        for row, action in enumerate(actions["agents"]):
+            self._log.add(row, {"agents": action})
+        chosen = [self._own(action) for action in actions["agents"][:, 0]]
         with all_at_once(f"{self._name}, step"):
-            observations, rewards, terminated, truncated, _ = self._env.step(np.asarray(chosen, dtype=kind))
+            observations, rewards, terminated, truncated, infos = self._env.step(np.stack(chosen))
         earned = {"agents": rewards.astype(np.float32)[:, None]}
         terminated, truncated = terminated.copy(), truncated & ~terminated
         ended, view = terminated | truncated, self._view(observations)
@@ -80,7 +88,17 @@ class GymnasiumEnvironments:
             return Transition(view, earned, terminated, truncated)
         boards = last_boards(self, watched, ended)
         self._episodes += ended
-        return Transition(self._begin({"reset_mask": ended}), earned, terminated, truncated, view, boards)
+        for row in np.flatnonzero(ended).tolist():
+            self._log.begin(row)
+        return Transition(
+            self._begin({"reset_mask": ended}),
+            earned,
+            terminated,
+            truncated,
+            view,
+            boards,
+            successes=_successes(infos, ended),
+        )
 
     def board(self, index: int) -> dict[str, Any] | None:
         """The environment's own board(), where it has one."""
@@ -88,8 +106,32 @@ class GymnasiumEnvironments:
         board: dict[str, Any] | None = inner.board() if hasattr(inner, "board") else None
         return board
 
+    def episodes(self) -> Kept | None:
+        """Seeds, and what was done since episodes began: they are played again from there."""
+        counters = {"seed": np.array([self._seed]), "numbers": self._numbers, "episodes": self._episodes}
+        return {name: part.copy() for name, part in counters.items()} | self._log.kept()
+
+    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
+        self._seed, self._numbers = int(kept["seed"][0]), kept["numbers"].copy()
+        self._episodes, self._log = kept["episodes"].copy(), ActionLog(self._count)
+        view = self._begin()
+        for row, steps in enumerate(ActionLog.steps(kept)):
+            for actions in steps:
+                self._log.add(row, actions)
+                with all_at_once(f"{self._name}, step"):
+                    seen, _, over, cut, _ = self._env.envs[row].step(self._own(actions["agents"][0]))
+                if over or cut:
+                    return None
+                view.observations["agents"][row, 0] = flat(self._seen, seen)
+        return view
+
     def close(self) -> None:
         self._env.close()
+
+    def _own(self, action: Any) -> Any:
+        """An action of one environment, in the type that a step of all of them gives it."""
+        kind = np.int64 if isinstance(self._spec.roles["agents"].actions, Choices) else self._acting.dtype
+        return np.asarray(given_to(self._acting, action), dtype=kind)
 
     def _begin(self, options: dict[str, Any] | None = None) -> View:
         seeds = [int(seed) for seed in episode_seeds(self._seed, self._numbers, self._episodes)]
@@ -104,3 +146,12 @@ class GymnasiumEnvironments:
             gymnasium = needed("gymnasium", "gymnasium")
             rows = list(gymnasium.vector.utils.iterate(self._env.observation_space, observations))
         return View({"agents": np.stack([flat(self._seen, row) for row in rows])[:, None]})
+
+
+def _successes(infos: Mapping[str, Any], ended: Flags) -> dict[int, Success]:
+    """Of episodes that ended. Gymnasium hands over one array per key, and under "_key" which environments gave it."""
+    for key in SUCCESS:
+        if key in infos:
+            told = np.asarray(infos.get(f"_{key}", ended), dtype=bool) & ended
+            return {int(row): Success(whole=bool(infos[key][row])) for row in np.flatnonzero(told)}
+    return {}

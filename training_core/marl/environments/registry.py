@@ -25,6 +25,7 @@ from training_core.config.marl.environments import (
 from training_core.marl.environments.base import VectorEnvironment
 from training_core.marl.environments.games import Games
 from training_core.marl.environments.missing import needed
+from training_core.marl.environments.stacked import wrapped
 
 
 def _spread(section: SimpleSpread, count: int) -> VectorEnvironment:
@@ -152,4 +153,5 @@ def make_environments(section: MarlEnvironment, count: int) -> VectorEnvironment
     """`count` environments behind one interface. Raises ConfigError where a package is missing."""
     if isinstance(section, NativeMpe) and section.backend == "mpe2":
         return _mpe(section, count)
-    return MARL_ENVIRONMENTS[section.type](section, count)
+    made = MARL_ENVIRONMENTS[section.type](section, count)
+    return wrapped(made, section.supersuit) if isinstance(section, NativeMpe) else made

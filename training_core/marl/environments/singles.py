@@ -11,9 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from training_core.errors import EnvironmentFailure, TroupeError
-from training_core.marl.environments.base import Actions, Failure, Flags, Reals, Spec, Transition, View
+from training_core.marl.environments.base import (
+    Actions,
+    Failure,
+    Flags,
+    Reals,
+    Spec,
+    Success,
+    Transition,
+    View,
+)
+from training_core.marl.environments.keeping import ActionLog, Kept
 from training_core.marl.environments.seeds import episode_seeds
 
 log = logging.getLogger(__name__)
@@ -29,6 +40,8 @@ class Sight:
     """By role (n, A)."""
     state: Reals | None = None
     """(S,)."""
+    alive: dict[str, Flags] = field(default_factory=dict)
+    """By role (n,), as in a View."""
 
 
 @dataclass
@@ -40,6 +53,10 @@ class Outcome:
     """By role (n,)."""
     terminated: bool
     truncated: bool
+    agent_terminated: dict[str, Flags] = field(default_factory=dict)
+    """By role (n,), as in a Transition."""
+    success: Success | None = None
+    """Of an episode that has ended."""
 
 
 class Single(Protocol):
@@ -74,6 +91,7 @@ class Singles:
         self._numbers = np.arange(count)
         self._episodes = np.zeros(count, dtype=np.int64)
         self._seed = 0
+        self._log = ActionLog(count)
         self._drawn = True
 
     @property
@@ -97,6 +115,8 @@ class Singles:
         }
         terminated, truncated = np.zeros(self.count, dtype=bool), np.zeros(self.count, dtype=bool)
         failures: dict[int, Failure] = {}
+        successes: dict[int, Success] = {}
+        own_ends: dict[str, Flags] = {}
         sights, finals = [], []
         for row in range(self.count):
             outcome = self._step(row, {role: chosen[row] for role, chosen in actions.items()})
@@ -108,13 +128,19 @@ class Singles:
             terminated[row], truncated[row] = outcome.terminated, outcome.truncated
             for role, earned in outcome.rewards.items():
                 rewards[role][row] = earned
+            for role, own in outcome.agent_terminated.items():
+                own_ends.setdefault(role, np.zeros_like(rewards[role], dtype=bool))[row] = own
+            if outcome.success is not None:
+                successes[row] = outcome.success
             finals.append(outcome.sight)
             ended = outcome.terminated or outcome.truncated
             if ended and row in watched:
                 boards[row] = self.board(row)
             sights.append(self._begin(row) if ended else outcome.sight)
         final = stacked(finals) if (terminated | truncated).any() else None
-        return Transition(stacked(sights), rewards, terminated, truncated, final, boards, failures)
+        return Transition(
+            stacked(sights), rewards, terminated, truncated, final, boards, failures, own_ends, successes
+        )
 
     def board(self, index: int) -> dict[str, Any] | None:
         """None from the first time on that a picture could not be made: it is told once, and play goes on."""
@@ -124,6 +150,24 @@ class Singles:
             self._drawn = False
             log.warning("%s, board: %s; its replays have no pictures", self._name, _said(error))
             return None
+
+    def episodes(self) -> Kept | None:
+        """Seeds, and what was done since episodes began: they are played again from there."""
+        counters = {"seed": np.array([self._seed]), "numbers": self._numbers, "episodes": self._episodes}
+        return {name: part.copy() for name, part in counters.items()} | self._log.kept()
+
+    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
+        self._seed, self._numbers = int(kept["seed"][0]), kept["numbers"].copy()
+        self._episodes = kept["episodes"] - 1
+        sights = []
+        for row, steps in enumerate(ActionLog.steps(kept)):
+            sights.append(self._begin(row))
+            for actions in steps:
+                outcome = self._step(row, actions)
+                if isinstance(outcome, Failure) or outcome.terminated or outcome.truncated:
+                    return None
+                sights[-1] = outcome.sight
+        return stacked(sights)
 
     def close(self) -> None:
         for environment in self._all:
@@ -142,6 +186,7 @@ class Singles:
     def _begin(self, row: int) -> Sight:
         """The next episode; by an environment made anew, where this one cannot begin it."""
         self._episodes[row] += 1
+        self._log.begin(row)
         seed = int(episode_seeds(self._seed, self._numbers[row : row + 1], self._episodes[row : row + 1])[0])
         try:
             return self._reset(row, seed)
@@ -165,6 +210,7 @@ class Singles:
 
     def _step(self, row: int, actions: Mapping[str, Actions]) -> Outcome | Failure:
         try:
+            self._log.add(row, actions)
             outcome = self._all[row].step(actions)
             _refuse_no_numbers(outcome.sight, outcome.rewards)
         except Exception as error:
@@ -199,4 +245,5 @@ def stacked(sights: Sequence[Sight]) -> View:
         None
         if first.state is None
         else np.stack([sight.state for sight in sights if sight.state is not None]).astype(np.float32),
+        {role: np.stack([sight.alive[role] for sight in sights]) for role in first.alive},
     )

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from training_core.marl.environments.base import Actions, Spec, Transition, VectorEnvironment, View
+from training_core.marl.environments.base import Actions, Flags, Spec, Transition, VectorEnvironment, View
+from training_core.marl.environments.keeping import Kept, part_of, under
 
 
 class Share(Protocol):
@@ -32,6 +34,10 @@ class Share(Protocol):
         ...
 
     def board(self, index: int) -> dict[str, Any] | None: ...
+
+    def episodes(self) -> Kept | None: ...
+
+    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None: ...
 
     def close(self) -> None: ...
 
@@ -61,6 +67,12 @@ class LocalShare:
 
     def board(self, index: int) -> dict[str, Any] | None:
         return self._environments.board(index)
+
+    def episodes(self) -> Kept | None:
+        return self._environments.episodes()
+
+    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
+        return self._environments.go_on(kept)
 
     def close(self) -> None:
         self._environments.close()
@@ -97,6 +109,21 @@ class SplitEnvironments:
         number = int(np.searchsorted(self._edges, index, side="right")) - 1
         return self._shares[number].board(index - int(self._edges[number]))
 
+    def episodes(self) -> Kept | None:
+        """By the number of the share."""
+        kept: Kept = {}
+        for number, share in enumerate(self._shares):
+            own = share.episodes()
+            if own is None:
+                return None
+            kept |= under(str(number), own)
+        return kept
+
+    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
+        views = [share.go_on(part_of(kept, str(number))) for number, share in enumerate(self._shares)]
+        known = [view for view in views if view is not None]
+        return merged_views(known) if len(known) == len(views) else None
+
     def close(self) -> None:
         for share in self._shares:
             share.close()
@@ -115,6 +142,7 @@ def merged_views(views: Sequence[View]) -> View:
         {role: np.concatenate([view.observations[role] for view in views]) for role in views[0].observations},
         {role: np.concatenate([view.masks[role] for view in views]) for role in views[0].masks},
         np.concatenate(states) if states else None,
+        {role: np.concatenate([view.alive[role] for view in views]) for role in views[0].alive},
     )
 
 
@@ -130,7 +158,20 @@ def merged_transitions(parts: Sequence[Transition]) -> Transition:
         merged_views(finals) if any(part.final is not None for part in parts) else None,
         _renumbered([part.last_boards for part in parts], firsts),
         _renumbered([part.failures for part in parts], firsts),
+        _merged_ends(parts),
+        _renumbered([part.successes for part in parts], firsts),
     )
+
+
+def _merged_ends(parts: Sequence[Transition]) -> dict[str, Flags]:
+    """Ends of single agents; a share whose environments all failed says nothing of them."""
+    roles = {role for part in parts for role in part.agent_terminated}
+    return {
+        role: np.concatenate(
+            [part.agent_terminated.get(role, np.zeros_like(part.rewards[role], dtype=bool)) for part in parts]
+        )
+        for role in sorted(roles)
+    }
 
 
 def _renumbered(tables: Sequence[Mapping[int, Any]], firsts: Sequence[int]) -> dict[int, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from training_core.config.marl.environments import Vmas
 from training_core.errors import ConfigError
@@ -23,9 +24,10 @@ from training_core.marl.environments.base import (
     View,
     last_boards,
 )
+from training_core.marl.environments.keeping import Kept
 from training_core.marl.environments.members import by_role
 from training_core.marl.environments.missing import needed
-from training_core.marl.environments.pettingzoo.spaces import actions_of, width_of
+from training_core.marl.environments.pettingzoo.spaces import actions_of, width_of, widths_of
 from training_core.marl.environments.together import all_at_once
 from training_core.seeding import keyed_seed
 
@@ -96,17 +98,21 @@ class VmasEnvironments:
         edge = max(LEAST_EDGE, float(np.ceil(farthest * 2) / 2))
         return {"kind": "plane", "bounds": [-edge, -edge, edge, edge], "entities": agents + marks}
 
+    def episodes(self) -> Kept | None:
+        """VMAS has no state that could be kept; the config refuses what would need it."""
+        return None
+
+    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
+        return None
+
     def close(self) -> None:
         """Nothing is held."""
 
     def _role(self, agents: tuple[str, ...]) -> RoleSpec:
         places = [self._place[name] for name in agents]
         width = max(width_of(self._seen[place], "environment.scenario") for place in places)
-        return RoleSpec(
-            agents,
-            width,
-            actions_of([self._acting[place] for place in places], "environment.scenario"),
-        )
+        acting = [self._acting[place] for place in places]
+        return RoleSpec(agents, width, actions_of(acting, "environment.scenario"), widths_of(acting))
 
     def _allowed(self) -> dict[str, Flags]:
         """By role (B, n, A), where its agents have different numbers of choices."""

@@ -1,7 +1,8 @@
 """What critics see, and what they say of a whole rollout.
 
-Letters: T steps, B environments, N agents of the policy, K columns of values: one per role for a centralised critic (MAPPO), one per
-agent for an independent one (IPPO). M is 1 for a centralised critic and N for an independent one, C inputs.
+Letters: T steps, B environments, N agents of the policy, K columns of values: one per role for a centralised critic (MAPPO) of a team's
+reward, one per agent where each agent learns from its own reward, and for an independent critic (IPPO). M is 1 for a centralised critic
+and N for an independent one, C inputs.
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,9 @@ class Judged:
 class Sight:
     """Which inputs a policy's critic has: own observations, its team's, everybody's, or the environment's own state."""
 
-    def __init__(self, algorithm: MarlPpo, seats: Seats, every: dict[str, Seats], spec: Spec) -> None:
+    def __init__(
+        self, algorithm: MarlPpo, seats: Seats, every: dict[str, Seats], spec: Spec, reward: str
+    ) -> None:
         self.central = isinstance(algorithm, Mappo)
         self.state = self.central and spec.state_dim > 0
         everyone = isinstance(algorithm, Mappo) and algorithm.critic_sees == "all"
@@ -43,7 +46,9 @@ class Sight:
         self.inputs = (spec.state_dim or joint) if self.central else seats.observation_dim
         self.rows = 1 if self.central else seats.count
         """M."""
-        self.outputs = len(seats.roles) if self.central else 1
+        self.per_role = self.central and reward != "agent"
+        """One value for all agents of a role, who earn the same; otherwise each has its own."""
+        self.outputs = (len(seats.roles) if self.per_role else seats.count) if self.central else 1
 
     def network(self, config: Network) -> Networks:
         """The critic."""
@@ -63,7 +68,7 @@ class Sight:
 
     def by_agent(self, values: Tensor) -> Tensor:
         """(..., K) -> (..., N): a role's value for each of its agents."""
-        if not self.central:
+        if not self.per_role:
             return values
         parts = [
             values[..., place : place + 1].expand(*values.shape[:-1], where.stop - where.start)
@@ -73,9 +78,15 @@ class Sight:
 
     def by_column(self, by_agent: Tensor) -> Tensor:
         """(..., N) -> (..., K): the mean over a role's agents."""
-        if not self.central:
+        if not self.per_role:
             return by_agent
         return torch.stack([by_agent[..., where].mean(-1) for where in self.seats.slices], dim=-1)
+
+    def any_by_column(self, by_agent: Tensor) -> Tensor:
+        """(..., N) -> (..., K) bool: whether it is so of any agent of a role."""
+        if not self.per_role:
+            return by_agent
+        return torch.stack([by_agent[..., where].any(-1) for where in self.seats.slices], dim=-1)
 
 
 @torch.no_grad()
@@ -86,7 +97,7 @@ def judge(
     seen = {name: track.observations for name, track in rollout.tracks.items()}
     inputs = sight.inputs_of(seen, rollout.state)
     finals = [
-        (ending.step, ending.rows, sight.inputs_of(ending.observations, ending.state).to(inputs.device))
+        (ending.step, ending.rows, sight.inputs_of(ending.observations, ending.state))
         for ending in rollout.endings
     ]
     judge_all = _by_steps if critic.remembers else _at_once

@@ -16,7 +16,8 @@ from training_core.errors import LearnerFailure
 from training_core.marl.collecting import Rollout
 from training_core.marl.environments.base import Spec
 from training_core.marl.learning.batch import Chunks, chunk_starts, cut, fresh_steps, memories_at
-from training_core.marl.learning.critics import Sight, judge
+from training_core.marl.learning.critics import Judged, Sight, judge
+from training_core.marl.learning.ends import Ends, ends_of, of_living
 from training_core.marl.learning.flat import FlatAdam
 from training_core.marl.learning.gae import advantages, explained_variance
 from training_core.marl.learning.ppo import mean, policy_loss, ratio_figures, value_loss
@@ -36,13 +37,19 @@ class Figures:
     """Sums over the minibatches of an update."""
 
     rows: list[Tensor] = field(default_factory=list)
-    """actor loss, value loss, entropy, KL, clipped share, mean ratio, mean squared ratio, largest ratio, both gradient norms."""
+    """actor loss, value loss, entropy, KL, clipped share, mean ratio, mean squared ratio, largest ratio, weight of the minibatch, both
+    gradient norms."""
     epochs: int = 0
 
+    def means(self, first: int = 0) -> Tensor:
+        """Of the minibatches from `first` on, weighted by how many samples of each are learnt from."""
+        table = torch.stack(self.rows[first:]).double()
+        shares = table[:, 8] / table[:, 8].mean().clamp_min(1e-8)
+        return (table * shares.unsqueeze(-1)).mean(0)
+
     def metrics(self) -> dict[str, float]:
-        table = torch.stack(self.rows).double()
-        means = table.mean(0).tolist()
-        largest = float(table[:, 7].max())
+        means = self.means().tolist()
+        largest = float(torch.stack(self.rows)[:, 7].max())
         return {
             "actor_loss": means[0],
             "value_loss": means[1],
@@ -52,14 +59,14 @@ class Figures:
             "ratio_mean": means[5],
             "ratio_std": math.sqrt(max(means[6] - means[5] ** 2, 0.0)),
             "ratio_max": largest,
-            "grad_norm": means[8],
-            "critic_grad_norm": means[9],
+            "grad_norm": means[9],
+            "critic_grad_norm": means[10],
             "epochs": float(self.epochs),
         }
 
 
 class PolicyLearner:
-    """Networks, optimisers and value scale of one policy. Weights are drawn from `seed`."""
+    """Networks, optimisers and value scale of one policy. Weights are drawn from `seed`; `reward` is environment.reward."""
 
     def __init__(
         self,
@@ -68,15 +75,17 @@ class PolicyLearner:
         seats: dict[str, Seats],
         name: str,
         spec: Spec,
+        reward: str,
         seed: int,
         device: torch.device,
     ) -> None:
+        self.reward = reward
         self.settings: MarlLearner = policy.learner
         self.algorithm = algorithm
         self.seats = seats[name]
         self.seed = seed
-        self.head = make_head(self.seats.actions)
-        self.sight = Sight(algorithm, self.seats, seats, spec)
+        self.head = make_head(self.seats.actions, self.seats.widths)
+        self.sight = Sight(algorithm, self.seats, seats, spec, reward)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network, count = policy.network, self.seats.count
@@ -98,14 +107,19 @@ class PolicyLearner:
         """The steps before which a rollout keeps the actor's memory: where chunks begin."""
         return chunk_starts(steps, self.length) if self.actor.remembers else ()
 
-    def forget(self) -> None:
-        """The next rollout begins with new episodes everywhere."""
-        self._critic_memory = None
+    @property
+    def memory(self) -> Memory | None:
+        """The critic's, with which it enters the next rollout; None where that begins with new episodes everywhere."""
+        return self._critic_memory
 
-    def update(self, rollout: Rollout, reward: str, iteration: int, iterations: int) -> dict[str, float]:
+    def remember(self, memory: Memory | None) -> None:
+        """Enter the next rollout with this memory; None: it begins with new episodes everywhere."""
+        self._critic_memory = memory
+
+    def update(self, rollout: Rollout, iteration: int, iterations: int) -> dict[str, float]:
         """PPO on one rollout (iterations count from 1). Raises LearnerFailure where a loss is no number."""
         rate = self._rate(iteration, iterations)
-        chunks, explained = self._prepare(rollout, reward)
+        chunks, explained = self._prepare(rollout)
         figures = Figures()
         generator = torch.Generator().manual_seed(keyed_seed(self.seed, SHUFFLES, iteration))
         size = max(1, self.settings.minibatch_size // (self.length * self.seats.count))
@@ -115,7 +129,7 @@ class PolicyLearner:
             for part in chunks.minibatches(order, size):
                 figures.rows.append(self._step(part))
             figures.epochs += 1
-            if self.algorithm.target_kl and self._kl_since(figures, first) > self.algorithm.target_kl:
+            if self.algorithm.target_kl and float(figures.means(first)[3]) > self.algorithm.target_kl:
                 break
         self.updates += 1
         metrics = figures.metrics()
@@ -134,7 +148,7 @@ class PolicyLearner:
         self.critic_adam.set_rate(self.settings.critic_learning_rate * share)
         return self.settings.actor_learning_rate * share
 
-    def _prepare(self, rollout: Rollout, reward: str) -> tuple[Chunks, float]:
+    def _prepare(self, rollout: Rollout) -> tuple[Chunks, float]:
         """Advantages and returns of a rollout, in chunks; and the explained variance of the values."""
         track = rollout.tracks[self.seats.policy]
         steps, environments = rollout.failed.shape
@@ -143,25 +157,15 @@ class PolicyLearner:
             before = self.critic.start(environments)
         keep = chunk_starts(steps, self.length) if self.critic.remembers else ()
         judged, inputs, self._critic_memory = judge(self.critic, self.sight, rollout, before, keep)
+        ends = ends_of(track, rollout, self.seats, self.reward)
         values = self.scale.denormalise(judged.values)
-        by_agent = self.sight.by_agent(values)
-        ends = rollout.terminated.unsqueeze(-1).to(values.device)
-        cuts = rollout.truncated.unsqueeze(-1).to(values.device)
-        gains = advantages(
-            learnt_from(track.rewards, self.seats, reward),
-            by_agent,
-            self.sight.by_agent(self.scale.denormalise(judged.next_values)),
-            ends if self.algorithm.bootstrap_truncated else ends | cuts,
-            cuts,
-            self.algorithm.discount,
-            self.algorithm.gae_lambda,
-            rollout.failed.unsqueeze(-1).to(values.device),
-        )
-        returns = self.sight.by_column(gains + by_agent)
-        weights, value_weights = self._weights(rollout, values.device)
-        known = ~rollout.failed.to(values.device)
-        explained = explained_variance(values[known], returns[known])
-        if self.algorithm.normalise_values:
+        gains, returns = self._gains(rollout, judged, ends)
+        weights, value_weights = self._weights(rollout, ends.alive)
+        known = ~rollout.failed
+        if ends.alive is not None:
+            known = known.unsqueeze(-1) & self.sight.any_by_column(ends.alive)
+        explained = explained_variance(values[known], returns[known]) if known.any() else 0.0
+        if self.algorithm.normalise_values and known.any():
             self.scale.update(returns[known], _last_layers(self.critic))
         log_probs, _ = self.head.log_prob(track.outs, track.raw)
         pieces = partial(cut, length=self.length)
@@ -170,23 +174,48 @@ class PolicyLearner:
             None if track.masks is None else pieces(track.masks),
             pieces(track.raw),
             pieces(log_probs),
-            pieces(self._normalised(gains, rollout)),
+            pieces(self._normalised(gains, rollout, ends.alive)),
             weights,
             pieces(inputs[:-1]),
             pieces(self.scale.normalise(returns)),
             pieces(self.scale.normalise(values)),
             value_weights,
-            pieces(rollout.begins[:-1].to(values.device)),
+            pieces(rollout.begins[:-1]),
             memories_at(track.memories, self.kept(steps), self.seats.count),
             memories_at(judged.memories, keep, self.sight.rows),
         )
         return chunks, explained
 
-    def _normalised(self, gains: Tensor, rollout: Rollout) -> Tensor:
+    def _gains(self, rollout: Rollout, judged: Judged, ends: Ends) -> tuple[Tensor, Tensor]:
+        """Advantages (T, B, N) and returns (T, B, K)."""
+        track = rollout.tracks[self.seats.policy]
+        values = self.sight.by_agent(self.scale.denormalise(judged.values))
+        after = self.sight.by_agent(self.scale.denormalise(judged.next_values))
+        if self.reward != "agent" and not self.sight.central:
+            values = of_living(values, ends.alive, self.seats)
+            after = of_living(after, ends.alive_after, self.seats)
+        gains = advantages(
+            learnt_from(track.rewards, self.seats, self.reward),
+            values,
+            after,
+            ends.terminated if self.algorithm.bootstrap_truncated else ends.terminated | ends.truncated,
+            ends.truncated,
+            self.algorithm.discount,
+            self.algorithm.gae_lambda,
+            rollout.failed.unsqueeze(-1),
+        )
+        return gains, self.sight.by_column(gains + values)
+
+    def _normalised(self, gains: Tensor, rollout: Rollout, alive: Tensor | None) -> Tensor:
         """Advantages (T, B, N), over all steps and agents that are learnt from."""
         if not self.algorithm.normalise_advantages:
             return gains
-        learnt = gains[~rollout.failed.to(gains.device)][:, self._trained(gains.device)]
+        if alive is None:
+            learnt = gains[~rollout.failed][:, self._trained(gains.device)]
+        else:
+            learnt = gains[~rollout.failed.unsqueeze(-1) & alive & self._trained(gains.device)]
+        if not len(learnt):
+            return gains
         return (gains - learnt.mean()) / (learnt.std(correction=0) + 1e-8)
 
     def _trained(self, device: torch.device) -> Tensor:
@@ -200,18 +229,23 @@ class PolicyLearner:
             device=device,
         )
 
-    def _weights(self, rollout: Rollout, device: torch.device) -> tuple[Tensor | None, Tensor | None]:
+    def _weights(self, rollout: Rollout, alive: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
         """(G, L, N) and (G, L, K), None where every sample counts once."""
         steps, environments = rollout.failed.shape
-        if all(self.seats.trained) and steps % self.length == 0 and not rollout.failed.any():
+        whole = steps % self.length == 0 and not rollout.failed.any()
+        if all(self.seats.trained) and whole and alive is None:
             return None, None
-        fresh = fresh_steps(steps, self.length).repeat_interleave(environments, dim=0)
-        counted = (fresh & ~cut(rollout.failed, self.length)).to(device).float()
-        by_agent = counted.unsqueeze(-1) * self._trained(device).float()
-        return by_agent, self.sight.by_column(by_agent)
+        device = rollout.failed.device
+        fresh = fresh_steps(steps, self.length).to(device).repeat_interleave(environments, dim=0)
+        counted = (fresh & ~cut(rollout.failed, self.length)).unsqueeze(-1) & self._trained(device)
+        if alive is not None:
+            counted = counted & cut(alive, self.length)
+        return counted.float(), self.sight.any_by_column(counted).float()
 
     def _step(self, part: Chunks) -> Tensor:
-        """One optimiser step of both networks; returns a row of Figures."""
+        """One optimiser step of both networks; returns a row of Figures. A minibatch of which nothing is learnt changes nothing."""
+        if part.weights is not None and not part.weights.any():
+            return torch.zeros(11, device=part.weights.device)
         self.actor_adam.clear()
         self.critic_adam.clear()
         with torch.autocast(
@@ -221,9 +255,6 @@ class PolicyLearner:
         loss.backward()
         return torch.cat([row, torch.stack([self.actor_adam.step(), self.critic_adam.step()])])
 
-    def _kl_since(self, figures: Figures, first: int) -> float:
-        return float(torch.stack(figures.rows[first:])[:, 3].mean())
-
 
 def _losses(learner: PolicyLearner, part: Chunks) -> tuple[Tensor, Tensor]:
     """The sum of actor's and critic's losses (), whose gradients do not meet; and a row of Figures without the norms."""
@@ -231,6 +262,8 @@ def _losses(learner: PolicyLearner, part: Chunks) -> tuple[Tensor, Tensor]:
     out = masked(learner.actor.sequence(part.observations, part.actor_memory, part.begins), part.masks)
     log_probs, entropies = learner.head.log_prob(out, part.raw)
     log_ratio = log_probs - part.log_probs
+    if part.weights is not None:  # what does not count may be any number, even one whose ratio is infinite
+        log_ratio = log_ratio.masked_fill(part.weights == 0, 0.0)
     actor_loss = mean(policy_loss(log_ratio, part.advantages, algorithm.clip), part.weights)
     entropy = mean(entropies, part.weights)
     seen = learner.critic.sequence(part.critic_inputs, part.critic_memory, part.begins)
@@ -239,7 +272,8 @@ def _losses(learner: PolicyLearner, part: Chunks) -> tuple[Tensor, Tensor]:
     critic_loss = mean(value_loss(values, part.old_values, part.returns, limit), part.value_weights)
     loss = actor_loss - algorithm.entropy_coefficient * entropy + algorithm.value_coefficient * critic_loss
     losses = torch.stack([actor_loss.detach(), critic_loss.detach(), entropy.detach()])
-    return loss, torch.cat([losses, ratio_figures(log_ratio, algorithm.clip, part.weights)])
+    weight = losses.new_ones(1) if part.weights is None else part.weights.sum().view(1)
+    return loss, torch.cat([losses, ratio_figures(log_ratio, algorithm.clip, part.weights), weight])
 
 
 def learnt_from(rewards: Tensor, seats: Seats, reward: str) -> Tensor:

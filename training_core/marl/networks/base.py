@@ -4,9 +4,11 @@ Letters: R rows (environment x agent, agents fastest), D inputs, H features, L s
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 Memory = Tensor | tuple[Tensor, ...]
@@ -49,3 +51,14 @@ def begin_anew(memory: Memory, fresh: Memory, rows: Tensor) -> Memory:
         return torch.where(rows.view(-1, *[1] * (old.dim() - 1)), new, old)
 
     return map_memory(chosen, memory, fresh)
+
+
+def memory_arrays(memory: Memory | None) -> dict[str, NDArray[Any]]:
+    """A memory's tensors by their place; nothing of None, and of networks that remember nothing."""
+    parts = (memory,) if isinstance(memory, Tensor) else memory or ()
+    return {str(place): part.cpu().numpy() for place, part in enumerate(parts)}
+
+
+def memory_of(arrays: Mapping[str, NDArray[Any]], device: torch.device) -> Memory:
+    """What `memory_arrays` was made of."""
+    return tuple(torch.from_numpy(arrays[str(place)].copy()).to(device) for place in range(len(arrays)))

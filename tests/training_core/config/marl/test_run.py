@@ -21,10 +21,22 @@ def test_a_team_and_its_policies_are_enough() -> None:
     assert config.rollout.samples == config.rollout.environments * config.rollout.steps
 
 
+def test_sampled_evaluations_may_have_a_number_of_episodes_of_their_own() -> None:
+    counts = [
+        MarlConfig.model_validate(SPREAD | {"evaluation": settings}).evaluation_episodes(kind)
+        for settings in ({"episodes": 5}, {"episodes": 5, "sampled_episodes": 20})
+        for kind in ("eval", "eval_sampled")
+    ]
+    assert counts == [5, 5, 5, 20]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"team": {"roles": {"wolves": {"policy": "agents"}}}}, "is played by agents, not by wolves"),
+        (
+            {"team": {"roles": {"wolves": {"policy": "agents"}}}},
+            r"is played by agents, not by wolves. Start from the preset spread_mappo, .* or give the team exactly \[team.roles.agents\]",
+        ),
         ({"team": {"roles": {"agents": {"policy": "agents", "trained": False}}}}, "no role is trained"),
         ({"policies": {"others": {}}}, r"there is no policy 'agents'; add \[policies.agents\]"),
         (
@@ -35,6 +47,32 @@ def test_a_team_and_its_policies_are_enough() -> None:
             {"policies": {"agents": {"network": {"type": "transformer", "heads": 3}}}},
             "must divide recurrent_hidden_dim = 64",
         ),
+        (
+            {"environment": {"type": "mpe_simple_tag"}},
+            r"is played by adversaries, good, not by agents. Start from the preset tag_mappo, .* "
+            r"\[team.roles.adversaries\] and \[team.roles.good\]",
+        ),
+        (
+            {"environment": {"type": "mpe_simple_spread", "supersuit": {"normalise_observations": True}}},
+            "normalise_observations: observations of mpe_simple_spread have no finite bounds .* Remove it",
+        ),
+        (
+            {"environment": {"type": "mpe_simple_spread", "strict_agents": False}},
+            r'strict_agents: has no effect on the native .* set environment.backend = "mpe2"',
+        ),
+        (
+            {"environment": {"type": "mpe_simple_spread", "action_masks": False}},
+            "action_masks: has no effect on the native mpe_simple_spread, where no action is ever forbidden",
+        ),
+        (
+            {"environment": {"type": "toy_simple_spread", "max_cycles": 101}, "rollout": {"fresh": True}},
+            "rollout.fresh: .* nothing after step 100 of an episode's 101 .* rollout.steps to at least 101",
+        ),
+        (
+            {"environment": {"type": "vmas", "max_cycles": 101}},
+            "rollout.steps: episodes of vmas cannot be kept .* at least environment.max_cycles = 101",
+        ),
+        ({"environment": {"type": "vmas"}, "rollout": {"fresh": False}}, "episodes of vmas cannot be kept"),
     ],
 )
 def test_what_does_not_fit_together_is_said(change: dict[str, Any], said: str) -> None:

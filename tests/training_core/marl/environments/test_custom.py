@@ -13,7 +13,7 @@ from training_core.config.files import parse_config, read_toml
 from training_core.config.marl.environments import CustomMarl
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
-from training_core.marl.environments.base import Choices
+from training_core.marl.environments.base import Choices, Success
 from training_core.marl.environments.registry import make_environments
 from training_core.marl.trainer import MarlTrainer
 
@@ -129,3 +129,31 @@ def test_what_breaks_the_contract_is_told() -> None:
     environments.reset(0)
     failures = environments.step({"agents": np.zeros((2, 3), dtype=np.int64)}).failures
     assert "Lopsided, step: ValueError: obs (3, 2)" in failures[0].error and set(failures) == {0, 1}
+
+
+class Judged(Relay):
+    """Says whether it succeeded: of the team, or of each agent."""
+
+    def __init__(self, each: bool = False, **args: Any) -> None:
+        super().__init__(**args)
+        self._each = each
+
+    def step(self, actions: np.ndarray) -> Any:
+        obs, critic, reward, done, info = super().step(actions)
+        won = self._passed >= self._goal
+        said = np.arange(self.num_agents) > 0 if self._each else won
+        return obs, critic, reward, done, {**info, "success": said}
+
+
+def test_success_is_what_the_last_info_of_an_episode_says() -> None:
+    args = {"num_agents": 2, "laps": 1, "most_steps": 3}
+    environments = make_environments(CustomMarl(path=f"{HERE}:Judged", args=args), 2)
+    environments.reset(0)
+    acts = {"agents": np.array([[1, 1], [0, 0]])}
+    steps = [environments.step(acts) for _ in range(3)]
+    assert [step.successes for step in steps] == [{}, {0: Success(True)}, {1: Success(False)}]
+    environments = make_environments(CustomMarl(path=f"{HERE}:Judged", args=args | {"each": True}), 1)
+    environments.reset(0)
+    environments.step({"agents": np.ones((1, 2), dtype=np.int64)})
+    told = environments.step({"agents": np.ones((1, 2), dtype=np.int64)}).successes
+    assert told == {0: Success(agents={"agent_0": False, "agent_1": True})}

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from training_core.config.marl.environments import GymnasiumVector
 from training_core.errors import ConfigError, EnvironmentFailure
-from training_core.marl.environments.base import Choices, Continuous, SeveralChoices
+from training_core.marl.environments.base import Choices, Continuous, SeveralChoices, Success
 from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.seeds import episode_seeds
 
@@ -124,3 +124,37 @@ def test_what_there_is_not_is_told() -> None:
         make_environments(GymnasiumVector(id="NoSuchThing-v0"), 1)
     with pytest.raises(ValidationError):
         GymnasiumVector(id="os:Thing-v0")
+
+
+class Judged(gymnasium.Env):
+    """Ends after three steps, and says "is_success" then: whether the last action was 1."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 9.0, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        over = self.steps == 3
+        return (
+            np.full(1, self.steps, np.float32),
+            0.0,
+            over,
+            False,
+            {"is_success": action == 1} if over else {},
+        )
+
+
+def test_success_reaches_the_transition_of_an_episode_that_ended() -> None:
+    gymnasium.register("troupe/Judged-v0", Judged)
+    try:
+        environments = make_environments(GymnasiumVector(id="troupe/Judged-v0"), 2)
+        environments.reset(0)
+        steps = [environments.step({"agents": np.array([[1], [0]])}) for _ in range(3)]
+        assert [step.successes for step in steps] == [{}, {}, {0: Success(True), 1: Success(False)}]
+    finally:
+        del gymnasium.registry["troupe/Judged-v0"]

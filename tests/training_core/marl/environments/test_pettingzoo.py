@@ -24,7 +24,13 @@ from training_core.config.marl.environments import (
     SuperSuit,
 )
 from training_core.errors import ConfigError, EnvironmentFailure
-from training_core.marl.environments.base import Choices, Continuous, SeveralChoices, VectorEnvironment
+from training_core.marl.environments.base import (
+    Choices,
+    Continuous,
+    SeveralChoices,
+    Success,
+    VectorEnvironment,
+)
 from training_core.marl.environments.games import Games
 from training_core.marl.environments.pettingzoo import simple_foraging, simple_hetero, simple_spread
 from training_core.marl.environments.pettingzoo.adapter import Manner, ParallelSingle
@@ -34,6 +40,7 @@ from training_core.marl.environments.seeds import episode_seeds
 from training_core.marl.environments.singles import Singles
 
 TEAMS = {"reds": ("red_",), "blues": ("blue_",)}
+LEAVERS = "tests.training_core.marl.environments.leavers:parallel_env"
 HERE = "tests.training_core.marl.environments.parallel:Countdown"
 
 
@@ -62,7 +69,8 @@ def test_agents_are_grouped_by_role_in_a_fixed_order_each_with_its_own_reward() 
     assert (reds.agents, blues.agents) == (("red_0", "red_1"), ("blue_0",))
     assert (reds.observation_dim, blues.observation_dim, reds.actions) == (2, 4, Choices(3))
     view = environments.reset(3)
-    assert view.observations["reds"].tolist() == [[[0, 0], [2, 0]]] * 2 and view.masks == {}
+    assert view.observations["reds"].tolist() == [[[0, 0], [2, 0]]] * 2
+    assert view.masks["reds"].all() and view.masks["blues"].all() and view.alive == {}
     moved = environments.step({"reds": np.array([[0, 1], [2, 2]]), "blues": np.array([[1], [0]])})
     assert made[0].taken == {"red_0": 1, "red_1": 2, "blue_0": 2}  # Discrete(3, start=1)
     assert moved.rewards["reds"].tolist() == [[1, 4], [3, 5]] and moved.rewards["blues"].tolist() == [
@@ -278,7 +286,7 @@ def test_every_mpe_environment_runs_through_the_package(
 
 def test_world_comm_masks_what_only_the_leader_can_do() -> None:
     masks = make_environments(SimpleWorldComm(), 1).reset(0).masks
-    assert masks["adversaries"].sum(axis=2).tolist() == [[20, 5, 5, 5]] and "good" not in masks
+    assert masks["adversaries"].sum(axis=2).tolist() == [[20, 5, 5, 5]] and masks["good"].all()
 
 
 def test_the_picture_of_a_world_has_its_agents_landmarks_and_obstacles() -> None:
@@ -308,5 +316,38 @@ def test_supersuit_s_wrappers_stack_frames_pad_and_normalise() -> None:
     assert np.array_equal(moved[:, :, 1], first.reshape(1, 2, 3, 34)[:, :, 2])
     scaled = make_environments(PettingZoo(path=HERE, supersuit=SuperSuit(normalise_observations=True)), 1)
     assert scaled.reset(0).observations["agents"][0, 2, :2] == pytest.approx([(2 + 9) / 18, 0.5])
+    unbounded = PettingZoo(
+        path="mpe2.simple_spread_v3:parallel_env", supersuit=SuperSuit(normalise_observations=True)
+    )
     with pytest.raises(ConfigError, match="supersuit.normalise_observations: does not fit"):
-        make_environments(SimpleSpread(backend="mpe2", supersuit=SuperSuit(normalise_observations=True)), 1)
+        make_environments(unbounded, 1)
+
+
+class Late(Countdown):
+    """Gives its first masks in a step."""
+
+    def step(self, actions: dict[str, Any]) -> Any:
+        *rest, infos = super().step(actions)
+        return *rest, {agent: {**info, "action_mask": [1, 0, 0]} for agent, info in infos.items()}
+
+
+def test_masks_that_come_with_steps_alone_are_taken() -> None:
+    environments = Singles(lambda: ParallelSingle(Late(), Manner(TEAMS)), 1, "late")
+    assert environments.reset(0).masks["reds"].all()
+    moved = environments.step(stay(environments))
+    assert moved.view.masks["reds"].tolist() == [[[True, False, False]] * 2]
+
+
+def test_who_takes_part_and_whose_own_end_came_is_told() -> None:
+    environments = make_environments(PettingZoo(path=LEAVERS, strict_agents=False, args={"cut": ["a_0"]}), 2)
+    view = environments.reset(0)
+    assert view.alive["agents"].tolist() == [[True] * 3] * 2
+    moved = [environments.step({"agents": np.ones((2, 3), dtype=np.int64)}) for _ in range(6)]
+    alive = [step.view.alive["agents"][0].tolist() for step in moved]
+    assert alive == [[True] * 3, *[[False, True, True]] * 2, *[[False, False, True]] * 2, [True] * 3]
+    over = [step.agent_terminated["agents"][1].tolist() for step in moved]
+    nobody = [False] * 3
+    assert over == [nobody, nobody, nobody, [False, True, False], nobody, [False, False, True]]
+    assert [bool(step.terminated[0]) for step in moved] == [False] * 5 + [True]
+    told = Success(agents=dict.fromkeys(["a_0", "a_1", "a_2"], True))
+    assert moved[-1].successes == {0: told, 1: told}

@@ -1,17 +1,26 @@
 """A PettingZoo parallel environment as one of Troupe's single environments.
 
 Agents keep one order, that of `possible_agents`. Within a role observations are padded with zeros to the widest, and choices to the
-most, those that an agent has not being masked. Rewards stay each agent's own. The episode ends when all agents have ended.
+most, those that an agent has not being masked. Rewards stay each agent's own. The episode ends when all agents have ended; without
+`strict_agents` views say who still takes part, and transitions whose own end came.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from training_core.errors import ConfigError, EnvironmentFailure
-from training_core.marl.environments.base import Actions, Continuous, Flags, Reals, RoleSpec, Spec
+from training_core.marl.environments.base import (
+    Actions,
+    Continuous,
+    Flags,
+    Reals,
+    RoleSpec,
+    Spec,
+    Success,
+)
 from training_core.marl.environments.members import by_role
 from training_core.marl.environments.pettingzoo.boards import world_board
 from training_core.marl.environments.pettingzoo.spaces import (
@@ -22,8 +31,10 @@ from training_core.marl.environments.pettingzoo.spaces import (
     flat,
     given_to,
     width_of,
+    widths_of,
 )
 from training_core.marl.environments.singles import Outcome, Sight
+from training_core.marl.environments.success import success_in
 
 
 @dataclass(frozen=True)
@@ -58,17 +69,15 @@ class ParallelSingle:
         self.spec = Spec({role: self._role(own) for role, own in roles.items()}, max_steps=manner.max_steps)
         possible = {role: self._possible(own) for role, own in self.spec.roles.items()}
         self._possible_choices = {role: choices for role, choices in possible.items() if choices is not None}
-        self._dynamic: bool | None = None
+        self._successes: dict[str, bool] = {}
+        """What infos of this episode said last, by agent."""
 
     def reset(self, seed: int) -> Sight:
         observations, infos = self._env.reset(seed=seed)
         if self._manner.strict_agents:
             self._same_agents("at the beginning", set(self._agents), set(self._env.agents))
-        if self._dynamic is None:
-            self._dynamic = self._manner.action_masks and any(
-                _mask(observations.get(agent), infos.get(agent)) is not None for agent in self._agents
-            )
-        return self._sight(observations, infos)
+        self._successes = {}
+        return self._sight(observations, infos, set(self._env.agents))
 
     def step(self, actions: Mapping[str, Actions]) -> Outcome:
         before = list(self._env.agents)
@@ -83,8 +92,16 @@ class ParallelSingle:
             self._same_agents("in mid-episode", set(before), after)
         over = not after
         terminated = over and all(terminations.get(agent, False) for agent in ended)
+        self._successes |= {
+            agent: told for agent in before if (told := success_in(infos.get(agent))) is not None
+        }
         return Outcome(
-            self._sight(observations, infos), self._earned(rewards), terminated, over and not terminated
+            self._sight(observations, infos, after),
+            self._earned(rewards),
+            terminated,
+            over and not terminated,
+            self._by_role({agent for agent in ended if terminations.get(agent)}),
+            Success(agents=dict(self._successes)) if over and self._successes else None,
         )
 
     def board(self) -> dict[str, Any] | None:
@@ -100,9 +117,8 @@ class ParallelSingle:
 
     def _role(self, agents: tuple[str, ...]) -> RoleSpec:
         width = max(width_of(self._observed[agent], "environment.path") for agent in agents)
-        return RoleSpec(
-            agents, width, actions_of([self._acting[agent] for agent in agents], "environment.path")
-        )
+        acting = [self._acting[agent] for agent in agents]
+        return RoleSpec(agents, width, actions_of(acting, "environment.path"), widths_of(acting))
 
     def _possible(self, role: RoleSpec) -> Flags | None:
         """(n, A): the choices that agents have at all; None of continuous actions."""
@@ -110,7 +126,10 @@ class ParallelSingle:
             return None
         return np.stack([allowed(self._acting[agent], role.actions.counts) for agent in role.agents])
 
-    def _sight(self, observations: Mapping[str, Any], infos: Mapping[str, Any]) -> Sight:
+    def _sight(
+        self, observations: Mapping[str, Any], infos: Mapping[str, Any], there: Collection[str]
+    ) -> Sight:
+        """`there`: agents that take part in the next step."""
         seen = {
             role: np.zeros((len(own.agents), own.observation_dim), dtype=np.float32)
             for role, own in self.spec.roles.items()
@@ -121,16 +140,23 @@ class ParallelSingle:
             if agent in observations:
                 numbers = flat(self._observed[agent], observations[agent])
                 seen[role][place, : len(numbers)] = numbers
-                mask = _mask(observations[agent], infos.get(agent)) if self._dynamic else None
+                given = self._manner.action_masks
+                mask = _mask(observations[agent], infos.get(agent)) if given else None
                 if mask is not None and not isinstance(kind, Continuous):
                     masks[role][place] = allowed(self._acting[agent], kind.counts, mask)
-            if role in masks and agent not in self._env.agents and not isinstance(kind, Continuous):
+            if role in masks and agent not in there and not isinstance(kind, Continuous):
                 masks[role][place] = first_choices(kind.counts)
-        return Sight(seen, masks)
+        return Sight(seen, masks, alive={} if self._manner.strict_agents else self._by_role(there))
 
     def _masked(self, possible: Flags) -> bool:
-        """Whether a role hands over masks: in every view, or in none."""
-        return bool(self._dynamic) or not self._manner.strict_agents or not possible.all()
+        """Whether a role hands over masks: in every view, or in none. An environment may give its first mask at any step."""
+        return self._manner.action_masks or not self._manner.strict_agents or not possible.all()
+
+    def _by_role(self, agents: Collection[str]) -> dict[str, Flags]:
+        """(n,) by role: who is among `agents`."""
+        return {
+            role: np.array([agent in agents for agent in own.agents]) for role, own in self.spec.roles.items()
+        }
 
     def _earned(self, rewards: Mapping[str, float]) -> dict[str, Reals]:
         earned = {role: np.zeros(len(own.agents), dtype=np.float32) for role, own in self.spec.roles.items()}

@@ -90,6 +90,14 @@ def actions_of(all_spaces: Sequence[spaces.Space[Any]], field: str) -> ActionKin
     return Continuous(tuple(low.tolist()), tuple(high.tolist()))
 
 
+def widths_of(all_spaces: Sequence[spaces.Space[Any]]) -> tuple[int, ...]:
+    """How many numbers each agent's continuous action has; empty for choices, and where all have as many."""
+    if not all(isinstance(space, spaces.Box) for space in all_spaces):
+        return ()
+    widths = tuple(flatdim(space) for space in all_spaces)
+    return widths if len(set(widths)) > 1 else ()
+
+
 def given_to(space: spaces.Space[Any], action: Any) -> Any:
     """An action as the space has it: choices from its start, or numbers within its bounds, in its shape."""
     if isinstance(space, spaces.Discrete):

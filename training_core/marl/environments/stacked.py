@@ -1,0 +1,97 @@
+"""SuperSuit's padding and frame stacking for environments that are stepped all at once."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from training_core.config.marl.environments import SuperSuit
+from training_core.marl.environments.base import (
+    Actions,
+    Flags,
+    Reals,
+    Spec,
+    Transition,
+    VectorEnvironment,
+    View,
+)
+from training_core.marl.environments.keeping import Kept, part_of, under
+
+
+class StackedEnvironments:
+    """A VectorEnvironment whose observations are padded to the widest role, then stacked over the last steps of the episode.
+
+    As in SuperSuit: the newest observation is last, and what was before the episode's first step is zeros.
+    """
+
+    def __init__(self, environments: VectorEnvironment, section: SuperSuit) -> None:
+        self._inner, self._depth = environments, section.frame_stack
+        widths = {role: own.observation_dim for role, own in environments.spec.roles.items()}
+        if section.pad_observations:
+            widths = dict.fromkeys(widths, max(widths.values()))
+        self._widths = widths
+        self._frames: dict[str, Reals] = {}
+        roles = {
+            role: replace(own, observation_dim=widths[role] * self._depth)
+            for role, own in environments.spec.roles.items()
+        }
+        self._spec = replace(environments.spec, roles=roles)
+
+    @property
+    def spec(self) -> Spec:
+        return self._spec
+
+    @property
+    def count(self) -> int:
+        return self._inner.count
+
+    def reset(self, seed: int, first: int = 0) -> View:
+        self._frames = {}
+        return self._seen(self._inner.reset(seed, first), np.ones(self.count, dtype=bool))
+
+    def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
+        transition = self._inner.step(actions, watched)
+        ended, before = transition.terminated | transition.truncated, self._frames
+        final = None if transition.final is None else self._seen(transition.final, np.zeros_like(ended))
+        self._frames = before
+        return replace(transition, view=self._seen(transition.view, ended), final=final)
+
+    def board(self, index: int) -> dict[str, Any] | None:
+        return self._inner.board(index)
+
+    def episodes(self) -> Kept | None:
+        inner = self._inner.episodes()
+        return None if inner is None else under("inner", inner) | under("frames", self._frames)
+
+    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
+        view = self._inner.go_on(part_of(kept, "inner"))
+        self._frames = {role: frames.copy() for role, frames in part_of(kept, "frames").items()}
+        return None if view is None else self._shown(view)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def _seen(self, view: View, begins: Flags) -> View:
+        """Take a view in; environments of `begins` (B,) stand at an episode's first step."""
+        frames = {}
+        for role, seen in view.observations.items():
+            width = self._widths[role]
+            padded = np.zeros((*seen.shape[:2], width), dtype=np.float32)
+            padded[..., : seen.shape[-1]] = seen
+            older = self._frames.get(role, np.zeros((*seen.shape[:2], width * self._depth), np.float32))
+            older = np.where(begins[:, None, None], np.float32(0.0), older[..., width:])
+            frames[role] = np.concatenate([older, padded], axis=-1)
+        self._frames = frames
+        return self._shown(view)
+
+    def _shown(self, view: View) -> View:
+        return replace(view, observations={role: frames.copy() for role, frames in self._frames.items()})
+
+
+def wrapped(environments: VectorEnvironment, section: SuperSuit) -> VectorEnvironment:
+    """With the wrappers that the config asks for. Action spaces of native environments are all of one size: nothing to pad."""
+    if section.frame_stack == 1 and not section.pad_observations:
+        return environments
+    return StackedEnvironments(environments, section)
