@@ -117,4 +117,4 @@ def _figures(prefix: str, values: Mapping[str, float]) -> str:
         f"success {success:.2f}" if success is not None and not isnan(success) else "",
         f"return {gain:.3f}" if gain is not None else "",
     ]
-    return ", ".join(filter(None, parts))
+    return ", ".join(filter(None, parts)) or "no episode was completed"

@@ -54,6 +54,8 @@ def train_metrics(collected: Collected) -> dict[str, float]:
         "train/return": _mean(facts.episode_return for facts in played),
         "train/length": _mean(float(facts.turns) for facts in played),
     } | _success("train", played)
+    if collected.env_steps is not None and not played:
+        return {}  # episodes that are longer than a rollout: none has ended in this one
     for role in _roles(played):
         values[f"train/{role}/reward"] = _mean(facts.rewards.get(role, 0.0) for facts in played)
     if collected.env_steps is not None:

@@ -38,3 +38,15 @@ def test_lines_for_a_jobs_log(capsys: pytest.CaptureFixture[str]) -> None:
         "base model, 50%: warm start",
         "[not markup]",
     ]
+
+
+def test_an_iteration_in_which_no_episode_ended_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with Lines() as lines:
+        lines.iteration(
+            1, {"train/success": float("nan"), "train/return": float("nan"), "time/iteration": 1.0}
+        )
+        lines.iteration(2, {"time/iteration": 1.0})
+    assert capsys.readouterr().out.splitlines() == [
+        "iteration 1: no episode was completed, 1.00 s",
+        "iteration 2: no episode was completed, 1.00 s",
+    ]

@@ -127,3 +127,25 @@ def test_success_by_role_is_the_share_of_those_that_have_one() -> None:
     assert not any(
         name.endswith("/success") for name in metrics.eval_metrics("eval", []) if name != "eval/success"
     )
+
+
+def networks(success: bool | None, **successes: bool) -> EpisodeFacts:
+    """An episode of small networks."""
+    earned = {"adversaries": 1.0, "good": 2.0}
+    return EpisodeFacts(success, False, 1.0, earned, {}, {}, 0, 0, 5, successes=successes)
+
+
+def test_sides_and_agents_have_a_success_of_their_own_where_it_is_told() -> None:
+    facts = [
+        networks(True, **{"good": True, "good/agent_0": True}),
+        networks(False, **{"good": True, "good/agent_0": False}),
+        networks(None),
+    ]
+    values = metrics.eval_metrics("eval", facts)
+    assert values["eval/success"] == 0.5
+    assert (values["eval/good/success"], values["eval/good/agent_0/success"]) == (1.0, 0.5)
+    assert "eval/adversaries/success" not in values
+
+
+def test_a_rollout_in_which_no_episode_ended_has_no_returns() -> None:
+    assert metrics.train_metrics(Collected([], [], env_steps=100)) == {}
