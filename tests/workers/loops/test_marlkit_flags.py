@@ -9,6 +9,7 @@ import torch
 
 from tests.architecture.source import ROOT
 from tests.workers.running import curve
+from training_core.config.effects.unused import unused_settings
 from training_core.config.files import load_config, parse_overrides
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import ConfigError
@@ -93,16 +94,6 @@ REPORTING = {
 REFUSED = {"--norm-obs": "no finite bounds"}
 SIDES = {"--num-good 1": 2, "--num-adversaries 3": 4, "--num-obstacles 2": 3}
 """Flags of simple_tag, and another number to try."""
-SAME = {
-    "--algo mappo",
-    "--env mpe_simple_spread",
-    "--num-agents 3",
-    "--seed 0",
-    "--iter 500",
-    "--max-cycles 25",
-    "--local-ratio 0.5",
-}
-"""Their values are the preset's own; another one is tried below."""
 OTHERS: dict[str, dict[str, Any]] = {
     "--algo mappo": {"algorithm.type": "ippo"},
     "--env mpe_simple_spread": {"environment.type": "mpe_simple_reference"},
@@ -111,7 +102,9 @@ OTHERS: dict[str, dict[str, Any]] = {
     "--iter 500": {"run.iterations": 7},
     "--max-cycles 25": {"environment.max_cycles": 100},
     "--local-ratio 0.5": {"environment.local_ratio": 0.9},
+    "--lr-schedule linear": {"policies.agents.learner.schedule": "constant"},
 }
+"""Flags whose values are the preset's own: another value, which must make a difference."""
 
 
 def learnt(preset: str, changes: dict[str, Any]) -> torch.Tensor:
@@ -162,7 +155,7 @@ def test_every_flag_of_the_readme_has_an_effect_or_is_refused(
         return
     if recurrent or flag.startswith("--pad"):
         assert learnt("spread_mappo", recurrent | changes).isfinite().all()
-    elif flag in SAME:
+    elif flag in OTHERS:
         assert differ(plain, learnt("spread_mappo", OTHERS[flag]))
     else:
         assert differ(plain, learnt("spread_mappo", changes))
@@ -177,3 +170,14 @@ def test_padding_observations_widens_those_of_the_narrower_side(kind: str) -> No
     assert len(widths[0]) == 2 and widths[1] == {max(widths[0])}
     trainers[1].collect(1)
     assert trainers[1].update(1)
+
+
+@pytest.mark.parametrize(
+    ("preset", "unused"),
+    [("spread_mappo", {"pad_observations", "pad_action_space"}), ("tag_mappo", {"pad_action_space"})],
+)
+def test_padding_that_changes_nothing_is_reported(preset: str, unused: set[str]) -> None:
+    pads = {f"environment.supersuit.{name}": True for name in ("pad_observations", "pad_action_space")}
+    found = unused_settings(load_config(preset, pads))
+    assert {each.path for each in found} == {f"environment.supersuit.{name}" for name in unused}
+    assert all("all agents of mpe_simple_" in each.why for each in found)

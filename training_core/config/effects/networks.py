@@ -53,6 +53,21 @@ def _is_used(at: Place) -> str:
     return "" if at.name in at.config.used_policies else "no role uses this policy"
 
 
+def _native(at: Place) -> bool:
+    environment = at.config.environment
+    return isinstance(environment, NativeMpe) and environment.backend == "native"
+
+
+def _observations_differ(at: Place) -> str:
+    environment = at.config.environment
+    alike = _native(at) and len(environment.roles) == 1
+    return f"all agents of {environment.type} see equally many numbers" if alike else ""
+
+
+def _actions_differ(at: Place) -> str:
+    return f"all agents of {at.config.environment.type} have the same actions" if _native(at) else ""
+
+
 NETWORKS: Effects = {
     MarlConfig: always(
         "run team policies environment algorithm rollout resources evaluation checkpoint reporting health"
@@ -81,7 +96,9 @@ NETWORKS: Effects = {
     Lstm: always("type"),
     Transformer: always("type heads context_length"),
     MarlEnvironment: always("type reward"),
-    SuperSuit: always("normalise_observations pad_observations pad_action_space frame_stack"),
+    SuperSuit: always("normalise_observations frame_stack")
+    | needs("pad_observations", _observations_differ)
+    | needs("pad_action_space", _actions_differ),
     Wrapped: always("supersuit strict_agents action_masks"),
     Mpe: always("max_cycles continuous_actions"),
     NativeMpe: always("backend"),

@@ -100,7 +100,8 @@ SHARED: Effects = {
     | needs("temperature", _sampled_temperature),
     MarlEvaluation: always("every")
     | needs("episodes probes", _EVALUATES)
-    | needs("greedy sampled", unless("every", 0)),
+    | needs("greedy sampled", unless("every", 0))
+    | needs("sampled_episodes", both(unless("every", 0), where("sampled", True))),
     Checkpoint: always("every every_seconds every_epochs keep") | needs("best_of keep_best", _best_of),
     MarlCheckpoint: always("resume_from"),
     Reporting: always("episodes_per_iteration system_every log_level jsonl tensorboard wandb")
