@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from training_core.errors import SandboxFailure
 from training_core.sandbox.harness import WALL
-from training_core.sandbox.server import Sandbox
+from training_core.sandbox.server import Sandbox, Unanswered
 
 Status = Literal["ok", "invalid", "error", "timeout", "output", "killed"]
 _MIB = 1024**2
@@ -47,11 +47,14 @@ _RAN = TypeAdapter(tuple[Ran, ...])
 
 
 def run_program(program: str, inputs: Sequence[str], limits: Limits | None = None) -> list[Ran]:
-    """Run a Python program once per standard input. Equal calls are answered from memory.
+    """Run a Python program once per standard input. Equal calls are answered from memory, but where the sandbox gave no answer.
 
     Raises SandboxFailure where no sandbox can be put up.
     """
-    return list(_run(program, tuple(inputs), limits or Limits()))
+    try:
+        return list(_run(program, tuple(inputs), limits or Limits()))
+    except Unanswered as why:
+        return [Ran("killed", "", str(why))] * len(inputs)
 
 
 @cache

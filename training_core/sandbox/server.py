@@ -23,6 +23,10 @@ _GRACE = 20.0
 """Seconds, on top of the program's own time, that a busy machine may need for an answer."""
 
 
+class Unanswered(Exception):
+    """The sandbox gave no answer to a job; says why."""
+
+
 class _OutOfTime(Exception):
     """The sandbox did not answer in time."""
 
@@ -46,9 +50,10 @@ class Sandbox:
         atexit.register(self.close)
 
     def ask(self, job: dict[str, Any], seconds: float) -> list[dict[str, str]]:
-        """The harness's answer to a job: what its program did with each input. Raises SandboxFailure where no sandbox can be put up.
+        """The harness's answer to a job: what its program did with each input.
 
         A sandbox that was lost is put up again, once. A job that runs out of time is not tried again.
+        Raises SandboxFailure where no sandbox can be put up, Unanswered where it gives no answer.
         """
         line = json.dumps(job).encode() + b"\n"
         with self._lock:
@@ -57,12 +62,12 @@ class Sandbox:
                     return self._answer(line, seconds + _GRACE)
                 except _OutOfTime:
                     self._end()
-                    return _killed(job, "the sandbox did not answer in time")
+                    raise Unanswered("the sandbox did not answer in time") from None
                 except _Lost:
                     said = self._end()
                     if said.startswith("bwrap:"):
                         raise SandboxFailure(_HELP.format(said)) from None
-        return _killed(job, f"the sandbox ended twice without an answer {said}".strip())
+        raise Unanswered(f"the sandbox ended twice without an answer {said}".strip())
 
     def close(self) -> None:
         """End it. The next job puts up another one."""
@@ -104,10 +109,6 @@ class Sandbox:
             said = self._process.communicate()[1].decode("utf-8", "replace").strip()[:2000]
         self._process = None
         return said
-
-
-def _killed(job: dict[str, Any], why: str) -> list[dict[str, str]]:
-    return [{"status": "killed", "output": "", "error": why} for _ in job["inputs"]]
 
 
 def _write(process: "subprocess.Popen[bytes]", line: bytes) -> None:

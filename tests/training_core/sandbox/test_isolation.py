@@ -11,8 +11,8 @@ import pytest
 
 from tests.training_core.sandbox.tries import HONEST, MEMORY
 from training_core.sandbox import server
-from training_core.sandbox.run import Limits, Ran, run_program
-from training_core.sandbox.server import Sandbox
+from training_core.sandbox.run import Limits, Ran, _sandbox, run_program
+from training_core.sandbox.server import Sandbox, Unanswered
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 
@@ -155,12 +155,23 @@ def test_a_job_that_runs_out_of_time_is_not_tried_again(monkeypatch: pytest.Monk
         assert sandbox._process is not None
         _stop_below(sandbox._process.pid)
         monkeypatch.setattr(server, "_GRACE", 0.5)
-        found = sandbox.ask(job("print('late')"), 0.5)
-        assert found == [{"status": "killed", "output": "", "error": "the sandbox did not answer in time"}]
+        with pytest.raises(Unanswered, match="the sandbox did not answer in time"):
+            sandbox.ask(job("print('late')"), 0.5)
         monkeypatch.setattr(server, "_GRACE", 20.0)
         assert sandbox.ask(job("print('again')"), 5.0)[0]["output"] == "again\n"
     finally:
         sandbox.close()
+
+
+def test_a_missing_answer_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert only("print('up')").output == "up\n"
+    process = _sandbox(8 * 2**20)._process
+    assert process is not None
+    _stop_below(process.pid)
+    monkeypatch.setattr(server, "_GRACE", 0.5)
+    assert only("print('asked twice')", test_seconds=0.1).error == "the sandbox did not answer in time"
+    monkeypatch.setattr(server, "_GRACE", 20.0)
+    assert only("print('asked twice')", test_seconds=0.1).output == "asked twice\n"
 
 
 def _stop_below(pid: int) -> None:

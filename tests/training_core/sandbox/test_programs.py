@@ -1,9 +1,11 @@
 """Programs that try to get out, or to use up the machine: each is caused for real."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -200,6 +202,32 @@ def test_an_ordinary_user_has_the_same_walls() -> None:
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert "uid=65534" in ran.stdout
+
+
+def test_an_ordinary_users_programs_have_namespaces_of_their_own() -> None:
+    if os.getuid() != 0 or not Path("/usr/bin/python3").exists():
+        pytest.skip("this is an ordinary user, or there is no interpreter that one can read")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        harness = shutil.copy(Path(bubblewrap.__file__).with_name("harness.py"), folder)
+        words = bubblewrap.command(Path(harness), 0, 2**20)
+        start = words.index("--seccomp")
+        seen = "import os\nprint(os.getpid(), os.getuid(), os.listdir('/tmp'))\nopen('/tmp/left', 'w')"
+        job = {
+            "program": seen,
+            "inputs": [""],
+            "memory": 2**28,
+            "cpu_seconds": 4,
+            "file_bytes": 2**20,
+            "test_seconds": 4.0,
+        }
+        line = json.dumps(job | {"output_characters": 100}) + "\n"
+        ran = subprocess.run(
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *_readable(words[:start]), "/usr/bin/python3", *words[-6:]],
+            capture_output=True, text=True, timeout=300, input=line,
+        )  # fmt: skip
+    found = {"ran": [{"status": "ok", "output": "1 65534 []\n", "error": ""}], "isolated": True}
+    assert json.loads(ran.stdout) == found, ran.stderr
 
 
 def _readable(words: list[str]) -> list[str]:
