@@ -124,6 +124,7 @@ def _token(token: ApiToken) -> dict[str, Any]:
         "name": token.name,
         "prefix": token.prefix,
         "scopes": token.scopes,
+        "project": token.project.slug if token.project else None,
         "last_used_at": token.last_used_at and token.last_used_at.isoformat(),
         "expires_at": token.expires_at and token.expires_at.isoformat(),
     }

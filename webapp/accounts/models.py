@@ -7,6 +7,9 @@ from django.db import models
 class User(AbstractUser):
     """A person with a login."""
 
+    token_project_id: int | None = None
+    """The only project that this request may see, where it came with a token of that project; not stored."""
+
 
 class Project(models.Model):
     """A set of runs that the same people may see."""
@@ -42,10 +45,13 @@ class ApiToken(models.Model):
     """A bearer token: stored hashed (SHA-256 of a 32-byte random secret), shown once."""
 
     class Scope(models.TextChoices):
-        """read: GET; launch: also create, stop, resume; ingest: write events of one run."""
+        """read: GET; launch: also launch, stop and change runs and what is written about them; admin: also delete, and manage
+        members, quotas, channels, webhooks and share links; ingest: write events of one run.
+        """
 
         READ = "read"
         LAUNCH = "launch"
+        ADMIN = "admin"
         INGEST = "ingest"
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
@@ -58,6 +64,10 @@ class ApiToken(models.Model):
         "runs.Run", null=True, blank=True, on_delete=models.CASCADE, related_name="ingest_tokens"
     )
     """The only run that an ingest token may write to."""
+    project = models.ForeignKey(
+        Project, null=True, blank=True, on_delete=models.CASCADE, related_name="api_tokens"
+    )
+    """The only project that the token reaches; None: all of its user."""
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)

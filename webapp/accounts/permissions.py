@@ -32,7 +32,7 @@ class Visitor(AnonymousUser):
 
 def level_of(user: Person, project: Project) -> str | None:
     """owner, editor, viewer; None for somebody who is not a member, or is nobody."""
-    if not isinstance(user, User) or not user.is_active:
+    if not isinstance(user, User) or not user.is_active or user.token_project_id not in (None, project.pk):
         return None
     return Membership.objects.filter(user=user, project=project).values_list("level", flat=True).first()
 

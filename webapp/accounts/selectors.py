@@ -12,7 +12,8 @@ def projects_visible(user: Person) -> QuerySet[Project]:
     """Their projects by name; none for nobody."""
     if not isinstance(user, User) or not user.is_active:
         return Project.objects.none()
-    return Project.objects.filter(memberships__user=user).order_by("name", "pk")
+    found = Project.objects.filter(memberships__user=user).order_by("name", "pk")
+    return found if user.token_project_id is None else found.filter(pk=user.token_project_id)
 
 
 def project_editable(user: Person, slug: str) -> Project | None:
@@ -46,7 +47,7 @@ def members_list(project: Project) -> QuerySet[Membership]:
 
 def tokens_list(user: User) -> QuerySet[ApiToken]:
     """Their personal tokens, newest first; tokens of runs are the server's business."""
-    return ApiToken.objects.filter(user=user, run=None).order_by("-created_at")
+    return ApiToken.objects.filter(user=user, run=None).select_related("project").order_by("-created_at")
 
 
 def project_tokens(user: Person, project: Project) -> QuerySet[ApiToken]:
@@ -55,7 +56,8 @@ def project_tokens(user: Person, project: Project) -> QuerySet[ApiToken]:
     Who may no longer come in by a token is removed from the project, or revokes it themselves.
     """
     found = ApiToken.objects.filter(user__memberships__project=project, run=None, revoked_at=None)
+    found = found.filter(Q(project=None) | Q(project=project))
     found = found.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()))
     if not is_owner(user, project):
         found = found.filter(user=user.pk)
-    return found.select_related("user").order_by("-created_at")
+    return found.select_related("user", "project").order_by("-created_at")

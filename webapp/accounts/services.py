@@ -10,6 +10,7 @@ from django.utils.text import slugify
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.permissions import is_owner
+from webapp.accounts.throttling import GUESSES, guess_note, too_many_guesses
 
 OWNER = "owner"
 """Username of whoever started the stack on this machine."""
@@ -37,7 +38,11 @@ def owner_ensure() -> tuple[User, Project]:
 
 @transaction.atomic
 def project_create(user: User, name: str) -> Project:
-    """A project that this person owns; its slug is made from the name. Raises ValidationError."""
+    """A project that this person owns; its slug is made from the name. Raises ValidationError, PermissionDenied."""
+    if user.token_project_id is not None:
+        raise PermissionDenied(
+            "this token is of one project; make projects with a token of all your projects"
+        )
     base = slugify(name)[:50]
     if not base:
         raise ValidationError({"name": "a name needs at least one letter or digit"})
@@ -61,9 +66,9 @@ def member_set(by: User, project: Project, username: str, level: str) -> Members
     """
     if level not in Membership.Level.values:
         raise ValidationError({"level": f"levels are {', '.join(Membership.Level.values)}"})
-    person = User.objects.filter(username=username, is_active=True).first()
-    if person is None:
-        raise ValidationError({"username": f"there is no account {username!r}; it has to be made first"})
+    if not is_owner(by, project):
+        raise PermissionDenied("only an owner changes who belongs to a project")
+    person = _person_to_add(by, project, username)
 
     def change() -> Membership:
         membership, _ = Membership.objects.update_or_create(
@@ -73,6 +78,22 @@ def member_set(by: User, project: Project, username: str, level: str) -> Members
         return membership
 
     return _changed(by, project, change)
+
+
+def _person_to_add(by: User, project: Project, username: str) -> User:
+    """The account of this name. Raises ValidationError where there is none, and after too many names without one."""
+    member = User.objects.filter(username=username, is_active=True, memberships__project=project).first()
+    if member is not None:
+        return member
+    if too_many_guesses("username", by.pk):
+        raise ValidationError(
+            {"username": f"{GUESSES} names had no account; wait an hour, then add somebody"}
+        )
+    person = User.objects.filter(username=username, is_active=True).first()
+    if person is None:
+        guess_note("username", by.pk)
+        raise ValidationError({"username": f"there is no account {username!r}; it has to be made first"})
+    return person
 
 
 def member_remove(by: User, project: Project, user_id: int) -> None:

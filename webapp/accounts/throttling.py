@@ -1,4 +1,4 @@
-"""Slow down guessing of passwords: failures are counted per name and address, in Redis."""
+"""Slow down guessing: of passwords, of usernames, of run ids. What fails is counted in Redis; without Redis nothing is."""
 
 import hashlib
 
@@ -7,34 +7,60 @@ from django.conf import settings
 from redis.exceptions import RedisError
 
 FAILURES = 10
+"""Of one name from one address."""
+ADDRESS_FAILURES = 50
+"""Of all names from one address, which many people may share."""
 WINDOW = 300
 """Seconds that a failure counts."""
+GUESSES = 20
+"""Unknown usernames that an owner may try to add, and ids taken by others that a user may try to begin a run under."""
+GUESS_WINDOW = 3600
+"""Seconds that a guess counts."""
 
 
 def too_many_failures(username: str, address: str) -> bool:
-    """Whether no further try is taken now. Without Redis nobody is locked out."""
-    try:
-        with _client() as client:
-            return int(client.get(_key(username, address)) or 0) >= FAILURES
-    except RedisError:
-        return False
+    """Whether no further login is tried now."""
+    of_name, of_address = _counts(_key("login", username.lower(), address), _key("login", "", address))
+    return of_name >= FAILURES or of_address >= ADDRESS_FAILURES
 
 
 def failure_note(username: str, address: str) -> None:
-    """Count one; the window begins with the first."""
+    """Count a login that failed, of the name at this address and of the address."""
+    for name in dict.fromkeys((username.lower(), "")):
+        _note(_key("login", name, address), WINDOW)
+
+
+def too_many_guesses(kind: str, user_id: int | None) -> bool:
+    """Whether a user has to wait before the next guess of this kind ("username", "run")."""
+    return _counts(_key(kind, str(user_id)))[0] >= GUESSES
+
+
+def guess_note(kind: str, user_id: int | None) -> None:
+    """Count a guess that told something about what the user may not see."""
+    _note(_key(kind, str(user_id)), GUESS_WINDOW)
+
+
+def _counts(*keys: str) -> list[int]:
     try:
         with _client() as client:
-            if client.incr(_key(username, address)) == 1:
-                client.expire(_key(username, address), WINDOW)
+            return [int(count or 0) for count in client.mget(*keys)]
+    except RedisError:
+        return [0] * len(keys)
+
+
+def _note(key: str, window: int) -> None:
+    """The window begins with the first."""
+    try:
+        with _client() as client:
+            if client.incr(key) == 1:
+                client.expire(key, window)
     except RedisError:
         return
 
 
-def _key(username: str, address: str) -> str:
-    return (
-        "troupe:login:"
-        + hashlib.sha256(f"{username.lower()}\0{address}".encode("utf-8", "replace")).hexdigest()[:32]
-    )
+def _key(kind: str, *parts: str) -> str:
+    digest = hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:32]
+    return f"troupe:{kind}:{digest}"
 
 
 def _client() -> "redis.Redis":

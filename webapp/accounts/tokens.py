@@ -8,22 +8,28 @@ from django.core.exceptions import ValidationError
 from django.db.models import Q
 from django.utils import timezone
 
-from webapp.accounts.models import ApiToken, User
+from webapp.accounts.models import ApiToken, Project, User
 from webapp.accounts.secrets import PREFIX, digest_of, new_secret
 from webapp.runs.models import Run
 
 LAST_USED_EVERY = timedelta(minutes=1)
 """How exact `last_used_at` is: not one write per request."""
-PERSONAL_SCOPES = (ApiToken.Scope.READ, ApiToken.Scope.LAUNCH)
-"""What a person may give to a token of their own; ingest tokens are made per run by the server."""
+PERSONAL_SCOPES = (ApiToken.Scope.READ, ApiToken.Scope.LAUNCH, ApiToken.Scope.ADMIN)
+"""What a person may give to a token of their own, each including those before it; the server makes ingest tokens per run."""
 
 
 def token_create(
-    user: User, name: str, scopes: Iterable[str], run: Run | None = None, expires: datetime | None = None
+    user: User,
+    name: str,
+    scopes: Iterable[str],
+    run: Run | None = None,
+    expires: datetime | None = None,
+    project: Project | None = None,
 ) -> tuple[ApiToken, str]:
     """A new token and its secret, which cannot be had again.
 
-    run: the only run that an ingest token writes to. Raises ValidationError for unknown or no scopes.
+    run: the only run that an ingest token writes to. project: the only project that the token reaches.
+    Raises ValidationError for unknown or no scopes.
     """
     wanted = sorted({str(scope) for scope in scopes})
     unknown = [scope for scope in wanted if scope not in ApiToken.Scope.values]
@@ -39,13 +45,17 @@ def token_create(
         digest=digest_of(secret),
         scopes=wanted,
         run=run,
+        project=project,
         expires_at=expires,
     )
     return token, secret
 
 
 def token_find(secret: str) -> ApiToken | None:
-    """The token that this secret belongs to, if it may still be used. Notes its use, once a minute."""
+    """The token that this secret belongs to, if it may still be used. Notes its use, once a minute.
+
+    Its user sees no other project where the token is of one.
+    """
     if not secret.startswith(PREFIX) or len(secret) > 200:
         return None
     digest = digest_of(secret)
@@ -53,7 +63,14 @@ def token_find(secret: str) -> ApiToken | None:
     if token is None or not compare_digest(token.digest, digest) or not _usable(token):
         return None
     _note_use(token)
+    token.user.token_project_id = token.project_id
     return token
+
+
+def token_covers(token: ApiToken, scope: str) -> bool:
+    """Whether the token has this personal scope, or one that includes it."""
+    including = PERSONAL_SCOPES[PERSONAL_SCOPES.index(ApiToken.Scope(scope)) :]
+    return any(each in token.scopes for each in including)
 
 
 def token_revoke(user: User, pk: int) -> bool:

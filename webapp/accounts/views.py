@@ -46,10 +46,16 @@ def link(request: HttpRequest, secret: str) -> HttpResponse:
 def tokens(request: HttpRequest) -> HttpResponse:
     """The person's API tokens; a new one is shown in the answer to its own POST and never again."""
     user = _person(request)
-    form, secret = TokenForm(request.POST or None), ""
+    form, secret = TokenForm(user, request.POST or None), ""
     if request.method == "POST" and form.is_valid():
-        _, secret = token_create(user, form.cleaned_data["name"], form.scopes(), expires=form.expires())
-        form = TokenForm()
+        _, secret = token_create(
+            user,
+            form.cleaned_data["name"],
+            form.scopes(),
+            expires=form.expires(),
+            project=form.cleaned_data["project"],
+        )
+        form = TokenForm(user)
     context = {
         "form": form,
         "secret": secret,

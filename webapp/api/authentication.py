@@ -5,13 +5,13 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
 from webapp.accounts.models import ApiToken, User
 from webapp.accounts.permissions import Visitor
-from webapp.accounts.tokens import token_find
+from webapp.accounts.tokens import token_covers, token_find
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -34,21 +34,39 @@ class BearerAuthentication(BaseAuthentication):
         return "Bearer"
 
 
-class ScopedAccess(BasePermission):
-    """Signed in; and a token's scopes cover what is asked: read for reading, launch for anything else."""
+ADMIN_NAMES = frozenset({
+    "projects", "members", "member-remove", "quota", "shares", "share-revoke", "report-share", "channels", "channel-try", "channel-remove",
+    "webhooks", "webhook-ping", "webhook-on", "webhook-off", "webhook-remove", "delivery-again", "checkpoint-delete", "checkpoints-prune",
+})  # fmt: skip
+"""Names of the URL conf whose changes need the scope admin; every DELETE needs it too."""
 
-    message = "this token lacks the scope: reading needs read or launch, everything else needs launch"
+
+def scope_needed(method: str, url_name: str) -> ApiToken.Scope:
+    """read for reading; admin for deleting and for what others come in by or hear of; launch for every other change."""
+    if method in SAFE_METHODS:
+        return ApiToken.Scope.READ
+    admin = method == "DELETE" or url_name in ADMIN_NAMES
+    return ApiToken.Scope.ADMIN if admin else ApiToken.Scope.LAUNCH
+
+
+class ScopedAccess(BasePermission):
+    """Signed in; and a token's scopes cover what is asked, see `scope_needed`."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Sessions may do what their person may; visitors read what their link shows."""
+        """Sessions may do what their person may; visitors read what their link shows. Raises PermissionDenied."""
         if isinstance(request.user, Visitor):
             return request.method in SAFE_METHODS
         if isinstance(request.user, AnonymousUser) or not request.user.is_active:
             return False
         if not isinstance(request.auth, ApiToken):
             return True
-        launch = ApiToken.Scope.LAUNCH in request.auth.scopes
-        return launch or (request.method in SAFE_METHODS and ApiToken.Scope.READ in request.auth.scopes)
+        match = request.resolver_match
+        scope = scope_needed(str(request.method), (match and match.url_name) or "")
+        if not token_covers(request.auth, scope):
+            raise PermissionDenied(
+                f"this token lacks the scope {scope}; make one that has it under Account, API tokens"
+            )
+        return True
 
 
 class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

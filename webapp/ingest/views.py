@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 
 from webapp.accounts.models import ApiToken
 from webapp.accounts.permissions import can_edit
-from webapp.accounts.tokens import token_find
+from webapp.accounts.tokens import token_covers, token_find
 from webapp.ingest.batches import MAX_BODY
 from webapp.ingest.errors import IngestRejected, too_large
 from webapp.ingest.services import batch_store
@@ -60,7 +60,7 @@ def check_token(authorization: str, run_id: str) -> None:
 def _may_write(token: ApiToken, run_id: str) -> bool:
     if token.run_id is not None:
         return ApiToken.Scope.INGEST in token.scopes and token.run_id == run_id
-    if not {ApiToken.Scope.INGEST, ApiToken.Scope.LAUNCH} & set(token.scopes):
+    if ApiToken.Scope.INGEST not in token.scopes and not token_covers(token, ApiToken.Scope.LAUNCH):
         return False
     run = Run.objects.select_related("project").filter(pk=run_id).first()
     return run is not None and can_edit(token.user, run.project)

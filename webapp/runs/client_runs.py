@@ -18,6 +18,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
+from webapp.accounts.throttling import GUESSES, guess_note, too_many_guesses
 from webapp.live.services import hint
 from webapp.runs.attempts import attempt_end
 from webapp.runs.families import family_of
@@ -66,6 +67,8 @@ def client_run_begin(user: Person, project: Project, wanted: ClientRun) -> tuple
         raise PermissionDenied(
             f"you may not write to the project {project.slug}; ask an owner for the editor level"
         )
+    if too_many_guesses("run", user.pk):
+        raise TransitionRefused(f"{GUESSES} ids were taken by other runs; wait an hour, then begin a run")
     run = Run.objects.select_for_update(no_key=True).filter(pk=wanted.id).first()
     if run is None:
         if wanted.resume == "must":
@@ -74,6 +77,7 @@ def client_run_begin(user: Person, project: Project, wanted: ClientRun) -> tuple
         return run, _attempt(run, 1, wanted.nonce)
     latest = run.attempts.order_by("-number").first()
     if run.project_id != project.pk or run.source != RunSource.CLIENT or latest is None:
+        guess_note("run", user.pk)
         raise TransitionRefused(f"the id {wanted.id} is taken by another run; choose another one")
     if wanted.nonce and latest.submission_id == _submission(run, latest.number, wanted.nonce):
         return run, latest

@@ -27,7 +27,7 @@ def lab(project: Project, user: User, stranger: User) -> Project:
 
 
 def headers(user: User) -> dict[str, Any]:
-    return {"authorization": f"Bearer {token_create(user, 'a', ['read', 'launch'])[1]}"}
+    return {"authorization": f"Bearer {token_create(user, 'a', ['read', 'launch', 'admin'])[1]}"}
 
 
 def test_changes_of_members_are_noted(lab: Project) -> None:

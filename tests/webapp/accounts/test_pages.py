@@ -3,9 +3,8 @@
 import pytest
 from django.test import Client
 
-from webapp.accounts.forms import FAILURES
 from webapp.accounts.models import ApiToken, Membership, Project, User
-from webapp.accounts.throttling import _client
+from webapp.accounts.throttling import ADDRESS_FAILURES, FAILURES, GUESSES, _client
 from webapp.accounts.tokens import token_create, token_find
 
 PASSWORD = "correct horse battery"
@@ -21,7 +20,7 @@ def here(client: Client, user: User) -> Client:
 @pytest.fixture(autouse=True)
 def _forget_failures() -> None:
     with _client() as redis:
-        for key in redis.scan_iter("troupe:login:*"):
+        for key in [key for kind in ("login", "username") for key in redis.scan_iter(f"troupe:{kind}:*")]:
             redis.delete(key)
 
 
@@ -45,6 +44,15 @@ def test_a_wrong_password_is_told_and_counted(client: Client, user: User) -> Non
     answer = client.post("/account/login/", {"username": "ada", "password": PASSWORD})
     assert "tries have failed" in answer.content.decode()
     assert "_auth_user_id" not in client.session
+
+
+def test_failures_of_many_names_lock_their_address(client: Client, user: User) -> None:
+    for number in range(ADDRESS_FAILURES):
+        client.post("/account/login/", {"username": f"name{number}", "password": "wrong"})
+    form = {"username": "ada", "password": PASSWORD}
+    assert "tries have failed" in client.post("/account/login/", form).content.decode()
+    elsewhere = Client(REMOTE_ADDR="192.0.2.7")
+    assert elsewhere.post("/account/login/", form).status_code == 302
 
 
 def test_logout_is_a_post(here: Client) -> None:
@@ -104,6 +112,33 @@ def test_members_page(here: Client, project: Project, stranger: User) -> None:
     here.post(f"{address}{stranger.pk}/remove/")
     assert viewer.get(address).status_code == 404
     assert not Membership.objects.filter(user=stranger).exists()
+
+
+def test_owners_cannot_try_out_many_usernames(here: Client, project: Project, stranger: User) -> None:
+    address = f"/account/projects/{project.slug}/members/"
+    for number in range(GUESSES):
+        answer = here.post(address, {"username": f"name{number}", "level": "viewer"})
+        assert "there is no account" in answer.content.decode()
+    known = here.post(address, {"username": "eve", "level": "viewer"})
+    unknown = here.post(address, {"username": "nobody", "level": "viewer"})
+    assert known.status_code == unknown.status_code == 400
+    for answer in (known, unknown):
+        assert "names had no account" in answer.content.decode()
+    assert not Membership.objects.filter(user=stranger).exists()
+    assert here.post(address, {"username": "ada", "level": "owner"}).status_code == 302, (
+        "members may be changed"
+    )
+
+
+def test_only_owners_learn_whether_a_username_exists(project: Project, stranger: User) -> None:
+    Membership.objects.create(project=project, user=stranger, level=Membership.Level.VIEWER)
+    viewer = Client()
+    viewer.force_login(stranger)
+    for name in ("ada", "nobody"):
+        answer = viewer.post(
+            f"/account/projects/{project.slug}/members/", {"username": name, "level": "viewer"}
+        )
+        assert answer.status_code == 403
 
 
 def test_a_first_password_can_be_set_and_then_only_changed(client: Client, db: None) -> None:

@@ -1,15 +1,27 @@
 """API tokens: hashed, scoped, ended by time, by hand, with their person."""
 
 from datetime import timedelta
+from importlib import import_module
+from typing import Any
 
 import pytest
+from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.test import Client
 from django.utils import timezone
 
 from webapp.accounts.models import ApiToken, Membership, Project, User
-from webapp.accounts.selectors import tokens_list
-from webapp.accounts.tokens import run_tokens_revoke, token_create, token_find, token_revoke
+from webapp.accounts.permissions import can_edit
+from webapp.accounts.selectors import project_tokens, tokens_list
+from webapp.accounts.services import project_create
+from webapp.accounts.tokens import (
+    PERSONAL_SCOPES,
+    run_tokens_revoke,
+    token_covers,
+    token_create,
+    token_find,
+    token_revoke,
+)
 from webapp.runs.models import Run
 
 
@@ -63,9 +75,9 @@ def test_a_token_of_somebody_switched_off_is_none(user: User) -> None:
     assert token_find(secret) is None
 
 
-@pytest.mark.parametrize("scopes", [[], ["admin"], ["read", "everything"]])
+@pytest.mark.parametrize("scopes", [[], ["everything"], ["read", "everything"]])
 def test_unknown_or_no_scopes_are_refused(user: User, scopes: list[str]) -> None:
-    with pytest.raises(ValidationError, match="read, launch, ingest"):
+    with pytest.raises(ValidationError, match="read, launch, admin, ingest"):
         token_create(user, "laptop", scopes)
 
 
@@ -108,3 +120,43 @@ def test_owners_see_which_tokens_reach_their_project(
     client.force_login(user)
     page = client.get("/account/projects/lab/tokens/").content.decode()
     assert "&lt;b&gt;theirs" in page and theirs not in page
+
+
+def test_a_scope_includes_those_before_it(user: User) -> None:
+    for place, scope in enumerate(PERSONAL_SCOPES):
+        token, _ = token_create(user, "t", [scope])
+        assert [token_covers(token, each) for each in PERSONAL_SCOPES] == [at <= place for at in range(3)]
+    assert not any(token_covers(token_create(user, "t", ["ingest"])[0], each) for each in PERSONAL_SCOPES)
+
+
+def test_a_token_of_a_project_reaches_no_other(client: Client, project: Project, user: User) -> None:
+    other = project_create(user, "other")
+    secret = token_create(user, "bound", ["admin"], project=project)[1]
+    headers: dict[str, Any] = {"headers": {"authorization": f"Bearer {secret}"}}
+    assert [row["slug"] for row in client.get("/api/v1/projects/", **headers).json()["results"]] == ["lab"]
+    assert client.get("/api/v1/projects/lab/tokens/", **headers).json()["results"][0]["project"] == "lab"
+    assert client.get(f"/api/v1/projects/{other.slug}/members/", **headers).status_code == 404
+    made = client.post("/api/v1/projects/", {"name": "third"}, content_type="application/json", **headers)
+    assert made.status_code == 403
+    assert list(project_tokens(user, other)) == []
+    assert can_edit(User.objects.get(pk=user.pk), other), "the user's own membership stays"
+
+
+def test_a_token_of_a_project_is_made_on_the_page(client: Client, project: Project, user: User) -> None:
+    client.force_login(user)
+    client.post("/account/tokens/", {"name": "ci", "scope": "launch", "project": "lab", "days": "30"})
+    token = ApiToken.objects.get()
+    assert (token.project, token.scopes) == (project, ["launch", "read"])
+    elsewhere = client.post("/account/tokens/", {"name": "ci", "scope": "read", "project": "theirs"})
+    assert elsewhere.status_code == 400 and ApiToken.objects.count() == 1
+
+
+def test_tokens_made_before_the_admin_scope_keep_what_they_allowed(user: User) -> None:
+    module = import_module("webapp.accounts.migrations.0004_token_scopes")
+    old, _ = token_create(user, "old", ["read", "launch"])
+    reading, _ = token_create(user, "reading", ["read"])
+    module.keep_what_tokens_may(apps, None)
+    assert ApiToken.objects.get(pk=old.pk).scopes == ["admin", "launch", "read"]
+    assert ApiToken.objects.get(pk=reading.pk).scopes == ["read"]
+    module.forget_admin(apps, None)
+    assert ApiToken.objects.get(pk=old.pk).scopes == ["launch", "read"]

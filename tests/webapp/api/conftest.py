@@ -45,8 +45,8 @@ def caller(user: User, *scopes: str, run: Run | None = None) -> Call:
 
 @pytest.fixture
 def call(user: User) -> Call:
-    """The project's owner, with a token that may launch."""
-    return caller(user, "launch")
+    """The project's owner, with a token that may do everything."""
+    return caller(user, "admin")
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_every_fault_is_told_at_its_field(call: Call, project: Any, body: dict[s
 
 
 def test_another_content_type_is_refused(project: Any, user: Any) -> None:
-    client = Client(headers={"Authorization": f"Bearer {token_create(user, 't', ['launch'])[1]}"})
+    client = Client(headers={"Authorization": f"Bearer {token_create(user, 't', ['admin'])[1]}"})
     for kind in (
         "text/plain",
         "application/x-www-form-urlencoded",

@@ -29,7 +29,7 @@ def test_commands_do_what_the_page_says(
     user = User.objects.create_user("ada")
     project = Project.objects.create(slug="lab", name="Lab")
     Membership.objects.create(project=project, user=user, level=Membership.Level.OWNER)
-    local = {"url": live_server.url, "token": token_create(user, "local", ["read", "launch"])[1]}
+    local = {"url": live_server.url, "token": token_create(user, "local", ["read", "launch", "admin"])[1]}
     (tmp_path / "var").mkdir()
     (tmp_path / "var" / "local.json").write_text(json.dumps(local))
     said = ""

@@ -87,7 +87,7 @@ def test_the_last_and_the_best_are_kept(ended: Run, user: User, make: Make, tmp_
 
 def test_the_api(ended: Run, user: User, stranger: User, make: Make) -> None:
     make(20), make(40)
-    call = caller(user, "launch")
+    call = caller(user, "admin")
     assert call(f"runs/{ended.pk}/checkpoints/20/pin/", {}).json()["pinned"] is True
     refused = call(f"runs/{ended.pk}/checkpoints/20/delete/", {})
     assert (refused.status_code, "unpin" in refused.json()["detail"]) == (409, True)
@@ -95,7 +95,7 @@ def test_the_api(ended: Run, user: User, stranger: User, make: Make) -> None:
     assert call(f"runs/{ended.pk}/prune/", {"last": 1, "best": 0}).json()["deleted"] == [20]
     assert call(f"runs/{ended.pk}/prune/", {"last": -1}).status_code == 400
     assert caller(user, "read")(f"runs/{ended.pk}/prune/", {"last": 1}).status_code == 403
-    assert caller(stranger, "launch")(f"runs/{ended.pk}/checkpoints/40/delete/", {}).status_code == 404
+    assert caller(stranger, "admin")(f"runs/{ended.pk}/checkpoints/40/delete/", {}).status_code == 404
 
 
 def test_only_editors(ended: Run, stranger: User, make: Make) -> None:

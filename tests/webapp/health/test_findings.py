@@ -95,7 +95,7 @@ def test_runs_of_before_have_the_default_rules(told: Run) -> None:
 
 
 def test_dismissed_stays_so_until_it_is_reopened(told: Run, user: User) -> None:
-    call = caller(user, "launch")
+    call = caller(user, "admin")
     tell(told, 1, "policy/planner/kl", [2.0] * 5)
     run_check(told.pk)
     (shown,) = call(f"runs/{told.pk}/findings/", state="open").json()["results"]
@@ -119,13 +119,13 @@ def test_who_may_do_what(told: Run, user: User, stranger: User) -> None:
     run_check(told.pk)
     path = f"runs/{told.pk}/findings/"
     act = f"{path}{Finding.objects.get().pk}/dismiss/"
-    assert caller(stranger, "launch")(path).status_code == 404
-    assert caller(stranger, "launch")(act, {}).status_code == 404
+    assert caller(stranger, "admin")(path).status_code == 404
+    assert caller(stranger, "admin")(act, {}).status_code == 404
     assert caller(user, "read")(act, {}).status_code == 403
     Membership.objects.update(level="viewer")
-    assert caller(user, "launch")(act, {}).status_code == 403
-    assert caller(user, "launch")(path, state="ill").status_code == 400
-    assert caller(user, "launch")(f"{path}999/dismiss/", {}).status_code == 404
+    assert caller(user, "admin")(act, {}).status_code == 403
+    assert caller(user, "admin")(path, state="ill").status_code == 400
+    assert caller(user, "admin")(f"{path}999/dismiss/", {}).status_code == 404
     assert Finding.objects.get().state == "open"
 
 
@@ -232,7 +232,7 @@ def test_a_channel_that_fails_is_noted(told: Run, user: User, hook: Hook) -> Non
 
 
 def test_addresses_stay_secret(told: Run, user: User, hook: Hook, caplog: pytest.LogCaptureFixture) -> None:
-    call = caller(user, "launch")
+    call = caller(user, "admin")
     made = call("projects/lab/channels/", {"name": "hook", "address": address(hook)})
     assert made.status_code == 201 and made.json()["kind"] == "json"
     assert call(f"projects/lab/channels/{made.json()['id']}/try/", {}).json()["taken"] is True
@@ -272,10 +272,10 @@ def test_addresses_of_old_rows_are_encrypted_and_back(told: Run, hook: Hook) -> 
 
 
 def test_channels_are_for_owners_and_must_make_sense(told: Run, user: User, stranger: User) -> None:
-    call = caller(user, "launch")
+    call = caller(user, "admin")
     for name, bad in (("a", "nonsense"), ("a", "nosuch://x"), ("", "json://localhost")):
         assert call("projects/lab/channels/", {"name": name, "address": bad}).status_code == 400
-    assert caller(stranger, "launch")("projects/lab/channels/").status_code == 404
+    assert caller(stranger, "admin")("projects/lab/channels/").status_code == 404
     channel = channel_make(user, told.project, "a", "json://127.0.0.1:9/x")
     assert channel_try(user, channel) is False, "nobody listens there"
     with pytest.raises(ChannelRefused, match="already"):

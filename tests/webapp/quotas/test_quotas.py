@@ -208,7 +208,7 @@ def test_page_and_api(client: Client, run: Run, user: User, stranger: User) -> N
     assert 'value="2"' in text and "<progress" in text
 
     def headers(person: User) -> dict[str, str]:
-        return {"authorization": f"Bearer {token_create(person, 'a', ['launch'])[1]}"}
+        return {"authorization": f"Bearer {token_create(person, 'a', ['admin'])[1]}"}
 
     path = "/api/v1/projects/lab/quota/"
     told = client.get(path, headers=headers(user)).json()

@@ -11,9 +11,11 @@ from django.utils import timezone
 import troupe
 from training_core.errors import TroupeError
 from webapp.accounts.models import Membership, Project, User
+from webapp.accounts.throttling import GUESSES
 from webapp.accounts.tokens import token_create
-from webapp.runs.client_runs import client_run_look_after
+from webapp.runs.client_runs import ClientRun, client_run_begin, client_run_look_after
 from webapp.runs.models import Attempt, Run
+from webapp.runs.states import TransitionRefused
 from webapp.transcripts.models import Episode
 from workers.cli.shipping import ship_run
 from workers.server_api import find_server
@@ -179,3 +181,18 @@ def test_bad_bodies_are_answered_by_field(connected: User, body: Any) -> None:
     with pytest.raises(TroupeError):
         find_server().call("/api/v1/client-runs/", body)
     assert not Run.objects.exists()
+
+
+def test_ids_of_other_projects_cannot_be_tried_out(connected: User) -> None:
+    eve = User.objects.create_user("eve")
+    theirs = Project.objects.create(slug="theirs", name="Theirs")
+    Membership.objects.create(project=theirs, user=eve, level=Membership.Level.OWNER)
+    taken = client_run_begin(eve, theirs, ClientRun(id="takenabc"))[0]
+    lab = Project.objects.get(slug="lab")
+    for _ in range(GUESSES):
+        with pytest.raises(TransitionRefused, match="choose another one"):
+            client_run_begin(connected, lab, ClientRun(id=taken.pk))
+    for name in (taken.pk, "freeabcd"):
+        with pytest.raises(TransitionRefused, match="wait an hour"):
+            client_run_begin(connected, lab, ClientRun(id=name))
+    assert client_run_begin(eve, theirs, ClientRun(id="freeabcd"))[0].pk == "freeabcd"

@@ -240,7 +240,7 @@ def test_the_api_makes_lists_and_ends(client: Client, told: Run, user: User, str
     def headers(person: User, *scopes: str) -> dict[str, str]:
         return {"authorization": f"Bearer {token_create(person, 'a', scopes)[1]}"}
 
-    mine: dict[str, Any] = {"content_type": "application/json", "headers": headers(user, "launch")}
+    mine: dict[str, Any] = {"content_type": "application/json", "headers": headers(user, "admin")}
     path = f"/api/v1/projects/{told.project.slug}/shares/"
     made = client.post(path, {"kind": "run", "target": told.pk, "days": None}, **mine)
     assert made.status_code == 201 and made.json()["expires_at"] is None

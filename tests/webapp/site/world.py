@@ -39,7 +39,7 @@ def world_make(name: str) -> World:
     owner = User.objects.create_user(f"{name}_owner", password="correct horse battery")
     project = Project.objects.create(slug=name, name=f"Project {name}")
     Membership.objects.create(project=project, user=owner, level=Membership.Level.OWNER)
-    token, secret = token_create(owner, "all", ["launch"])
+    token, secret = token_create(owner, "all", ["admin"])
     world = World(owner, project, secret, {"slug": name, "user": owner.pk, "username": owner.username})
     world.things |= {"token": token.pk} | _run(world)
     run = Run.objects.get(pk=str(world.things["run"]))

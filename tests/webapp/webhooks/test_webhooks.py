@@ -267,7 +267,7 @@ def test_pages(client: Client, run: Run, user: User, stranger: User, receiver: R
 
 def test_api(client: Client, run: Run, user: User, stranger: User, receiver: Receiver) -> None:
     def headers(person: User) -> dict[str, str]:
-        return {"authorization": f"Bearer {token_create(person, 'a', ['launch'])[1]}"}
+        return {"authorization": f"Bearer {token_create(person, 'a', ['admin'])[1]}"}
 
     send: dict[str, Any] = {"content_type": "application/json", "headers": headers(user)}
     path = "/api/v1/projects/lab/webhooks/"

@@ -59,7 +59,7 @@ def ada(transactional_db: None) -> User:
 def connected(servers: Any, live_server: Any, ada: User, monkeypatch: pytest.MonkeyPatch) -> str:
     """Address of the server; the environment names it and a token of ada's."""
     monkeypatch.setenv("TROUPE_URL", live_server.url)
-    monkeypatch.setenv("TROUPE_TOKEN", token_create(ada, "cli", ["read", "launch"])[1])
+    monkeypatch.setenv("TROUPE_TOKEN", token_create(ada, "cli", ["read", "launch", "admin"])[1])
     return str(live_server.url)
 
 

@@ -17,7 +17,7 @@ def test_people_come_and_go_and_it_is_noted(troupe: Troupe) -> None:
     assert "eve  editor" in troupe("member-set", "lab", "eve", "editor").out
     assert "eve  editor" in troupe("members", "lab").out
     assert "eve  removed" in troupe("member-remove", "lab", "eve").out
-    assert "ada  cli  launch, read  used" in troupe("project-tokens", "lab").out
+    assert "ada  cli  admin, launch, read  all projects  used" in troupe("project-tokens", "lab").out
     said = troupe("audit", "lab", "--act", "member")
     assert "ada  member.set  eve  level=editor" in said.out and "member.remove" in said.out
     assert [row["act"] for row in json.loads(troupe("audit", "lab", "--limit", "1", "--json").out)] == [

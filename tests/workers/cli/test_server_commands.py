@@ -155,7 +155,7 @@ def test_what_a_state_forbids_is_told(troupe: Troupe, run: Run) -> None:
 
 def test_another_persons_run_is_not_there(troupe: Troupe, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     eve = User.objects.create_user("eve")
-    monkeypatch.setenv("TROUPE_TOKEN", token_create(eve, "cli", ["read", "launch"])[1])
+    monkeypatch.setenv("TROUPE_TOKEN", token_create(eve, "cli", ["read", "launch", "admin"])[1])
     for words in (("watch", run.pk), ("logs", run.pk), ("stop", run.pk)):
         said = troupe(*words)
         assert said.status == 1
@@ -257,6 +257,8 @@ def test_compare_prints_groups(connected: str, troupe: Troupe, run: Run) -> None
     assert "fields are the same everywhere" in troupe("compare-config", run.pk).out
     assert "at_grpo" in troupe("compare-config", run.pk, "--all").out
     assert "run,name,eval/success" in troupe("compare-table", run.pk).out
+    Run.objects.filter(pk=run.pk).update(name="=1+1")
+    assert f"{run.pk},'=1+1," in troupe("compare-table", run.pk).out
     assert "No evaluation" in troupe("compare-probes", run.pk).out
     series_told(run, "train/return", [(1, 0.5), (2, 1.5)])
     header, *rows = troupe("compare-curves", run.pk, "--key", "train/return").out.splitlines()

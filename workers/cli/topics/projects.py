@@ -101,7 +101,10 @@ def say(rows: list[dict[str, Any]], as_json: bool, line: Any, empty: str = "") -
 
 def _token(each: dict[str, Any]) -> str:
     used = f"used {each['last_used_at'][:10]}" if each["last_used_at"] else "never used"
-    return f"{each['prefix']}  {each['username']}  {each['name']}  {', '.join(each['scopes'])}  {used}"
+    reach = "this project alone" if each["project"] else "all projects"
+    return (
+        f"{each['prefix']}  {each['username']}  {each['name']}  {', '.join(each['scopes'])}  {reach}  {used}"
+    )
 
 
 def _entry(entry: dict[str, Any]) -> str:
