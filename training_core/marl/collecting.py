@@ -149,7 +149,6 @@ def _room(step: Step, steps: int) -> Rollout:
             room(acted.raw),
             rewards,
             alive=optional(acted.alive, 1),
-            terminated=optional(acted.terminated),
         )
     ends = torch.from_numpy(step.transition.terminated)
     state = None if step.view.state is None else room(torch.from_numpy(step.view.state), 1)
@@ -167,7 +166,9 @@ def _write(rollout: Rollout, t: int, step: Step, begins: Tensor, stage: Stage) -
             track.masks[t] = acted.mask
         if track.alive is not None and acted.alive is not None:
             track.alive[t] = acted.alive
-        if track.terminated is not None and acted.terminated is not None:
+        if acted.terminated is not None:
+            if track.terminated is None:  # a step in which every environment failed says nothing
+                track.terminated = acted.terminated.new_zeros(len(track.rewards), *acted.terminated.shape)
             track.terminated[t] = acted.terminated
     terminated = torch.from_numpy(step.transition.terminated)
     rollout.terminated[t] = terminated

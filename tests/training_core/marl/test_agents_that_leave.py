@@ -8,9 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.training_core.marl.environments.leavers import LIVES
+from tests.training_core.marl.environments.leavers import LIVES, Leavers
 from tests.training_core.marl.hints import config, policy
 from tests.training_core.marl.test_recurrent import stepped
+from training_core.marl.collecting import collect
+from training_core.marl.environments.pettingzoo.adapter import Manner, ParallelSingle
+from training_core.marl.environments.singles import Singles
 from training_core.marl.learning.batch import chunk_starts
 from training_core.marl.learning.gae import explained_variance
 from training_core.marl.learning.value_scale import ValueScale
@@ -202,6 +205,33 @@ def test_what_agents_that_left_did_moves_nothing(algorithm: str, kind: str, cont
         found.append((weights, metrics))
     assert torch.equal(found[0][0], found[1][0])
     assert found[0][1] == found[1][1]
+
+
+def test_ends_are_told_though_every_environment_failed_in_some_steps() -> None:
+    """Step 2 of every episode raises: a_0 terminates with step 1, and nothing is known of step 2."""
+    made = collected("ippo", "mlp")
+    stage = made._stage
+    stage.environment.close()
+    stage.environment = Singles(lambda: Breaking(Leavers()), ENVIRONMENTS, "breaking")
+    stage.reset(0)
+    noise = {"one": torch.zeros(6, ENVIRONMENTS, AGENTS, 3)}
+    rollout, _ = collect(stage, 6, noise, {"one": ()})
+    told = rollout.tracks["one"].terminated
+    assert told is not None and rollout.failed[:, 0].tolist() == [False, False, True] * 2
+    assert told[:, 0].tolist() == [[False] * 3, [True, False, False], [False] * 3] * 2
+
+
+class Breaking(ParallelSingle):
+    """Raises in step 2 of every episode."""
+
+    def __init__(self, environment: Leavers) -> None:
+        super().__init__(environment, Manner(strict_agents=False))
+        self._inner = environment
+
+    def step(self, actions: Any) -> Any:
+        if self._inner._step == 2:
+            raise RuntimeError("the physics blew up")
+        return super().step(actions)
 
 
 def test_entropy_and_kl_are_those_of_the_agents_that_take_part() -> None:
