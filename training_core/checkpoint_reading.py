@@ -1,4 +1,4 @@
-"""What goes wrong when a policy's part of a checkpoint is read, whatever kind of agents it is of."""
+"""What goes wrong when a policy's part of a checkpoint is read or written, whatever kind of agents it is of."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from training_core.errors import CheckpointError
+from training_core.errors import CheckpointError, TroupeError
 
 
 @contextmanager
@@ -23,3 +23,19 @@ def explained(folder: Path, fits: str) -> Iterator[None]:
             f"the checkpoint {folder} does not fit {fits}, or is torn: {error}; "
             "resume with the config that it was written under, or from another checkpoint"
         ) from error
+
+
+@contextmanager
+def write_errors_explained(what: str, raised: type[TroupeError] = CheckpointError) -> Iterator[None]:
+    """Errors of the disk within as `raised`; `what` names what is written.
+
+    safetensors raises a class of its own for a full disk, tokenizers a plain Exception whose text ends in "(os error 28)".
+    """
+    try:
+        yield
+    except TroupeError:
+        raise
+    except Exception as error:
+        if not isinstance(error, OSError | SafetensorError) and "(os error " not in str(error):
+            raise
+        raise raised(f"cannot write {what}: {error}; is the disk full?") from error

@@ -14,7 +14,7 @@ from typing import Any
 from training_core.config.files import parse_config, read_toml
 from training_core.config.kinds import AnyConfig
 from training_core.config.marl.run import MarlConfig
-from training_core.errors import ConfigError, TroupeError
+from training_core.errors import CheckpointError, ConfigError, TroupeError
 from workers.launch.job_folder import JobFolder
 from workers.launch.reasons import reason
 
@@ -54,11 +54,24 @@ def _result(config: AnyConfig, folder: JobFolder, home: Path, request: dict[str,
     from workers.jobs.context import JobContext  # heavy: only once the request is known to be good
     from workers.jobs.registry import JOBS, NETWORK_JOBS
 
-    places = [Path(request[name]) if request[name] else None for name in ("checkpoint", "other")]
+    places = [_whole(folder, request, name) for name in ("checkpoint", "other")]
     if isinstance(config, MarlConfig):
         context = JobContext(config, folder, home, request["parameters"], *places)
         return NETWORK_JOBS[request["kind"]](context)
     return JOBS[request["kind"]](JobContext(config, folder, home, request["parameters"], *places))
+
+
+def _whole(folder: JobFolder, request: dict[str, Any], name: str) -> Path | None:
+    """A checkpoint of the request, compared with its manifest. Raises CheckpointError; damage.json says which one it is."""
+    from training_core.checkpoints import damage
+
+    place = Path(request[name]) if request[name] else None
+    if place is None or not (found := damage(place)):
+        return place
+    folder.write("damage", {"which": name, "found": found})
+    raise CheckpointError(
+        f"the checkpoint {place.name} of run {place.parent.parent.name} is damaged: {found}; choose another one"
+    )
 
 
 if __name__ == "__main__":

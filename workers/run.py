@@ -1,7 +1,8 @@
 """Entry point of one attempt at a run. The config is parsed first; heavy code is imported after.
 
     python -m workers.run --preset plan_path_duo --local [key=value ...]
-    python -m workers.run CONFIG.toml --folder F --run ID --attempt N [--ingest-url U] [--resume-from P | --fork-from P] [--home H]
+    python -m workers.run CONFIG.toml --folder F --run ID --attempt N [--ingest-url U] [--home H]
+                                      [--resume-from P [--fall-back] | --fork-from P]
 
 The first plays everything in this process, without Ray and without the web. The second is the driver of a Ray job:
 it connects to the cluster that RAY_ADDRESS names and imports no torch. The ingest token comes by TROUPE_INGEST_TOKEN.
@@ -45,6 +46,7 @@ def main(words: Sequence[str] | None = None) -> int:
         home=home,
         resume_from=arguments.resume_from.expanduser().resolve() if arguments.resume_from else None,
         fork_from=_fork_from(arguments.fork_from, config),
+        fall_back=arguments.fall_back,
         ingest_url=arguments.ingest_url,
         ingest_token=os.environ.pop("TROUPE_INGEST_TOKEN", ""),
     )
@@ -70,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--attempt", type=int, default=1, help="number of this launch of the run, from 1")
     parser.add_argument("--ingest-url", default="", help="where events go; without it they stay on disk")
     parser.add_argument("--resume-from", type=Path, help="checkpoint folder to go on from")
+    parser.add_argument(
+        "--fall-back",
+        action="store_true",
+        help="where that checkpoint is damaged, go on from the newest earlier one that is whole",
+    )
     parser.add_argument("--fork-from", type=Path, help="checkpoint folder of another run to start from")
     default = os.environ.get("TROUPE_HOME", "var")
     parser.add_argument(

@@ -23,7 +23,7 @@ def test_what_is_written_is_found_and_read(tmp_path: Path) -> None:
     place = write(tmp_path, 20)
     assert checkpoints.latest(tmp_path) == place == tmp_path / "iteration-000020"
     assert checkpoints.find(tmp_path, "iteration-000020") == place
-    assert checkpoints.read_state(place) == {"seed": 3, "layout": 1, "iteration": 20}
+    assert checkpoints.read_state(place) == {"seed": 3, "layout": 2, "iteration": 20}
     assert list(checkpoints.checkpoints(tmp_path)) == [5, 20]
     assert checkpoints.size_of(place) == len("weights") + (place / "state.json").stat().st_size
     assert sorted(item.name for item in tmp_path.iterdir()) == ["iteration-000005", "iteration-000020"]
@@ -56,7 +56,7 @@ def test_the_name_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     write(tmp_path, 5)
     at = synced.index("rename to iteration-000005")
     assert {"model", "state.json", "manifest.json", "planner"} <= set(synced[:at])
-    assert synced[at + 1 :] == [tmp_path.name]
+    assert synced[at + 1 :] == [tmp_path.name, tmp_path.parent.name]
 
 
 def test_one_of_an_earlier_attempt_is_replaced(tmp_path: Path) -> None:

@@ -74,6 +74,16 @@ class ResumeSerializer(serializers.Serializer[Any]):
     overrides = serializers.DictField(
         required=False, help_text="Dotted field paths of the config to their new values, from here on."
     )
+    checkpoint = serializers.CharField(
+        required=False, max_length=40, help_text="last, best, or an iteration; without it the last."
+    )
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Unknown keys are refused: a typing error must not resume from something else."""
+        unknown = set(data) - set(self.fields) if isinstance(data, dict) else set()
+        if unknown:
+            raise serializers.ValidationError({key: ["there is no such field"] for key in sorted(unknown)})
+        return super().to_internal_value(data)
 
 
 class EpisodeSerializer(serializers.ModelSerializer[Episode]):

@@ -191,11 +191,14 @@ class RunResume(APIView):
 
     @extend_schema(request=ResumeSerializer, responses={200: JSON, 400: JSON, 409: JSON})
     def post(self, request: Request, run_id: str) -> Response:
-        """The run afterwards; 409 where its state does not allow it, 400 with a message per field of `overrides`."""
+        """The run afterwards; 409 where its state does not allow it or `checkpoint` is damaged, 400 with a message per field.
+
+        Without `checkpoint` it is the newest whole one.
+        """
         body = ResumeSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        run = run_get(request.user, run_id)
-        run_resume_edited(request.user, run, body.validated_data.get("overrides", {}))
+        run, data = run_get(request.user, run_id), body.validated_data
+        run_resume_edited(request.user, run, data.get("overrides", {}), data.get("checkpoint", ""))
         return Response(RunSerializer(run_get(request.user, run_id)).data)
 
 

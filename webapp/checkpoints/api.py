@@ -14,7 +14,7 @@ from webapp.api.queries import text
 from webapp.api.schema import parameter
 from webapp.api.serializers import CheckpointSerializer, RunSerializer
 from webapp.checkpoints.downloads import checkpoint_download, download_response
-from webapp.checkpoints.forking import run_fork
+from webapp.checkpoints.forking import run_fork_named
 from webapp.checkpoints.lineage import lineage
 from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
 from webapp.checkpoints.selectors import checkpoint_named
@@ -47,9 +47,8 @@ class Fork(APIView):
         wanted = ForkSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         data = wanted.validated_data
-        checkpoint = checkpoint_named(request.user, run_id, name)
-        run = run_fork(
-            request.user, checkpoint, data.get("overrides"), data.get("name", ""), data.get("tags", [])
+        run = run_fork_named(
+            request.user, run_id, name, data.get("overrides"), data.get("name", ""), data.get("tags", [])
         )
         return Response(RunSerializer(run_get(request.user, run.pk)).data, status=201)
 

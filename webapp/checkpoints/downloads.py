@@ -17,7 +17,9 @@ from training_core.config.kinds import has_networks
 from training_core.errors import CheckpointError, ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
+from webapp.checkpoints.damage import checkpoint_words
 from webapp.checkpoints.models import Checkpoint
+from webapp.common.attachments import attachment
 from webapp.runs.states import TransitionRefused
 from workers.launch.checkpoint_files import (
     Member,
@@ -63,7 +65,7 @@ def checkpoint_download(user: Person, checkpoint: Checkpoint, policy: str = "") 
         )
     chosen = [policy] if policy else there
     if not chosen:
-        raise TransitionRefused(f"there are no models in {place}")
+        raise TransitionRefused(f"there are no models in {checkpoint_words(checkpoint)}")
     if has_networks(checkpoint.run.config):
         members = [*network_files(place, chosen), _config(checkpoint)]
     else:
@@ -81,7 +83,7 @@ def download_response(request: HttpRequest, download: Download) -> StreamingHttp
         content_type="application/x-tar",
         headers={
             "Content-Length": str(download.size),
-            "Content-Disposition": f'attachment; filename="{download.root}.tar"',
+            "Content-Disposition": attachment(f"{download.root}.tar"),
         },
     )
 

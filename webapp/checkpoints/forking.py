@@ -16,15 +16,42 @@ from training_core.config.marl.policies import MarlPolicy
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
+from webapp.checkpoints.damage import CheckpointGone, checkpoint_words, require_whole
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_hold
+from webapp.checkpoints.selectors import checkpoint_named
 from webapp.common.permitted import parse_permitted
 from webapp.runs.models import Run, RunSource
 from webapp.runs.services import run_create
 from webapp.runs.states import TransitionRefused
 
+LOOKUPS = 3
+"""How often `last` is looked up where retention is faster."""
 
-@transaction.atomic
+
+def run_fork_named(
+    user: Person,
+    run_id: str,
+    checkpoint: str,
+    overrides: Mapping[str, Any] | None = None,
+    name: str = "",
+    tags: Iterable[str] = (),
+) -> Run:
+    """`run_fork` of a checkpoint by its name: last, best or an iteration. Raises what run_fork raises, and Http404.
+
+    A `last` whose files the run's own retention has just deleted is looked up again.
+    """
+    gone: list[int] = []
+    while True:
+        found = checkpoint_named(user, run_id, checkpoint, gone)
+        try:
+            return run_fork(user, found, overrides, name, tags)
+        except CheckpointGone:
+            gone.append(found.pk)
+            if checkpoint != "last" or len(gone) == LOOKUPS:
+                raise
+
+
 def run_fork(
     user: Person,
     checkpoint: Checkpoint,
@@ -38,10 +65,23 @@ def run_fork(
     Its config is `tree` (without it the config of the checkpoint's run) under overrides.
 
     Raises ConfigError with one message per field path, PermissionDenied, TransitionRefused where there is nothing to
-    start from.
+    start from: it is damaged, or (CheckpointGone) deleted.
     """
+    require_whole(checkpoint)  # before the transaction, which would take the mark back with it
+    return _forked(user, checkpoint, dict(overrides or {}), name, tags, tree)
+
+
+@transaction.atomic
+def _forked(
+    user: Person,
+    checkpoint: Checkpoint,
+    overrides: dict[str, Any],
+    name: str,
+    tags: Iterable[str],
+    tree: Mapping[str, Any] | None,
+) -> Run:
     held = _held(checkpoint)
-    parent, overrides = held.run, dict(overrides or {})
+    parent = held.run
     tree = parent.config if tree is None else tree
     config = parse_permitted(apply_overrides(tree, overrides))
     check_fits(config, held)
@@ -107,7 +147,7 @@ def _held(checkpoint: Checkpoint) -> Checkpoint:
         .get(pk=checkpoint.pk)
     )
     if held.removed:
-        raise TransitionRefused(f"the checkpoint {held.path} was removed; fork from another one")
+        raise CheckpointGone(f"{checkpoint_words(held)} was removed; fork from another one")
     if held.run.source == RunSource.CLIENT:
         raise TransitionRefused("a run of somebody's own program cannot be forked from here")
     return held

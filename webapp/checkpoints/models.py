@@ -22,6 +22,8 @@ class Checkpoint(models.Model):
     """Kept whatever retention says."""
     removed = models.BooleanField(default=False)
     """Deleted by retention."""
+    damaged = models.TextField(blank=True)
+    """What is wrong with its files; empty where nothing is known to be."""
     time = models.DateTimeField()
 
     class Meta:

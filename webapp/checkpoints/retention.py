@@ -13,10 +13,12 @@ from django.db import transaction
 from training_core.errors import CheckpointError, ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person, can_edit
+from webapp.checkpoints.damage import CheckpointGone, damage_look
 from webapp.checkpoints.models import Checkpoint
-from webapp.runs.models import ACTIVE_STATES, Run, RunState
+from webapp.checkpoints.selectors import checkpoint_latest
+from webapp.runs.models import ACTIVE_STATES, Attempt, Run, RunState
 from webapp.runs.states import TransitionRefused
-from workers.launch.checkpoint_files import checkpoint_place, delete, pin, set_aside, unpin
+from workers.launch.checkpoint_files import FilesGone, checkpoint_place, delete, pin, set_aside, unpin
 
 ACTS = ("pin", "unpin", "delete")
 
@@ -41,12 +43,13 @@ def checkpoint_do(user: Person, checkpoint: Checkpoint, act: str) -> Checkpoint:
 
 @transaction.atomic
 def checkpoints_prune(user: Person, run: Run, last: int, best: int, dry: bool = False) -> dict[str, Any]:
-    """Delete all but the last and the best so many; pinned ones, forked ones and those in use stay as well.
+    """Delete all but the last and the best so many; pinned ones, forked ones and those in use stay as well, damaged ones go.
 
     {"deleted": [iterations], "kept": [iterations], "bytes": freed}. Raises PermissionDenied, TransitionRefused.
     """
     rows = list(run.checkpoints.filter(removed=False).order_by("-iteration", "-pk"))
-    wanted = {row.pk for row in rows[:last]} | {row.pk for row in _by_value(run, rows)[:best]}
+    whole = [row for row in rows if not row.damaged]
+    wanted = {row.pk for row in whole[:last]} | {row.pk for row in _by_value(run, whole)[:best]}
     going = []
     for row in rows:
         if row.pk not in wanted:
@@ -66,19 +69,38 @@ def why_kept(checkpoint: Checkpoint) -> str:
     """What stands against deleting it; empty where nothing does."""
     if checkpoint.pinned:
         return "it is pinned; unpin it first"
-    fork = Run.objects.filter(parent=checkpoint.run_id, parent_checkpoint=checkpoint.path).first()
-    if fork is not None:
-        return f"run {fork.pk} was forked from it"
     if checkpoint.jobs.filter(state__in=("queued", "running")).exists():
         return "a short job plays it at the moment"
     run = checkpoint.run
-    over = run.state == RunState.FINISHED
-    newest = run.checkpoints.filter(removed=False).order_by("-iteration", "-pk").first()
-    if not over and newest == checkpoint:
+    if _is_useless(checkpoint):
+        return ""
+    fork = Run.objects.filter(parent=checkpoint.run_id, parent_checkpoint=checkpoint.path).first()
+    if fork is not None:
+        return f"run {fork.pk} was forked from it"
+    if _is_resumed_from(run, checkpoint):
         return f"it is the last of a run that is {run.state}, which would be resumed from it"
     if run.state in ACTIVE_STATES and checkpoint.best:
         return "it is the best of a run at work"
     return ""
+
+
+def _is_useless(checkpoint: Checkpoint) -> bool:
+    """Whether nothing can start from it: it is damaged, or its files are gone. Of a run at work only what it reports counts."""
+    if checkpoint.damaged or checkpoint.run.state in ACTIVE_STATES:
+        return bool(checkpoint.damaged)
+    try:
+        return bool(damage_look(checkpoint))
+    except FilesGone:
+        return True
+
+
+def _is_resumed_from(run: Run, checkpoint: Checkpoint) -> bool:
+    """Whether the next attempt starts from it, or one does that has not ended."""
+    if checkpoint.path == run.resume_from and run.state in ACTIVE_STATES:
+        return True
+    if run.attempts.filter(resumed_from=checkpoint.path).exclude(state=Attempt.State.ENDED).exists():
+        return True
+    return run.state != RunState.FINISHED and checkpoint_latest(run) == checkpoint
 
 
 def checkpoint_hold(checkpoint: Checkpoint) -> None:
@@ -86,6 +108,8 @@ def checkpoint_hold(checkpoint: Checkpoint) -> None:
     held = checkpoint.pinned or checkpoint.run.forks.filter(parent_checkpoint=checkpoint.path).exists()
     try:
         (pin if held else unpin)(_place(checkpoint))
+    except FilesGone as error:
+        raise CheckpointGone(str(error)) from error
     except CheckpointError as error:
         raise TransitionRefused(str(error)) from error
 
@@ -99,6 +123,8 @@ def _delete(checkpoint: Checkpoint) -> None:
     checkpoint.save(update_fields=["removed", "best"])
     try:
         aside = set_aside(_place(checkpoint))
+    except FilesGone:
+        return  # somebody was faster; what is left is the row
     except CheckpointError as error:
         raise TransitionRefused(str(error)) from error
     transaction.on_commit(partial(delete, aside))

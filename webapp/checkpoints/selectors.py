@@ -1,14 +1,15 @@
 """Reading checkpoints."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
+from django.db.models import Q
 from django.http import Http404
 
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
-from webapp.runs.selectors import run_get, runs_visible
+from webapp.runs.selectors import iteration_of, run_get, runs_visible
 
 RIVALS = 50
 FIGURES = ("eval/success", "eval/return", "eval_sampled/success", "train/return")
@@ -25,14 +26,22 @@ def checkpoint_figures(checkpoints: Iterable[Checkpoint], best_of: str) -> list[
     return [best_of, *(key for key in FIGURES if key in known and key != best_of)]
 
 
-def checkpoint_latest(run: Run) -> Checkpoint | None:
-    """The one to resume from."""
-    return Checkpoint.objects.filter(run=run, removed=False).order_by("-iteration", "-pk").first()
+def checkpoint_latest(run: Run, without: Collection[int] = ()) -> Checkpoint | None:
+    """The one to resume from: the newest that is not damaged, and not one of `without` (primary keys).
+
+    Where an attempt resumed from an earlier one, those that attempts before it wrote beyond that are left out.
+    """
+    there = Checkpoint.objects.filter(run=run, removed=False, damaged="").exclude(pk__in=without)
+    resumed = run.attempts.exclude(resumed_from="").order_by("-number").first()
+    if resumed is not None:
+        origin = iteration_of(resumed.resumed_from)
+        there = there.filter(Q(attempt__gte=resumed.number) | Q(iteration__lte=origin))
+    return there.order_by("-iteration", "-pk").first()
 
 
 def checkpoint_rivals(user: Person) -> list[Run]:
     """The latest runs with a checkpoint that another could meet."""
-    there = Checkpoint.objects.filter(removed=False).values("run")
+    there = Checkpoint.objects.filter(removed=False, damaged="").values("run")
     return list(runs_visible(user).filter(pk__in=there).order_by("-created_at")[:RIVALS])
 
 
@@ -46,8 +55,11 @@ def checkpoint_get(user: Person, pk: int) -> Checkpoint:
     return found
 
 
-def checkpoint_named(user: Person, run_id: str, name: str) -> Checkpoint:
-    """One of a run: `last`, `best`, an iteration (20) or a folder (iteration-000020). Raises Http404, ConfigError."""
+def checkpoint_named(user: Person, run_id: str, name: str, without: Collection[int] = ()) -> Checkpoint:
+    """One of a run: `last`, `best`, an iteration (20) or a folder (iteration-000020). Raises Http404, ConfigError.
+
+    `last` is the one to resume from; it is none of `without`.
+    """
     run = run_get(user, run_id)
     there = (
         Checkpoint.objects.filter(run=run)
@@ -56,7 +68,7 @@ def checkpoint_named(user: Person, run_id: str, name: str) -> Checkpoint:
     )
     number = name.removeprefix("iteration-")
     if name == "last":
-        found = there.filter(removed=False).first()
+        found = checkpoint_latest(run, without)
     elif name == "best":
         found = there.filter(removed=False, best=True).first()
     elif number.isascii() and number.isdigit() and len(number) <= 12:

@@ -2,32 +2,33 @@
 
 import logging
 import math
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 from webapp.checkpoints.models import Checkpoint
-from webapp.runs.models import Run
+from webapp.runs.models import LogLine, Run
 from workers.launch.events import CheckpointEvent
 
 log = logging.getLogger(__name__)
+PATH = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
+"""A checkpoint's path below its run folder."""
 
 
 def checkpoints_store(run: Run, cursor: int, events: list[CheckpointEvent]) -> None:
     """Note each; at most one is the best. Paths stay inside the run folder, or are not noted."""
     for event in events:
         if not is_inside(event.path):
-            log.warning(
-                "run %s: a checkpoint path that leads out of the run folder was not noted: %r",
-                run.pk,
-                event.path,
-            )
+            _refuse(run, cursor, event)
             continue
         if event.best:
             Checkpoint.objects.filter(run=run, best=True).exclude(path=event.path).update(
                 best=False, cursor=cursor
             )
         written = _facts(event)
-        changed = {"removed": True} if event.removed else written
+        changed = (
+            {"removed": True} if event.removed else {"damaged": event.damaged} if event.damaged else written
+        )
         Checkpoint.objects.update_or_create(
             run=run,
             path=event.path,
@@ -45,18 +46,30 @@ def _facts(event: CheckpointEvent) -> dict[str, Any]:
         "metrics": {key: _json_number(value) for key, value in event.metrics.items()},
         "best": event.best,
         "removed": event.removed,
+        "damaged": event.damaged,
         "time": datetime.fromtimestamp(event.time, UTC),
     }
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path is relative and stays below where it starts."""
-    parts = path.split("/")
-    return (
-        bool(path)
-        and "\\" not in path
-        and "\x00" not in path
-        and not any(part in ("", ".", "..") for part in parts)
+    """Whether a path is relative, stays below where it starts, and has plain names only: it goes into headers and archives."""
+    return PATH.fullmatch(path) is not None and not any(part in (".", "..") for part in path.split("/"))
+
+
+def _refuse(run: Run, cursor: int, event: CheckpointEvent) -> None:
+    """Say in the run's log that a checkpoint was not noted."""
+    log.warning("run %s: a checkpoint was not noted, its path is %r", run.pk, event.path)
+    LogLine.objects.create(
+        run=run,
+        attempt=event.attempt,
+        cursor=cursor,
+        time=datetime.fromtimestamp(event.time, UTC),
+        level="warning",
+        source="checkpoints",
+        message=(
+            f"the checkpoint {event.path!a} was not noted: give a path below the run's folder, "
+            "of letters, digits and . _ - in each name"
+        ),
     )
 
 

@@ -16,7 +16,7 @@ from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
 from webapp.checkpoints.selectors import checkpoint_figures, checkpoint_latest, checkpoint_rivals
 from webapp.common.formats import size
 from webapp.jobs.selectors import jobs_visible
-from webapp.runs.pages import checkpoint_context, run_context
+from webapp.runs.pages import checkpoint_context, is_resumable, run_context
 from webapp.runs.selectors import run_get
 
 JOBS = 20
@@ -42,6 +42,7 @@ def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "jobs": jobs_visible(request.user).filter(run=run)[:JOBS],
         "rivals": checkpoint_rivals(request.user),
         "networks": has_networks(run.config),
+        "resumable": is_resumable(run),
         "several": len({role["policy"] for role in run.config["team"]["roles"].values()}) > 1,
     }
     return render(request, "checkpoints/page.html", context)

@@ -6,6 +6,8 @@ from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 
+from webapp.common.attachments import attachment
+
 
 def stream(
     request: HttpRequest, parts: Iterator[bytes], content_type: str, name: str
@@ -13,7 +15,7 @@ def stream(
     """A file `name` to download, its parts made one by one; they may read the database, none may be empty."""
     asynchronous = isinstance(request, ASGIRequest)
     answer = StreamingHttpResponse(_later(parts) if asynchronous else parts, content_type=content_type)
-    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    answer["Content-Disposition"] = attachment(name)
     return answer
 
 

@@ -11,6 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_POST
 
 from training_core.errors import ConfigError
+from webapp.common.attachments import attachment
 from webapp.common.tones import role_tones
 from webapp.compare.configs import configs_differ, sections_of
 from webapp.compare.curves import curve_rows, curves_read
@@ -48,7 +49,7 @@ def curves_csv(request: HttpRequest) -> HttpResponse:
     if found.wrong or not found.runs:
         raise Http404(found.wrong or "name runs")
     answer = HttpResponse(content_type="text/csv; charset=utf-8")
-    answer["Content-Disposition"] = 'attachment; filename="compare.csv"'
+    answer["Content-Disposition"] = attachment("compare.csv")
     curves = curves_read(found.runs, found.choice, found.choice.keys[0])
     rows = [["group", found.choice.x, "mean", "low", "high", "n"], *curve_rows(curves)]
     csv.writer(answer).writerows([cell_text(cell) for cell in row] for row in rows)

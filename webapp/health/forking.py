@@ -50,7 +50,7 @@ def fork_edits(settings: RunHealth, rule: str) -> tuple[str, ...]:
 
 def checkpoint_for(finding: Finding, which: str) -> Checkpoint:
     """The one to start from: `good`, the last before the finding's first step, or `best`. Raises TransitionRefused."""
-    there = finding.run.checkpoints.filter(removed=False)
+    there = finding.run.checkpoints.filter(removed=False, damaged="")
     best = there.filter(best=True).first() if which == "best" else None
     good = there.filter(iteration__lt=finding.first_step).order_by("-iteration", "-pk").first()
     found = best or good

@@ -51,7 +51,7 @@ def checkpoint_find(user: Person, run_id: str, name: str) -> Checkpoint:
         run_id=run_id, run__project__in=projects_visible(user), removed=False
     ).select_related("run")
     if name in ("", "latest"):
-        row = rows.order_by("-iteration").first()
+        row = rows.filter(damaged="").order_by("-iteration").first()
     elif name == "best":
         row = rows.filter(best=True).first()
     elif name.isascii() and name.isdigit() and len(name) < 10:

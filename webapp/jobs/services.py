@@ -24,6 +24,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
+from webapp.checkpoints.damage import damage_note, require_whole
 from webapp.checkpoints.models import Checkpoint
 from webapp.common.permitted import parse_permitted
 from webapp.jobs.models import Job
@@ -80,9 +81,8 @@ def job_create(
         check_for_networks(kind, wanted)
     if wanted.get("swapped") and len(config.used_policies) < 2:
         raise ConfigError({"swapped": "all roles share one policy; there is none to swap it with"})
-    for checkpoint in (subject.checkpoint, subject.other):
-        if checkpoint and checkpoint.removed:
-            raise TransitionRefused(f"the checkpoint {checkpoint.path} was removed to save space")
+    for checkpoint in filter(None, (subject.checkpoint, subject.other)):
+        require_whole(checkpoint)
     if kind == Job.Kind.MATCH and not (subject.checkpoint and subject.other):
         raise ConfigError({"other": "a match needs two checkpoints"})
     with transaction.atomic():
@@ -181,6 +181,7 @@ def job_follow(job: Job) -> Job:
             job.progress, job.result = 1.0, result
             _end(job, Job.State.FINISHED, "")
         elif error is not None:
+            _damage_taken(job, folder)
             _end(job, Job.State.FAILED, reason(str(error["reason"])))
         elif _gone(job, status.state):
             told = [status.message or "its process is gone without a word", tail.strip().rpartition("\n")[2]]
@@ -188,6 +189,14 @@ def job_follow(job: Job) -> Job:
         else:
             job.save(update_fields=["progress", "message"])
     return job
+
+
+def _damage_taken(job: Job, folder: JobFolder) -> None:
+    """Mark the checkpoint that the job has found damaged."""
+    told = folder.read("damage")
+    checkpoint = {"checkpoint": job.checkpoint, "other": job.other}.get(str(told["which"])) if told else None
+    if told and checkpoint:
+        damage_note(checkpoint.run, checkpoint.path, str(told["found"]))
 
 
 def _gone(job: Job, state: JobState) -> bool:

@@ -19,7 +19,7 @@ _EPISODE = (
     "id", "name", "attempt", "iteration", "kind", "probe", "task", "title", "outcome", "success", "failed", "error",
     "truncated", "episode_return", "rewards", "versions", "turn_count", "tokens", "started", "ended",
 )  # fmt: skip
-_CHECKPOINT = ("id", "attempt", "iteration", "path", "size", "metrics", "best", "removed", "time")
+_CHECKPOINT = ("id", "attempt", "iteration", "path", "size", "metrics", "best", "removed", "damaged", "time")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from django.utils.safestring import mark_safe
 from django.utils.text import slugify
 
 from training_core.errors import ConfigError
+from webapp.common.attachments import attachment
 from webapp.compare.drawing import curves_drawn
 from webapp.reports.models import Report
 from webapp.reports.rendering import Part, report_parts
@@ -37,7 +38,7 @@ def export_answer(report: Report, kind: str) -> HttpResponse:
     """The file to download. Raises ConfigError."""
     text = export_text(report, kind)
     name = f"{slugify(report.title) or 'report'}-{report.pk}.{kind}"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    headers = {"Content-Disposition": attachment(name)}
     return HttpResponse(text, content_type=FORMATS[kind], headers=headers)
 
 

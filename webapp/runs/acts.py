@@ -51,7 +51,7 @@ ACTS = (
     Act(
         "resume",
         "Resume",
-        "Go on from the last checkpoint, in a new attempt",
+        "Start a new attempt from the last whole checkpoint; the checkpoints tab resumes from an earlier one",
         ("paused", "stopped", "failed"),
         "primary",
     ),

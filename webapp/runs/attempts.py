@@ -1,9 +1,13 @@
 """Attempts: how one ends, and whether another follows by itself. Callers hold the run's row lock and save the run."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db.models import Max
 from django.utils import timezone
 
 from webapp.accounts.tokens import run_tokens_revoke
+from webapp.checkpoints.damage import damage_note
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.selectors import first_iteration
 from workers.launch.reasons import reason as plain_reason
@@ -56,3 +60,14 @@ def losses_in_a_row(run: Run) -> int:
 def tokens_withdraw(run: Run) -> None:
     """End the tokens that a run's drivers write with."""
     run_tokens_revoke(run)
+
+
+def origin_apply(run: Run, attempt: Attempt, facts: Mapping[str, Any]) -> None:
+    """Take over what a driver says of the checkpoint it started from: another one of the run, or a damaged one of the parent."""
+    path = f"checkpoints/{facts.get('resumed_from')}"
+    if attempt.resumed_from not in ("", path) and run.checkpoints.filter(path=path).exists():
+        attempt.resumed_from = path
+        attempt.save(update_fields=["resumed_from"])
+    found = facts.get("origin_damaged")
+    if found and isinstance(found, str) and run.parent is not None:
+        damage_note(run.parent, run.parent_checkpoint, found)

@@ -8,8 +8,10 @@ from django.db import transaction
 from training_core.config.files import apply_overrides
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
+from webapp.checkpoints.damage import require_whole
 from webapp.checkpoints.forking import check_fits, fork_family
-from webapp.checkpoints.selectors import checkpoint_latest
+from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.selectors import checkpoint_latest, checkpoint_named
 from webapp.common.permitted import parse_permitted
 from webapp.experiments.differences import flatten
 from webapp.runs.families import family_of
@@ -17,17 +19,26 @@ from webapp.runs.models import Run
 from webapp.runs.services import check_storable, run_resume
 
 
-@transaction.atomic
-def run_resume_edited(user: Person, run: Run, overrides: Mapping[str, Any]) -> Run:
+def run_resume_edited(user: Person, run: Run, overrides: Mapping[str, Any], checkpoint: str = "") -> Run:
     """Queue a new attempt under the run's config with `overrides`, which are noted as that attempt's changes.
 
-    Raises ConfigError with one message per field path, PermissionDenied, TransitionRefused.
+    `checkpoint` names the one to start from (last, best or an iteration); empty for the last.
+
+    Raises ConfigError with one message per field path, PermissionDenied, TransitionRefused, Http404.
     """
-    run = run_resume(user, run)
+    chosen = checkpoint_named(user, run.pk, checkpoint) if checkpoint else None
+    if chosen is not None:
+        require_whole(chosen)  # before the transaction, which would take the mark back with it
+    return _resumed(user, run, overrides, chosen)
+
+
+@transaction.atomic
+def _resumed(user: Person, run: Run, overrides: Mapping[str, Any], chosen: Checkpoint | None) -> Run:
+    run = run_resume(user, run, str(chosen.iteration) if chosen else "")
     config = parse_permitted(apply_overrides(run.config, overrides))
-    latest = checkpoint_latest(run)
-    if latest is not None:
-        check_fits(config, latest)
+    origin = chosen or checkpoint_latest(run)
+    if origin is not None:
+        check_fits(config, origin)
     resolved = config.model_dump(mode="json")
     check_storable(resolved)
     edits = _edits(run.config, resolved)
@@ -36,7 +47,9 @@ def run_resume_edited(user: Person, run: Run, overrides: Mapping[str, Any]) -> R
     if run.parent_checkpoint:
         run.family = fork_family(run)
     run.save(update_fields=["config", "edits", "family", "iterations"])
-    audit_note(user, run.project, "run.resume", run.pk, **({"edits": edits} if edits else {}))
+    details = {"edits": edits} if edits else {}
+    details |= {"checkpoint": chosen.path} if chosen else {}
+    audit_note(user, run.project, "run.resume", run.pk, **details)
     return run
 
 

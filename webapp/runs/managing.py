@@ -107,7 +107,7 @@ ACTS: dict[str, Callable[[Person, Run, str], Any]] = {
     "stop": lambda user, run, _: services.run_stop(user, run),
     "pause": lambda user, run, _: services.run_pause(user, run),
     "end_now": lambda user, run, _: services.run_end_now(user, run),
-    "resume": lambda user, run, _: services.run_resume(user, run),
+    "resume": services.run_resume,
     "archive": _archive,
     "unarchive": _unarchive,
     "tag": _tag,

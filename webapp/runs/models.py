@@ -58,9 +58,11 @@ class Run(models.Model):
     parent = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="forks")
     """The run it was forked from."""
     parent_checkpoint = models.CharField(max_length=400, blank=True)
+    """Path of the checkpoint it was forked at, relative to the parent's run folder."""
     edits = models.JSONField(default=dict, blank=True)
     """Fields of the config that were edited since the last attempt, which the next one takes over."""
-    """Path of the checkpoint it was forked at, relative to the parent's run folder."""
+    resume_from = models.CharField(max_length=400, blank=True)
+    """Path of the checkpoint that a person chose for the next attempt; empty for the newest."""
     archived = models.BooleanField(default=False, db_index=True)
     """Left out of tables unless they are asked for."""
     finding_counts = models.JSONField(default=dict)
@@ -119,6 +121,8 @@ class Attempt(models.Model):
     """Which start of the bundled Ray it was submitted to; empty for any other cluster."""
     resumed_from = models.CharField(max_length=400, blank=True)
     """Checkpoint path relative to the run folder; empty for a fresh start."""
+    exact = models.BooleanField(default=False)
+    """Whether a person chose `resumed_from`: then no other checkpoint takes its place where it is damaged."""
     changes = models.JSONField(default=dict)
     """Fields of the config that were edited before this attempt: dotted path -> value."""
     heartbeat_at = models.DateTimeField(null=True, blank=True)

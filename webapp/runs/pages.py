@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Visitor, can_edit, is_owner
-from webapp.checkpoints.selectors import checkpoints_list
+from webapp.checkpoints.selectors import checkpoint_latest, checkpoints_list
 from webapp.experiments.commands import curl_command, launch_command
 from webapp.experiments.differences import changes
 from webapp.metrics.models import Series
@@ -157,8 +157,15 @@ def config_context(run: Run, toml: str, address: str) -> dict[str, Any]:
         "curl": curl_command(address, run.preset, overrides, config=None if run.preset else run.config),
         "packages": run.facts.get("packages", {}),
         "edited": [attempt for attempt in run.attempts.order_by("number") if attempt.changes],
-        "resumable": run.state in RESUMABLE and run.source != RunSource.CLIENT,
+        "resumable": is_resumable(run),
+        "kept": [row for row in checkpoints_list(run) if not (row.removed or row.damaged)],
+        "last": checkpoint_latest(run),
     }
+
+
+def is_resumable(run: Run) -> bool:
+    """Whether people may resume it now."""
+    return run.state in RESUMABLE and run.source != RunSource.CLIENT
 
 
 def tags_of(user: User | AnonymousUser) -> list[str]:

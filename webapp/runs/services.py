@@ -20,10 +20,12 @@ from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
+from webapp.checkpoints.damage import require_whole
+from webapp.checkpoints.selectors import checkpoint_named
 from webapp.common.permitted import parse_permitted
 from webapp.live.services import hint
 from webapp.runs import states
-from webapp.runs.attempts import attempt_end, attempt_lost
+from webapp.runs.attempts import attempt_end, attempt_lost, origin_apply
 from webapp.runs.families import family_of
 from webapp.runs.models import Attempt, LogLine, Phase, Run, RunSource, RunState
 from webapp.runs.queue import look_soon, submit_soon
@@ -89,9 +91,19 @@ def run_pause(user: Person, run: Run) -> Run:
     return _end(user, run, "pause", RunState.PAUSED)
 
 
+def run_resume(user: Person, run: Run, checkpoint: str = "") -> Run:
+    """Queue a new attempt from the last checkpoint, or from a named one: last, best or an iteration.
+
+    Raises PermissionDenied, TransitionRefused (also where that one is damaged), ConfigError, Http404 (there is none).
+    """
+    chosen = checkpoint_named(user, run.pk, checkpoint) if checkpoint else None
+    if chosen is not None:
+        require_whole(chosen)  # before the transaction, which would take the mark back with it
+    return _resumed(user, run, chosen.path if chosen else "")
+
+
 @transaction.atomic
-def run_resume(user: Person, run: Run) -> Run:
-    """Queue a new attempt from the last checkpoint. Raises PermissionDenied, TransitionRefused."""
+def _resumed(user: Person, run: Run, resume_from: str) -> Run:
     run = _locked(user, run)
     _ours(run, "resumed")
     if run.state not in states.RESUMABLE:  # a run that is at work also goes back to queued, but by itself
@@ -99,6 +111,7 @@ def run_resume(user: Person, run: Run) -> Run:
     run.state, run.reason, run.stop_requested, run.ended_at = RunState.QUEUED, "", "", None
     run.end_requested_at = None
     run.losses_from = run.attempts.aggregate(last=Max("number"))["last"] or 0
+    run.resume_from = resume_from
     run.save()
     _tell(run)
     transaction.on_commit(partial(submit_soon, run.pk))
@@ -221,6 +234,7 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
     message = reason(event.message)
     if event.state in ("starting", "running"):
         run.facts = {**run.facts, **event.facts}
+        origin_apply(run, attempt, event.facts)
     if event.state != "starting" and (event.state != "failed" or attempt.started_at):
         run.iteration = event.iteration
     if event.state == "failed":

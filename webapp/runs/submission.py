@@ -81,17 +81,18 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
         run=run,
         number=number,
         submission_id=Launch(run.pk, number, Path(), Path()).submission_id,
-        resumed_from=latest.path if latest else "",
+        resumed_from=run.resume_from or (latest.path if latest else ""),
+        exact=bool(run.resume_from),
         cluster=present_cluster(),
         changes=_edits_taken(run),
     )
 
 
 def _edits_taken(run: Run) -> dict[str, Any]:
-    """What was edited since the last attempt; from now on it belongs to the one that is made."""
+    """What was edited since the last attempt; from now on it belongs to the one that is made, as does a chosen checkpoint."""
     edits: dict[str, Any] = run.edits
-    run.edits = {}
-    run.save(update_fields=["edits"])
+    run.edits, run.resume_from = {}, ""
+    run.save(update_fields=["edits", "resume_from"])
     return edits
 
 
@@ -138,6 +139,7 @@ def _launch(run: Run, attempt: Attempt, secret: str) -> Launch:
         ingest_token=secret,
         resume_from=folder.root / attempt.resumed_from if attempt.resumed_from else None,
         fork_from=_fork_origin(run),
+        fall_back=not attempt.exact,
     )
 
 

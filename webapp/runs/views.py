@@ -141,10 +141,12 @@ def run_edit_act(request: HttpRequest, run_id: str) -> HttpResponse:
     run = run_get(request.user, run_id)
     edits = request.POST.get("edits", "")
     try:
-        run_resume_edited(request.user, run, parse_overrides(list(filter(str.strip, edits.splitlines()))))
+        overrides = parse_overrides(list(filter(str.strip, edits.splitlines())))
+        run_resume_edited(request.user, run, overrides, request.POST.get("checkpoint", ""))
     except ConfigError as error:
         wrong = [f"{path}: {text}" if path else text for path, text in error.fields.items()]
-        return _config_page(request, run, {"edits": edits, "wrong": wrong}, status=400)
+        form = {"edits": edits, "wrong": wrong, "chosen": request.POST.get("checkpoint", "")}
+        return _config_page(request, run, form, status=400)
     except TransitionRefused as error:
         messages.error(request, str(error))
     return redirect("runs:detail", run.pk)
@@ -153,14 +155,14 @@ def run_edit_act(request: HttpRequest, run_id: str) -> HttpResponse:
 @login_required
 @require_POST
 def run_act(request: HttpRequest, run_id: str, act: str) -> HttpResponse:
-    """Stop, pause, end now or resume, then back to where the button was."""
+    """Stop, pause, end now or resume (from `checkpoint`, where one is posted), then back to where the button was."""
     run = run_get(request.user, run_id)
     if act not in ("stop", "pause", "end_now", "resume"):
         raise Http404
     if not can_edit(request.user, run.project):
         raise PermissionDenied
     try:
-        run_do(request.user, run, act)
+        run_do(request.user, run, act, request.POST.get("checkpoint", "") if act == "resume" else "")
     except TroupeError as error:
         messages.error(request, str(error))
     return back(request, reverse("runs:detail", args=[run.pk]))

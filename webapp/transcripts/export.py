@@ -8,6 +8,7 @@ from asgiref.sync import sync_to_async
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, StreamingHttpResponse
 
+from webapp.common.attachments import attachment
 from webapp.metrics.arrays import spell
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode, EpisodeNote
@@ -24,7 +25,7 @@ def export_answer(request: HttpRequest, run: Run, filters: Mapping[str, Any]) ->
     if isinstance(request, ASGIRequest):
         lines = _later(run, filters)
     answer = StreamingHttpResponse(lines, content_type="application/x-ndjson")
-    answer["Content-Disposition"] = f'attachment; filename="{run.pk}-episodes.jsonl"'
+    answer["Content-Disposition"] = attachment(f"{run.pk}-episodes.jsonl")
     return answer
 
 

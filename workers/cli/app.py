@@ -201,12 +201,16 @@ def resume(
     overrides: Annotated[
         list[str] | None, typer.Argument(help="Fields to change from here on: key=value.")
     ] = None,
+    checkpoint: Annotated[
+        str, typer.Option("--from", help="Checkpoint to start from: last, best, or an iteration.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Go on from the last checkpoint, in a new attempt, with fields of the config changed where wanted."""
+    """Resume a run from its last whole checkpoint, in a new attempt, with fields of the config changed where wanted."""
     from training_core.config.files import parse_overrides
 
-    _act(run_id, "resume", as_json, {"overrides": parse_overrides(overrides or [])})
+    chosen = {"checkpoint": checkpoint} if checkpoint else {}
+    _act(run_id, "resume", as_json, {"overrides": parse_overrides(overrides or []), **chosen})
 
 
 @app.command()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from training_core.checkpoints import DRAFT, MANIFEST, PINNED, STATE
+from training_core.checkpoints import DRAFT, MANIFEST, PINNED, STATE, damage
 from training_core.errors import CheckpointError
 
 LEARNING = ("optimizer.safetensors", "policy.json")
@@ -33,15 +33,40 @@ class Member:
     source: Path | bytes
 
 
+class FilesGone(CheckpointError):
+    """The run's checkpoints are on this machine, and this one is not among them any more."""
+
+
 def checkpoint_place(run_folder: Path, path: str) -> Path:
-    """The folder of a checkpoint that is there. Raises CheckpointError."""
+    """The folder of a checkpoint that is there. Raises CheckpointError, FilesGone, without the machine's own paths."""
     place = run_folder / path
-    if not place.is_dir() or not place.resolve().is_relative_to(run_folder.resolve()):
-        raise CheckpointError(
-            f"the files of {path} are not on the server's machine (there is no folder {place}); "
-            "share the folder of runs between machines"
-        )
-    return place
+    if place.is_dir():
+        if place.resolve().is_relative_to(run_folder.resolve()):
+            return place
+        raise CheckpointError(f"{path} of run {run_folder.name} is a link that leads out of the run's folder")
+    if place.parent.is_dir():
+        raise FilesGone(f"{_words(place)} was deleted a moment ago; take another checkpoint")
+    raise CheckpointError(
+        f"the files of {_words(place)} are not on the web server's machine; "
+        "mount the folder of runs (TROUPE_HOME/runs) there"
+    )
+
+
+def checkpoint_damage(run_folder: Path, path: str, *, contents: bool) -> str | None:
+    """What is wrong with a checkpoint (see training_core.checkpoints.damage); None where its files are not on this machine.
+
+    Raises FilesGone.
+    """
+    try:
+        return damage(checkpoint_place(run_folder, path), contents=contents)
+    except FilesGone:
+        raise
+    except CheckpointError:
+        return None
+
+
+def _words(place: Path) -> str:
+    return f"{place.name} of run {place.parent.parent.name}"
 
 
 def pin(place: Path) -> None:
@@ -51,9 +76,10 @@ def pin(place: Path) -> None:
         mark.parent.mkdir(exist_ok=True)
         mark.touch()
     except OSError as error:
-        raise CheckpointError(f"cannot pin {place}: {error}") from error
+        raise CheckpointError(f"cannot pin {_words(place)}: {error.strerror}") from error
     if not place.is_dir():
-        raise CheckpointError(f"{place} was deleted a moment ago; take another checkpoint")
+        mark.unlink(missing_ok=True)
+        raise FilesGone(f"{_words(place)} was deleted a moment ago; take another checkpoint")
 
 
 def unpin(place: Path) -> None:
@@ -70,7 +96,7 @@ def set_aside(place: Path) -> Path:
     try:
         place.rename(aside)
     except OSError as error:
-        raise CheckpointError(f"cannot delete {place}: {error}") from error
+        raise CheckpointError(f"cannot delete {_words(place)}: {error.strerror}") from error
     return aside
 
 

@@ -25,7 +25,8 @@ def driver_command(launch: Launch | JobLaunch, python: str) -> list[str]:
         "--fork-from": str(launch.fork_from) if launch.fork_from and not launch.resume_from else "",
     }
     words = [word for option, value in options.items() if value for word in (option, value)]
-    return [python, "-m", "workers.run", str(launch.folder / "config.toml"), *words]
+    flags = ["--fall-back"] if launch.resume_from and launch.fall_back else []
+    return [python, "-m", "workers.run", str(launch.folder / "config.toml"), *words, *flags]
 
 
 def driver_variables(launch: Launch | JobLaunch) -> dict[str, str]:

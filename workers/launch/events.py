@@ -249,7 +249,7 @@ class UtilisationEvent(Event):
 
 
 class CheckpointEvent(Event):
-    """A checkpoint was written, or (removed) deleted by retention."""
+    """A checkpoint was written, (removed) deleted by retention, or (damaged) found not to be as it was written."""
 
     type: Literal["checkpoint"]
     iteration: Int32
@@ -259,6 +259,8 @@ class CheckpointEvent(Event):
     metrics: dict[Key, Number] = {}
     best: bool = False
     removed: bool = False
+    damaged: str = Field("", max_length=2000)
+    """What is wrong with its files."""
 
 
 class LogEvent(Event):

@@ -7,6 +7,7 @@
   moment.json        a conversation as it stands: moves so far, and what the person is asked
   said-000.json      what the person says in their turn 0, 1, ...
   episodes.jsonl     episodes that were played, as the fields of an episode event
+  damage.json        {"which": "checkpoint" or "other", "found": what is wrong}: a checkpoint that it cannot play
   result.json        figures; written last
   driver.log         stdout and stderr (local launcher; Ray keeps its own)
 Each file is written whole or not at all.

@@ -49,6 +49,8 @@ class Launch:
     """Checkpoint to continue from."""
     fork_from: Path | None = None
     """Checkpoint of another run to start from; unused where there is one to continue from."""
+    fall_back: bool = False
+    """Whether an earlier checkpoint is taken where `resume_from` is damaged."""
 
     @property
     def submission_id(self) -> str:

@@ -21,6 +21,7 @@ from workers.loops.display import Bar, Lines, Shown
 from workers.loops.journal import Journal, ReportedLog
 from workers.loops.records import Attempt, Crew, Spots, Superseded, Unstarted, WorkerLost
 from workers.loops.registry import LOOPS, loop_of
+from workers.loops.starting_point import starting_point
 from workers.loops.synchronous import ENDS, Run, secure
 from workers.reporting.loggers.base import Opening
 from workers.reporting.loggers.feeding import Loggers
@@ -139,13 +140,14 @@ def _run(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> 
         log.warning("%s", setting)
     journal.loggers = loggers = _loggers(attempt)
     try:
+        start_from = starting_point(attempt, journal)
         keeper = CheckpointKeeper(attempt.config, RunFolder(attempt.folder))
         crew = _crew(attempt, journal, wishes, local=local)
         wishes.listen()
         try:
             run = Run(attempt.config, crew, journal, keeper, wishes)
             wishes.secure = partial(secure, run)
-            return LOOPS[loop_of(attempt.config)](run, attempt.start_from, forks=attempt.forks)
+            return LOOPS[loop_of(attempt.config)](run, start_from, forks=attempt.forks)
         finally:
             crew.close()
     finally:

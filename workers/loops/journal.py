@@ -71,7 +71,24 @@ class Journal:
 
     def starting(self, resume_from: Path | None) -> None:
         """The driver lives and knows its config."""
-        facts = {"packages": _versions(), "resumed_from": resume_from.name if resume_from else None}
+        name = resume_from.name if resume_from else None
+        facts = {"packages": _versions(), "resumed_from": name, "resume_note": "", "origin_damaged": ""}
+        self._reporter.status("starting", 0, "its workers start", facts=facts)
+
+    def damaged(self, iteration: int, path: str, found: str) -> None:
+        """A checkpoint of this run is damaged; path relative to the run folder."""
+        self._reporter.checkpoint(iteration, path, 0, {}, damaged=found)
+        self._reporter.log("error", "driver", f"the checkpoint of iteration {iteration} is damaged: {found}")
+
+    def origin_damaged(self, found: str) -> None:
+        """The other run's checkpoint that this run starts from is damaged."""
+        self._reporter.status("starting", 0, "", facts={"origin_damaged": found})
+
+    def fell_back(self, place: Path, text: str) -> None:
+        """The attempt resumes from another checkpoint than it was to; `text` says why."""
+        self._display.note(text)
+        self._reporter.log("warning", "driver", text)
+        facts = {"resumed_from": place.name, "resume_note": text}
         self._reporter.status("starting", 0, "its workers start", facts=facts)
 
     def resumed_at(self, iteration: int) -> None:

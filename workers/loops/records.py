@@ -62,6 +62,8 @@ class Attempt:
     ingest_token: str = field(default="", repr=False)
     fork_from: Path | None = None
     """Checkpoint of another run; unused where there is one of its own to resume from."""
+    fall_back: bool = False
+    """Whether an earlier checkpoint of the run is taken where `resume_from` is damaged."""
 
     @property
     def start_from(self) -> Path | None:

@@ -124,9 +124,10 @@ class Reporter:
         *,
         best: bool = False,
         removed: bool = False,
+        damaged: str = "",
     ) -> None:
-        """A checkpoint at `path` (relative to the run folder) was written, or (removed) deleted."""
-        flags = {"metrics": dict(metrics), "best": best, "removed": removed}
+        """A checkpoint at `path` (relative to the run folder) was written, (removed) deleted, or found damaged: how."""
+        flags = {"metrics": dict(metrics), "best": best, "removed": removed, "damaged": damaged[:2000]}
         self._append({"type": "checkpoint", "iteration": iteration, "path": path, "bytes": size, **flags})
 
     def log(self, level: str, source: str, message: str) -> None:

@@ -35,5 +35,5 @@ function drawn(row, metric) {
     el("td", { class: "num", "data-label": metric }, number(row.metrics[metric])),
     el("td", { class: "num", "data-label": "size" }, bytes(row.size)),
     el("td", { class: "num folder", "data-label": "attempt" }, count(row.attempt)),
-    el("td", { class: "num soft plain", "data-label": "written" }, row.removed ? "removed to save space" : ago(row.time)));
+    el("td", { class: "num soft plain", "data-label": "written" }, row.removed ? "removed to save space" : row.damaged ? el("span", { class: "badge bad", title: row.damaged }, "damaged") : ago(row.time)));
 }

@@ -1,6 +1,5 @@
 """Checkpoints of a run, in the database and on disk."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from training_core.checkpoints import writing
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
 
@@ -30,13 +30,12 @@ def make(run: Run, settings: Any, tmp_path: Path) -> Make:
     def checkpoint(iteration: int, of: Run | None = None, **fields: Any) -> Checkpoint:
         owner = of or run
         path = f"checkpoints/iteration-{iteration:06d}"
-        folder = tmp_path / "runs" / owner.pk / path
-        for policy in ("planner", "executor"):
-            (folder / policy).mkdir(parents=True)
-            (folder / policy / "model.safetensors").write_bytes(b"weights of " + policy.encode())
-            (folder / policy / "config.json").write_text("{}")
-            (folder / policy / "optimizer.safetensors").write_bytes(b"moments")
-        (folder / "state.json").write_text(json.dumps({"iteration": iteration}))
+        with writing(tmp_path / "runs" / owner.pk / "checkpoints", iteration, {}) as folder:
+            for policy in ("planner", "executor"):
+                (folder / policy).mkdir(parents=True)
+                (folder / policy / "model.safetensors").write_bytes(b"weights of " + policy.encode())
+                (folder / policy / "config.json").write_text("{}")
+                (folder / policy / "optimizer.safetensors").write_bytes(b"moments")
         base = {"attempt": 1, "cursor": 1, "size": 1000, "metrics": {}, "time": timezone.now()}
         return Checkpoint.objects.create(run=owner, iteration=iteration, path=path, **(base | fields))
 

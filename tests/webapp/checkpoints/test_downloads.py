@@ -70,7 +70,7 @@ def test_links_are_not_followed_and_missing_files_are_said(
     settings.TROUPE_HOME = tmp_path / "elsewhere"
     gone = call(f"runs/{run.pk}/checkpoints/20/download/")
     assert gone.status_code == 409
-    assert "not on the server's machine" in gone.json()["detail"]
+    assert "not on the web server's machine" in gone.json()["detail"]
 
 
 def test_the_server_reads_the_disk_beside_its_loop(run: Run, user: User, make: Make) -> None:

@@ -63,8 +63,6 @@ def test_the_driver_respects_pins_and_forks(run: Run, user: User, make: Make, tm
     """Its own retention looks at the marks that are left on disk."""
     folder = tmp_path / "runs" / run.pk / "checkpoints"
     rows = [make(each) for each in (20, 40, 60)]
-    for row in rows:
-        (tmp_path / "runs" / run.pk / row.path / "manifest.json").write_text("{}")
     checkpoint_do(user, rows[0], "pin")
     run_fork(user, rows[1])
     with writing(folder, 80, {}):

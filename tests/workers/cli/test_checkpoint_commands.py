@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from tests.training_core.llm.toys import make_model
 from tests.workers.cli.conftest import Troupe
+from training_core.checkpoints import writing
 from training_core.config.models import Lora
 from training_core.llm.models.adapters import add_adapter, save_adapter, trained_weights
 from training_core.llm.models.loading import load_model
@@ -22,10 +23,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> Checkpoint:
     monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run_id: None)
     settings.TROUPE_HOME = tmp_path
-    folder = tmp_path / "runs" / run.pk / "checkpoints" / "iteration-000020" / "planner"
-    folder.mkdir(parents=True)
-    for name, content in (("config.json", "{}"), ("model.safetensors", "weights")):
-        (folder / name).write_text(content)
+    with writing(tmp_path / "runs" / run.pk / "checkpoints", 20, {}) as draft:
+        (draft / "planner").mkdir()
+        for name, content in (("config.json", "{}"), ("model.safetensors", "weights")):
+            (draft / "planner" / name).write_text(content)
     return Checkpoint.objects.create(
         run=run, attempt=1, cursor=1, iteration=20, path="checkpoints/iteration-000020", size=5, time=timezone.now()
     )  # fmt: skip
@@ -87,3 +88,24 @@ def test_pin_delete_and_prune(
     assert json.loads(troupe("prune", run.pk, "--last", "0", "--json").out)["deleted"] == [20]
     assert not (tmp_path / "runs" / run.pk / checkpoint.path).exists()
     assert "removed" in troupe("checkpoints", run.pk).out
+
+
+def test_resume_from_a_named_checkpoint(
+    troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint
+) -> None:
+    Run.objects.filter(pk=run.pk).update(state="stopped")
+    assert "names no checkpoint" in troupe("resume", run.pk, "--from", "first").err
+    assert "no checkpoint 40" in troupe("resume", run.pk, "--from", "40").err
+    assert "queued" in troupe("resume", run.pk, "--from", "20").out
+    assert Run.objects.get(pk=run.pk).resume_from == checkpoint.path
+
+
+def test_a_damaged_checkpoint_is_listed_and_refused(
+    troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    Run.objects.filter(pk=run.pk).update(state="stopped")
+    (tmp_path / "runs" / run.pk / checkpoint.path / "planner" / "model.safetensors").write_text("wei")
+    said = troupe("resume", run.pk, "--from", "20")
+    assert said.status != 0
+    assert "damaged: planner/model.safetensors has 3 bytes in place of 7" in " ".join(said.err.split())
+    assert "damaged" in troupe("checkpoints", run.pk).out

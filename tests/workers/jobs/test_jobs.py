@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.workers.running import small_config
+from training_core.checkpoints import name_of, writing
 from training_core.config.files import load_config, to_toml
 from training_core.errors import ConfigError
 from workers.job import main
@@ -92,9 +93,10 @@ def test_swapped_policies_play_what_the_other_learnt(
     tmp_path: Path, little_model: Path, trained: Path
 ) -> None:
     """The same figures as of a checkpoint whose folders were exchanged by hand."""
-    exchanged = tmp_path / "exchanged"
-    shutil.copytree(latest(trained) / "planner", exchanged / "executor")
-    shutil.copytree(latest(trained) / "executor", exchanged / "planner")
+    with writing(tmp_path / "exchanged", 1, {}) as draft:
+        shutil.copytree(latest(trained) / "planner", draft / "executor")
+        shutil.copytree(latest(trained) / "executor", draft / "planner")
+    exchanged = tmp_path / "exchanged" / name_of(1)
     status, job = do(tmp_path / "j", little_model, "evaluate", latest(trained), episodes=8, swapped=True)
     _, by_hand = do(tmp_path / "hand", little_model, "evaluate", exchanged, episodes=8)
     result, wanted = job.read("result") or {}, by_hand.read("result") or {}

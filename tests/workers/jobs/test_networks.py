@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.workers.running import curve, small_networks
+from training_core.checkpoints import name_of, read_state, writing
 from training_core.config.files import load_config, to_toml
 from training_core.config.marl.run import MarlConfig
 from workers.job import main
@@ -83,9 +84,10 @@ def test_in_a_match_each_side_is_played_by_the_checkpoint_that_is_named(
     for line, place in zip(lines, (early, late), strict=False):
         _, alone = do(tmp_path / place.name, small(), "evaluate", place, episodes=8)
         assert line["rewards"] == (alone.read("result") or {})["rewards"]
-    mixed = tmp_path / "mixed"
-    shutil.copytree(late, mixed)
-    shutil.copy(early / "adversaries" / "actor.safetensors", mixed / "adversaries")
+    with writing(tmp_path / "mixed", 4, read_state(late)) as draft:
+        shutil.copytree(late, draft, dirs_exist_ok=True)
+        shutil.copy(early / "adversaries" / "actor.safetensors", draft / "adversaries")
+    mixed = tmp_path / "mixed" / name_of(4)
     _, by_hand = do(tmp_path / "hand", small(), "evaluate", mixed, episodes=8)
     assert lines[2]["rewards"] == (by_hand.read("result") or {})["rewards"]
     assert len(job.kept()) == 16 and job.kept()[0]["title"].startswith("adversaries: a, good: a · ")

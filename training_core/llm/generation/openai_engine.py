@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from training_core.checkpoint_reading import write_errors_explained
 from training_core.config.engines import OpenAi
 from training_core.errors import EngineFailure, PromptRefused
 from training_core.llm.generation.base import Interrupted, SamplingSettings
@@ -77,15 +78,13 @@ class OpenAiEngine:
         self._folder, self.version = folder, version
 
     def _write(self, folder: Path) -> None:
-        try:
+        with write_errors_explained(f"the weights {folder}", EngineFailure):
             folder.mkdir(parents=True, exist_ok=True)
             if has_adapter(self.model):
                 save_adapter(folder, self.model, trained_weights(self.model), str(self.model.name_or_path))
             else:
                 self.model.save_pretrained(folder)
                 self.tokenizer.save_pretrained(folder)
-        except OSError as error:
-            raise EngineFailure(f"cannot write weights to {folder}: {error}") from error
 
     async def _announce(self, folder: Path) -> None:
         async with self._client() as client:

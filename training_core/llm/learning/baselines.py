@@ -4,14 +4,16 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from training_core.checkpoint_reading import write_errors_explained
 from training_core.errors import CheckpointError
 
 FILE = "baselines.json"
 
 
 def save_baselines(checkpoint: Path, baselines: Mapping[str, float]) -> None:
-    """Write them (role -> baseline) into a checkpoint's draft."""
-    (checkpoint / FILE).write_text(json.dumps(baselines))
+    """Write them (role -> baseline) into a checkpoint's draft. Raises CheckpointError."""
+    with write_errors_explained(f"the checkpoint {checkpoint}"):
+        (checkpoint / FILE).write_text(json.dumps(baselines))
 
 
 def read_baselines(checkpoint: Path) -> dict[str, float]:

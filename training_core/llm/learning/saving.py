@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from training_core.checkpoint_reading import explained
+from training_core.checkpoint_reading import explained, write_errors_explained
 from training_core.config.team import NAME_PATTERN
 from training_core.errors import CheckpointError, ModelError
 from training_core.llm.learning.learner import Learner, LearnerState
@@ -56,7 +56,7 @@ def save_policy(folder: Path, learner: Learner, tokenizer: PreTrainedTokenizerBa
         )
         | {"iterations": learner.iterations},
     }
-    try:
+    with write_errors_explained(f"the checkpoint {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         _save_model(folder, learner.model, state.weights)
         tokenizer.save_pretrained(folder)
@@ -64,21 +64,17 @@ def save_policy(folder: Path, learner: Learner, tokenizer: PreTrainedTokenizerBa
         if state.critic:
             save_file(state.critic, folder / CRITIC)
         (folder / "policy.json").write_text(json.dumps(facts, indent=1))
-    except OSError as error:
-        raise CheckpointError(f"cannot write the checkpoint {folder}: {error}; is the disk full?") from error
 
 
 def save_frozen(
     folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, version: int
 ) -> None:
     """Write a policy that is not trained: its weights alone. Raises CheckpointError."""
-    try:
+    with write_errors_explained(f"the checkpoint {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         _save_model(folder, model, trained_weights(model))
         tokenizer.save_pretrained(folder)
         (folder / "policy.json").write_text(json.dumps({"version": version, "frozen": True}, indent=1))
-    except OSError as error:
-        raise CheckpointError(f"cannot write the checkpoint {folder}: {error}; is the disk full?") from error
 
 
 def load_policy(folder: Path, learner: Learner) -> int:

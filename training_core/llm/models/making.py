@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from training_core.checkpoints import bring_to_disk
 from training_core.llm.models.progress import Progress
 
 FACTS = "troupe.json"
@@ -58,6 +59,7 @@ def _place(folder: Path, make: Make, progress: Progress) -> None:
     try:
         (draft / FACTS).write_text(json.dumps(make(draft, tell), indent=1))
         draft.chmod(0o755)
+        bring_to_disk(draft)
         shutil.rmtree(folder, ignore_errors=True)  # a folder without facts is no model
         draft.rename(folder)
     finally:

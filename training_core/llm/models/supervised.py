@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from training_core.checkpoint_reading import write_errors_explained
 from training_core.config.environments import Environment
 from training_core.config.models import WarmStart
 from training_core.errors import DataError, ModelError
@@ -54,14 +55,12 @@ def warm_started(
         )
     file = data_file(section.file, FIELD) if section.file else None
     folder = home / "models" / f"warm-{_digest(source, section, environment, file)}"
-    try:
+    with write_errors_explained(f"the warm-started model to {folder}", ModelError):
         return made_once(
             folder,
             lambda draft, tell: _make(draft, source, section, environment, file, device, tell),
             progress,
         )
-    except OSError as error:
-        raise ModelError(f"cannot write the warm-started model to {folder}: {error}") from error
 
 
 def read_conversations(file: Path) -> list[Messages]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from training_core.checkpoint_reading import write_errors_explained
 from training_core.config.environments import Environment
 from training_core.errors import ModelError
 from training_core.llm.environments.registry import WARM_STARTS
@@ -87,10 +88,8 @@ def ensure_tiny(environment: Environment, home: Path, progress: Progress = silen
     """
     _check_is_known(environment)
     folder = tiny_folder(environment, home)
-    try:
+    with write_errors_explained(f"the tiny model to {folder}", ModelError):
         return made_once(folder, lambda draft, tell: _make(environment, draft, tell), progress)
-    except OSError as error:
-        raise ModelError(f"cannot write the tiny model to {folder}: {error}") from error
 
 
 def _check_is_known(environment: Environment) -> None:

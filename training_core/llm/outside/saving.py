@@ -5,18 +5,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from training_core.checkpoint_reading import explained, write_errors_explained
+
 FILE = "rollout_buffer.json"
 
 
 def save_outside(checkpoint: Path, state: Mapping[str, Any]) -> None:
-    """Write it into a checkpoint's draft."""
-    (checkpoint / FILE).write_text(json.dumps(state))
+    """Write it into a checkpoint's draft. Raises CheckpointError."""
+    with write_errors_explained(f"the checkpoint {checkpoint}"):
+        (checkpoint / FILE).write_text(json.dumps(state))
 
 
 def read_outside(checkpoint: Path) -> dict[str, Any]:
-    """What was written; nothing is done where the checkpoint has none, as one that another workflow made."""
+    """What was written; nothing is done where the checkpoint has none, as one that another workflow made.
+
+    Raises CheckpointError.
+    """
     path = checkpoint / FILE
-    state: dict[str, Any] = (
-        json.loads(path.read_text()) if path.is_file() else {"finished": [], "delivery": 0}
-    )
-    return state
+    if not path.is_file():
+        return {"finished": [], "delivery": 0}
+    with explained(checkpoint, "a rollout buffer's run"):
+        state = json.loads(path.read_text())
+        if not isinstance(state, dict):
+            raise ValueError(f"{FILE} is not what Troupe writes")
+        return state

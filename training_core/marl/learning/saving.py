@@ -12,8 +12,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from training_core.checkpoint_reading import explained
-from training_core.errors import CheckpointError
+from training_core.checkpoint_reading import explained, write_errors_explained
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.learning.value_scale import ValueScale
 
@@ -39,15 +38,13 @@ def save_policy(folder: Path, learner: PolicyLearner) -> None:
         for name, adam in optimisers.items()
         for key, tensor in adam.state_dict().items()
     }
-    try:
+    with write_errors_explained(f"the checkpoint {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, network in (("actor", learner.actor), ("critic", learner.critic)):
             weights = {key: tensor.contiguous().clone() for key, tensor in network.state_dict().items()}
             save_file(weights, folder / f"{name}.safetensors")
         save_file(moments, folder / "optimizer.safetensors")
         (folder / FACTS).write_text(json.dumps(facts, indent=1))
-    except OSError as error:
-        raise CheckpointError(f"cannot write the checkpoint {folder}: {error}; is the disk full?") from error
 
 
 def load_policy(folder: Path, learner: PolicyLearner) -> None:

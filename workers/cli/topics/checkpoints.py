@@ -15,6 +15,7 @@ from workers.server_api import ServerFailure, find_server, run_path
 app = typer.Typer()
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 RunId = Annotated[str, typer.Argument(help="Id of the run.")]
+MARKS = ("best", "pinned", "damaged", "removed")
 Name = Annotated[str, typer.Argument(help="last, best, or an iteration.")]
 
 
@@ -82,7 +83,7 @@ def checkpoints(run_id: RunId, as_json: AsJson = False) -> None:
     for heading in ("iteration", "size", *shown, "marks"):
         table.add_column(heading, justify="left" if heading == "marks" else "right")
     for row in rows:
-        marks = [mark for mark in ("best", "pinned", "removed") if row[mark]]
+        marks = [mark for mark in MARKS if row[mark]]
         figures = [number(row["metrics"].get(key)) for key in shown]
         table.add_row(str(row["iteration"]), f"{row['size'] / 1e6:.1f} MB", *figures, " ".join(marks))
     console.print(table)
@@ -126,7 +127,7 @@ def _act(run_id: str, name: str, act: str, as_json: bool) -> None:
     row = find_server().call(checkpoint_path(run_id, name, f"{act}/"), {})
     if as_json:
         return typer.echo(json.dumps(row, indent=2))
-    marks = [mark for mark in ("best", "pinned", "removed") if row[mark]]
+    marks = [mark for mark in MARKS if row[mark]]
     console.print(f"{row['path']}  {' '.join(marks)}", highlight=False)
 
 

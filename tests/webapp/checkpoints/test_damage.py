@@ -1,0 +1,327 @@
+"""Damaged checkpoints: marked, shown, refused with the remedy, passed over, and free to be deleted."""
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tests.webapp.api.conftest import caller
+from tests.webapp.checkpoints.conftest import Make
+from training_core.errors import ConfigError
+from webapp.accounts.models import User
+from webapp.checkpoints.forking import run_fork, run_fork_named
+from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
+from webapp.checkpoints.selectors import checkpoint_latest, checkpoint_named
+from webapp.checkpoints.services import checkpoints_store
+from webapp.ingest.services import batch_store
+from webapp.jobs.models import Job
+from webapp.jobs.services import Subject, job_create, job_folder, job_follow
+from webapp.runs import submission
+from webapp.runs.models import Attempt, LogLine, Run
+from webapp.runs.services import run_resume
+from webapp.runs.states import TransitionRefused
+from workers.launch.events import CheckpointEvent
+from workers.launch.fake import FakeLauncher
+from workers.launch.launcher import Capacity
+from workers.reporting.encoding import encode
+
+pytestmark = pytest.mark.django_db(transaction=True)
+WHY = "planner/model.safetensors has 4 bytes in place of 18"
+
+
+@pytest.fixture
+def stopped(run: Run) -> Run:
+    """A run that waits for somebody to resume it."""
+    Run.objects.filter(pk=run.pk).update(state="stopped")
+    run.refresh_from_db()
+    return run
+
+
+@pytest.fixture
+def launcher(monkeypatch: pytest.MonkeyPatch) -> FakeLauncher:
+    fake = FakeLauncher(devices=Capacity(64.0, 0.0, 64.0, 0.0))
+    monkeypatch.setattr(submission, "make_launcher", lambda kind: fake)
+    return fake
+
+
+def model(home: Path, row: Checkpoint) -> Path:
+    return home / "runs" / row.run_id / row.path / "planner" / "model.safetensors"
+
+
+def cut(home: Path, row: Checkpoint) -> None:
+    model(home, row).write_bytes(b"weig")
+
+
+def event(run: Run, **fields: Any) -> CheckpointEvent:
+    base = {"run": run.pk, "attempt": 1, "producer": "p", "seq": 1, "time": time.time(), "type": "checkpoint"}
+    return CheckpointEvent(**(base | {"bytes": 5} | fields))
+
+
+def test_what_a_driver_reports_marks_the_row_and_keeps_the_rest(stopped: Run, make: Make) -> None:
+    row = make(6, best=True, metrics={"eval/success": 0.5})
+    checkpoints_store(stopped, 7, [event(stopped, iteration=6, path=row.path, bytes=0, damaged=WHY)])
+    row.refresh_from_db()
+    assert (row.damaged, row.size, row.metrics, row.best, row.cursor) == (
+        WHY,
+        1000,
+        {"eval/success": 0.5},
+        True,
+        7,
+    )
+    checkpoints_store(stopped, 8, [event(stopped, iteration=6, path=row.path, bytes=9)])
+    row.refresh_from_db()
+    assert (row.damaged, row.size) == ("", 9), "an attempt wrote it again"
+
+
+def test_the_newest_whole_one_is_resumed_from(
+    stopped: Run, user: User, make: Make, launcher: FakeLauncher
+) -> None:
+    make(4), make(6, damaged=WHY)
+    run_resume(user, stopped)
+    assert submission.run_submit_now(stopped.pk)
+    [launch] = launcher.launches
+    assert launch.resume_from == launch.folder / "checkpoints" / "iteration-000004"
+    assert launch.fall_back
+
+
+@pytest.mark.parametrize("name", ["4", "iteration-000004"])
+def test_a_chosen_checkpoint_is_resumed_from_and_no_other(
+    name: str, stopped: Run, user: User, make: Make, launcher: FakeLauncher
+) -> None:
+    chosen = make(4)
+    make(6)
+    assert run_resume(user, stopped, name).resume_from == chosen.path
+    with pytest.raises(TransitionRefused, match="would be resumed from it"):
+        checkpoint_do(user, chosen, "delete")
+    assert submission.run_submit_now(stopped.pk)
+    [launch] = launcher.launches
+    assert (launch.resume_from, launch.fall_back) == (launch.folder / chosen.path, False)
+    attempt = stopped.attempts.get()
+    assert (attempt.resumed_from, attempt.exact) == (chosen.path, True)
+    assert Run.objects.get(pk=stopped.pk).resume_from == "", "it belongs to the attempt now"
+
+
+def test_after_a_choice_later_attempts_stay_on_its_branch(stopped: Run, make: Make) -> None:
+    chosen = make(4)
+    make(6)
+    Attempt.objects.create(run=stopped, number=2, submission_id="x", resumed_from=chosen.path, exact=True)
+    assert checkpoint_latest(stopped) == chosen, "6 is of the attempt before"
+    own = make(5, attempt=2)
+    assert checkpoint_latest(stopped) == own
+
+
+@pytest.mark.parametrize(
+    ("name", "error"), [("6", TransitionRefused), ("5", TransitionRefused), ("x", ConfigError)]
+)
+def test_a_chosen_checkpoint_must_be_there_and_whole(
+    name: str, error: type[Exception], stopped: Run, user: User, make: Make, tmp_path: Path
+) -> None:
+    cut(tmp_path, make(6))
+    make(5, removed=True)
+    with pytest.raises(error, match="damaged: planner|was removed|names no checkpoint"):
+        run_resume(user, stopped, name)
+    assert Run.objects.get(pk=stopped.pk).state == "stopped"
+    assert Checkpoint.objects.get(iteration=6).damaged == (WHY if name == "6" else "")
+
+
+def test_api_and_page_resume_from_a_named_one(stopped: Run, user: User, make: Make, client: Client) -> None:
+    make(4), make(6, damaged=WHY), make(8)
+    call = caller(user, "launch")
+    path = f"runs/{stopped.pk}/resume/"
+    assert call(path, {"checkpont": "4"}).status_code == 400
+    assert call(path, {"checkpoint": "7"}).status_code == 404
+    assert call(path, {"checkpoint": "4"}).json()["state"] == "queued"
+    assert Run.objects.get(pk=stopped.pk).resume_from.endswith("000004")
+    for address, words in (
+        (f"/runs/{stopped.pk}/act/resume/", {}),
+        (f"/runs/{stopped.pk}/edit/", {"edits": ""}),
+    ):
+        Run.objects.filter(pk=stopped.pk).update(state="stopped", resume_from="")
+        client.force_login(user)
+        client.post(address, words | {"checkpoint": "4"})
+        assert Run.objects.get(pk=stopped.pk).resume_from.endswith("000004")
+
+
+def test_pages_and_api_show_the_damage(stopped: Run, user: User, make: Make, client: Client) -> None:
+    make(4), make(6, damaged=WHY)
+    client.force_login(user)
+    page = client.get(f"/runs/{stopped.pk}/checkpoints/").content.decode()
+    assert WHY in page and ">damaged<" in page
+    assert "Resume from iteration 4" in page and "Resume from iteration 6" not in page
+    assert "Fork iteration 6" not in page
+    assert ">damaged<" in client.get(f"/runs/{stopped.pk}/").content.decode()
+    config = client.get(f"/runs/{stopped.pk}/config/").content.decode()
+    assert '<option value="4">' in config and '<option value="6">' not in config
+    rows = caller(user, "read")(f"runs/{stopped.pk}/checkpoints/").json()["results"]
+    assert [row["damaged"] for row in rows] == [WHY, ""]
+
+
+def test_a_damaged_last_one_can_be_deleted(stopped: Run, user: User, make: Make, tmp_path: Path) -> None:
+    first, torn = make(4), make(6)
+    with pytest.raises(TransitionRefused, match="would be resumed from it"):
+        checkpoint_do(user, torn, "delete")
+    cut(tmp_path, torn)
+    assert checkpoint_do(user, torn, "delete").removed
+    assert checkpoint_latest(stopped) == first
+    with pytest.raises(TransitionRefused, match="would be resumed from it"):
+        checkpoint_do(user, first, "delete")
+
+
+def test_a_damaged_one_that_was_forked_can_be_deleted_unless_pinned(
+    stopped: Run, user: User, make: Make, tmp_path: Path
+) -> None:
+    row = make(4)
+    make(6)
+    run_fork(user, row)
+    checkpoint_do(user, row, "pin")
+    cut(tmp_path, row)
+    with pytest.raises(TransitionRefused, match="unpin it first"):
+        checkpoint_do(user, row, "delete")
+    checkpoint_do(user, row, "unpin")
+    assert checkpoint_do(user, row, "delete").removed
+
+
+def test_pruning_counts_whole_ones_and_deletes_damaged_ones(stopped: Run, user: User, make: Make) -> None:
+    make(2), make(4), make(6, damaged=WHY)
+    assert checkpoints_prune(user, stopped, last=1, best=0)["kept"] == [4]
+
+
+def test_a_row_whose_files_are_gone_can_be_deleted(
+    stopped: Run, user: User, make: Make, tmp_path: Path
+) -> None:
+    make(4)
+    row = make(6)
+    shutil.rmtree(tmp_path / "runs" / stopped.pk / row.path)
+    assert checkpoint_do(user, row, "delete").removed
+
+
+def test_restored_files_end_the_mark(stopped: Run, user: User, make: Make) -> None:
+    row = make(6, damaged=WHY)
+    assert run_resume(user, stopped, "6").resume_from == row.path
+    row.refresh_from_db()
+    assert row.damaged == ""
+
+
+def test_files_that_only_look_whole_keep_the_mark(
+    stopped: Run, user: User, make: Make, tmp_path: Path
+) -> None:
+    row = make(6, damaged=WHY)
+    model(tmp_path, row).write_bytes(b"x" * 18)
+    with pytest.raises(TransitionRefused, match="SHA-256 differs"):
+        run_resume(user, stopped, "6")
+
+
+def test_forks_and_jobs_of_a_damaged_one_are_refused(
+    stopped: Run, user: User, make: Make, tmp_path: Path
+) -> None:
+    row = make(6)
+    cut(tmp_path, row)
+    for use in (
+        lambda: run_fork(user, row),
+        lambda: job_create(user, stopped.project, Job.Kind.EVALUATE, Subject(stopped.config, stopped, row)),
+    ):
+        with pytest.raises(TransitionRefused, match=f"of iteration 6 of run {stopped.pk} is damaged: {WHY}"):
+            use()
+    assert (Run.objects.count(), Job.objects.count()) == (1, 0)
+    assert Checkpoint.objects.get(pk=row.pk).damaged == WHY
+    answer = caller(user, "launch")(f"runs/{stopped.pk}/checkpoints/6/fork/", {})
+    assert (answer.status_code, WHY in answer.json()["detail"]) == (409, True)
+
+
+def test_a_job_that_finds_damage_marks_the_checkpoint(
+    stopped: Run, user: User, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webapp.jobs.services.make_launcher", lambda kind: FakeLauncher())
+    monkeypatch.setattr("webapp.jobs.services._soon", lambda pk: None)
+    row = make(6)
+    job = job_create(user, stopped.project, Job.Kind.EVALUATE, Subject(stopped.config, stopped, row))
+    Job.objects.filter(pk=job.pk).update(state="running", submission_id="j")
+    job.refresh_from_db()
+    folder = job_folder(job)
+    folder.open("", {})
+    folder.write("damage", {"which": "checkpoint", "found": WHY})
+    folder.write("error", {"reason": f"the checkpoint is damaged: {WHY}"})
+    assert (job_follow(job).state, Checkpoint.objects.get(pk=row.pk).damaged) == ("failed", WHY)
+
+
+def told(run: Run, number: int, *events: dict[str, Any]) -> None:
+    """Events of an attempt, as its driver sends them."""
+    head = {"run": run.pk, "attempt": number, "producer": f"p{number}", "time": time.time()}
+    lines = [encode(head | {"seq": seq} | fields) for seq, fields in enumerate(events, start=1)]
+    batch_store(run.pk, b"\n".join(lines), "")
+
+
+def test_the_attempt_and_the_page_say_where_it_resumed(
+    stopped: Run, user: User, make: Make, client: Client
+) -> None:
+    make(4), make(6)
+    Run.objects.filter(pk=stopped.pk).update(state="queued")
+    Attempt.objects.create(
+        run=stopped, number=2, submission_id="x", resumed_from="checkpoints/iteration-000006"
+    )
+    note = f"the checkpoint of iteration 6 is damaged: {WHY}; resumed from iteration 4"
+    facts = {"resumed_from": "iteration-000004", "resume_note": note}
+    told(stopped, 2, {"type": "status", "state": "starting", "iteration": 0, "facts": facts})
+    assert stopped.attempts.get().resumed_from == "checkpoints/iteration-000004"
+    client.force_login(user)
+    assert note in client.get(f"/runs/{stopped.pk}/").content.decode()
+
+
+def test_a_fork_that_finds_damage_marks_the_parents_checkpoint(stopped: Run, user: User, make: Make) -> None:
+    row = make(6)
+    fork = run_fork(user, row)
+    Attempt.objects.create(run=fork, number=1, submission_id="f")
+    status = {"type": "status", "state": "starting", "iteration": 0, "facts": {"origin_damaged": WHY}}
+    told(fork, 1, status)
+    row.refresh_from_db()
+    assert row.damaged == WHY
+
+
+def test_last_is_looked_up_again_where_retention_was_faster(
+    run: Run, user: User, make: Make, tmp_path: Path
+) -> None:
+    Run.objects.filter(pk=run.pk).update(state="running")
+    there = make(4)
+    for iteration in (6, 8):
+        shutil.rmtree(tmp_path / "runs" / run.pk / make(iteration).path)
+    assert run_fork_named(user, run.pk, "last").parent_checkpoint == there.path
+    with pytest.raises(
+        TransitionRefused, match="iteration-000008 of run .* was deleted a moment ago; take another"
+    ):
+        run_fork_named(user, run.pk, "8")
+    assert not list((tmp_path / "runs" / run.pk / "checkpoints").glob(".pinned/*8"))
+
+
+def test_refusals_do_not_tell_the_servers_folders(run: Run, user: User, make: Make, tmp_path: Path) -> None:
+    row = make(6)
+    shutil.rmtree(tmp_path / "runs")
+    for act in ("download", "fork", "pin", "delete"):
+        call = caller(user, "launch")
+        path = f"runs/{run.pk}/checkpoints/6/{act}/"
+        Run.objects.filter(pk=run.pk).update(state="finished")
+        answer = call(path) if act == "download" else call(path, {})
+        assert answer.status_code == 409, act
+        assert "not on the web server's machine" in answer.json()["detail"]
+        assert str(tmp_path) not in answer.content.decode()
+    assert row.path == "checkpoints/iteration-000006"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ['a"; filename="evil.html', "q\r\nX-Inj: 1", "ünicode", "a b", "a//b", "../x", "/etc", "", "a\n", "a/.."],
+)
+def test_paths_that_are_no_plain_names_are_not_noted(path: str, run: Run) -> None:
+    checkpoints_store(run, 1, [event(run, iteration=1, path=path)])
+    assert not Checkpoint.objects.exists()
+    line = LogLine.objects.get()
+    assert line.level == "warning" and "was not noted: give a path below the run's folder" in line.message
+
+
+def test_last_and_best_are_found_by_name(stopped: Run, user: User, make: Make) -> None:
+    make(4, best=True), make(6, damaged=WHY)
+    assert checkpoint_named(user, stopped.pk, "last").iteration == 4
+    assert checkpoint_named(user, stopped.pk, "best").iteration == 4
