@@ -88,6 +88,18 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
                 "a remote cluster.",
             ),
             (
+                "TROUPE_MODEL_FOLDERS",
+                "`/data`",
+                "Absolute folders, with commas, whose models runs from pages and the API may name, beside TROUPE_HOME/models. "
+                "Empty: none. Of TROUPE_HOME they open nothing else.",
+            ),
+            (
+                "TROUPE_WEIGHTS_FOLDERS",
+                "none",
+                "Absolute folders, with commas, below which `engine.weights_folder` of such runs may lie, beside "
+                "TROUPE_HOME/weights.",
+            ),
+            (
                 "TROUPE_WEBHOOK_NETWORKS",
                 "public ones",
                 "Networks that webhooks and channels may go to besides: `10.0.0.0/8,127.0.0.0/8`, or `any`.",

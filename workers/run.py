@@ -19,6 +19,7 @@ from pathlib import Path
 from training_core.config.files import apply_overrides, parse_config, parse_overrides, read_preset, read_toml
 from training_core.config.kinds import AnyConfig
 from training_core.config.marl.run import MarlConfig
+from training_core.config.permitted import checkpoint_below_home
 from training_core.errors import ConfigError
 
 USAGE_ERROR = 2
@@ -45,7 +46,7 @@ def main(words: Sequence[str] | None = None) -> int:
         folder=(arguments.folder or home / "runs" / run).expanduser().resolve(),
         home=home,
         resume_from=arguments.resume_from.expanduser().resolve() if arguments.resume_from else None,
-        fork_from=_fork_from(arguments.fork_from, config),
+        fork_from=_fork_from(arguments.fork_from, config, home),
         fall_back=arguments.fall_back,
         ingest_url=arguments.ingest_url,
         ingest_token=os.environ.pop("TROUPE_INGEST_TOKEN", ""),
@@ -53,9 +54,11 @@ def main(words: Sequence[str] | None = None) -> int:
     return run_attempt(attempt, local=arguments.local)
 
 
-def _fork_from(said: Path | None, config: AnyConfig) -> Path | None:
-    """The checkpoint that the command line names, or else the config."""
+def _fork_from(said: Path | None, config: AnyConfig, home: Path) -> Path | None:
+    """The checkpoint that the command line names, or else the config, which may name it below TROUPE_HOME."""
     named = config.checkpoint.resume_from if isinstance(config, MarlConfig) else ""
+    if said is None and checkpoint_below_home(named):
+        return (home / named).resolve()
     place = said or (Path(named) if named else None)
     return place.expanduser().resolve() if place else None
 

@@ -45,6 +45,7 @@ class RunningStack:
             "TROUPE_PORT": str(free_ports(1)[0]),
             "TROUPE_DEMO": "0",
             "TROUPE_BASE_MODEL": "0",
+            "TROUPE_MODEL_FOLDERS": tempfile.gettempdir(),  # tests make models where pytest puts their files
         }
         kept = {name: value for name, value in os.environ.items() if name not in GIVEN}
         self.environment = kept | own | variables

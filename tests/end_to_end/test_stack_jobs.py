@@ -4,7 +4,6 @@ import hashlib
 import hmac
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -49,12 +48,10 @@ def ended(client: httpx.Client, path: str, within: float = 900.0) -> dict[str, A
     return dict(found)
 
 
-def test_a_checkpoint_is_evaluated_again_and_talked_to(
-    client: httpx.Client, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    model: Path = little_model(tmp_path_factory.mktemp("models") / "little")
+def test_a_checkpoint_is_evaluated_again_and_talked_to(client: httpx.Client, stack: RunningStack) -> None:
+    little_model(stack.home / "models" / "little")
     small = {
-        "policies.planner.model": str(model), "policies.executor.model": str(model), "run.iterations": 2,
+        "policies.planner.model": "little", "policies.executor.model": "little", "run.iterations": 2,
         "rollout.tasks": 6, "rollout.group_size": 4, "evaluation.every": 1, "evaluation.episodes": 8,
         "evaluation.probes": 2, "checkpoint.every": 1, "resources.environments_per_worker": 8, **TINY_GRID,
     }  # fmt: skip

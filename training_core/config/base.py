@@ -14,6 +14,12 @@ class Section(BaseModel):
     """Fields that name code of the user's own by import path: a server runs only what its owner has allowed."""
     file_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that name a file of the user's own: a server reads only what is in its data folder."""
+    model_name_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that name a model: a server reads only models of the hub, of its model folders, and of checkpoints."""
+    checkpoint_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that name a checkpoint: a server reads only those of runs that its person may see."""
+    folder_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that name a folder to write to: a server writes only below folders that its owner has allowed."""
 
     @model_validator(mode="before")
     @classmethod

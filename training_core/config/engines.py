@@ -1,6 +1,6 @@
 """Engines: what turns a policy's prompts into sampled tokens."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -44,6 +44,9 @@ class Vllm(EngineSection):
 
 class OpenAi(EngineSection):
     """A vLLM or SGLang server elsewhere, by the OpenAI API: needs devices.placement = "apart"."""
+
+    model_name_fields: ClassVar[tuple[str, ...]] = ("model",)
+    folder_fields: ClassVar[tuple[str, ...]] = ("weights_folder",)
 
     type: Literal["openai"] = "openai"
     """The server samples; it takes new weights from a folder that both sides see."""

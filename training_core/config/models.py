@@ -146,8 +146,10 @@ class WarmStart(Section):
 class Policy(Section):
     """The weights behind one or more roles."""
 
+    model_name_fields: ClassVar[tuple[str, ...]] = ("model",)
+
     model: str = "tiny"
-    """A Hugging Face folder or hub id, or "tiny": a small model that Troupe warm-starts for the environment."""
+    """The model "tiny" (made for the environment), a hub id, a model folder, a name in TROUPE_HOME/models, or a checkpoint's policy."""
     warm_start: WarmStart = WarmStart()
     """What the model is taught before the run begins."""
     adapter: Adapter = WholeModel()

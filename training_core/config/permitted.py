@@ -1,18 +1,58 @@
-"""What a config of somebody else's may name: code by import path, files of data.
+"""What a config of somebody else's may name: code by import path, files of data, models, checkpoints, folders to write to.
 
 A run's owner is free where runs are started by hand (`python -m workers.run`). From pages and the API only what the server's
-owner has allowed: packages by name (TROUPE_IMPORT_PACKAGES), files below the server's data folder.
+owner has allowed: packages by name (TROUPE_IMPORT_PACKAGES), files and models below the server's data folder, models below
+TROUPE_MODEL_FOLDERS, folders for published weights below TROUPE_WEIGHTS_FOLDERS. Nothing here looks at a disk, so a refusal
+does not tell which folders there are.
 """
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from training_core.config.base import Section
 from training_core.errors import ConfigError
 
+HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
+"""A model of the Hugging Face hub: organisation/name."""
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
+"""A model in TROUPE_HOME/models, or one of the hub's first models, such as gpt2."""
+_CHECKPOINT = re.compile(
+    r"runs/(?P<run>[A-Za-z0-9_][\w-]*)/checkpoints/iteration-\d{6,12}(?P<policy>/[\w-]+)?", re.ASCII
+)
+
+
+_CHECKPOINTS = "a checkpoint of a run that you may see: runs/RUN/checkpoints/iteration-000100"
+_MODELS = (
+    '"tiny", a hub id such as Qwen/Qwen3-0.6B, a model of TROUPE_HOME/models by its name, a folder below '
+    "TROUPE_MODEL_FOLDERS, or a policy of a checkpoint of a run that you may see: "
+    "runs/RUN/checkpoints/iteration-000100/POLICY"
+)
+_FOLDERS = (
+    "an absolute folder below TROUPE_HOME/weights, or below a folder that the server's owner has added to "
+    "TROUPE_WEIGHTS_FOLDERS"
+)
+PLACES = {"model_name_fields": _MODELS, "checkpoint_fields": _CHECKPOINTS, "folder_fields": _FOLDERS}
+"""Kinds of fields that name a place, and what may be named there."""
+
+
+@dataclass(frozen=True)
+class Permitted:
+    """What the server's owner allows."""
+
+    packages: Collection[str] = ()
+    """Packages whose code configs may name."""
+    home: str = ""
+    """TROUPE_HOME, absolute."""
+    model_folders: Sequence[str] = ()
+    """Absolute folders beside TROUPE_HOME/models below which models lie."""
+    weights_folders: Sequence[str] = ()
+    """Absolute folders beside TROUPE_HOME/weights below which engines may be handed new weights."""
+
 
 def named(config: Section, kind: str) -> Iterator[tuple[str, str]]:
-    """(dotted path of a field, its value) of every field that names code ("import_fields") or a file ("file_fields")."""
+    """(dotted path of a field, its value) of every field of a kind: one of the `..._fields` of training_core.config.base.Section."""
     for name, value in config:
         if isinstance(value, Section):
             yield from ((f"{name}.{path}", found) for path, found in named(value, kind))
@@ -24,8 +64,43 @@ def named(config: Section, kind: str) -> Iterator[tuple[str, str]]:
             yield name, str(value)
 
 
-def check_permitted(config: Section, packages: Collection[str]) -> None:
-    """Raises ConfigError, one message per field, for code outside these packages and for files outside the data folder."""
+def check_permitted(config: Section, permitted: Permitted) -> None:
+    """Raises ConfigError, one message per field, for what is not permitted.
+
+    Whether somebody may see the runs whose checkpoints are named is not looked at: see `runs_named`.
+    """
+    wrong = {
+        **_code(config, permitted.packages),
+        **_files(config),
+        **_models(config, permitted),
+        **_checkpoints(config, permitted),
+        **_folders(config, permitted),
+    }
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def runs_named(config: Section, home: str) -> Mapping[str, tuple[str, str]]:
+    """By field: the run (id) whose checkpoint is named there, and what may be named instead."""
+    return {
+        path: (match["run"], allowed)
+        for kind, allowed in PLACES.items()
+        for path, value in named(config, kind)
+        if (match := _checkpoint_named(value, home))
+    }
+
+
+def refusal(allowed: str) -> str:
+    """The message for a value that is not among what is allowed; the same whether the place exists or not."""
+    return f"this may not be named from here; name {allowed}"
+
+
+def checkpoint_below_home(value: str) -> bool:
+    """Whether a relative path is a checkpoint, or a policy of one, below TROUPE_HOME."""
+    return _CHECKPOINT.fullmatch(value) is not None
+
+
+def _code(config: Section, packages: Collection[str]) -> dict[str, str]:
     wrong: dict[str, str] = {}
     for field, path in named(config, "import_fields"):
         module = path.partition(":")[0]
@@ -36,8 +111,64 @@ def check_permitted(config: Section, packages: Collection[str]) -> None:
                 f"code of the package {root!r} may not be run from here ({known}); the server's owner can add it to "
                 "TROUPE_IMPORT_PACKAGES"
             )
-    for field, path in named(config, "file_fields"):
-        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or path.startswith("~"):
-            wrong[field] = f"{path!r} is outside the server's data folder; name a file below TROUPE_HOME/data"
-    if wrong:
-        raise ConfigError(wrong)
+    return wrong
+
+
+def _files(config: Section) -> dict[str, str]:
+    return {
+        field: f"{path!r} is outside the server's data folder; name a file below TROUPE_HOME/data"
+        for field, path in named(config, "file_fields")
+        if PurePosixPath(path).is_absolute() or not _is_plain(path)
+    }
+
+
+def _models(config: Section, permitted: Permitted) -> dict[str, str]:
+    return {
+        field: refusal(_MODELS)
+        for field, value in named(config, "model_name_fields")
+        if not (
+            PLAIN_NAME.fullmatch(value)
+            or HUB_ID.fullmatch(value)
+            or _is_below(value, permitted, "models", permitted.model_folders)
+            or ((match := _checkpoint_named(value, permitted.home)) and match["policy"])
+        )
+    }
+
+
+def _checkpoints(config: Section, permitted: Permitted) -> dict[str, str]:
+    return {
+        field: refusal(_CHECKPOINTS)
+        for field, value in named(config, "checkpoint_fields")
+        if not (match := _checkpoint_named(value, permitted.home)) or match["policy"]
+    }
+
+
+def _folders(config: Section, permitted: Permitted) -> dict[str, str]:
+    return {
+        field: refusal(_FOLDERS)
+        for field, value in named(config, "folder_fields")
+        if not _is_below(value, permitted, "weights", permitted.weights_folders)
+    }
+
+
+def _checkpoint_named(value: str, home: str) -> re.Match[str] | None:
+    """A checkpoint below TROUPE_HOME, by an absolute path or by one that begins with runs/."""
+    return _CHECKPOINT.fullmatch(value.removeprefix(f"{home.rstrip('/')}/"))
+
+
+def _is_below(value: str, permitted: Permitted, own: str, folders: Sequence[str]) -> bool:
+    """Whether an absolute path, as it is written, leads below the data folder's folder `own` or below one of `folders`.
+
+    The data folder may itself lie in one of these: the rest of it, with the runs of everybody, is left out.
+    """
+    path, home = PurePosixPath(value), PurePosixPath(permitted.home)
+    if not path.is_absolute() or not _is_plain(value):
+        return False
+    if path == home or home in path.parents:
+        return home / own in path.parents
+    return any(PurePosixPath(folder) in path.parents for folder in folders)
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a path leads nowhere but down."""
+    return ".." not in PurePosixPath(path).parts and not path.startswith("~")

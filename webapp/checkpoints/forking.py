@@ -20,7 +20,7 @@ from webapp.checkpoints.damage import CheckpointGone, checkpoint_words, require_
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_hold
 from webapp.checkpoints.selectors import checkpoint_named
-from webapp.common.permitted import parse_permitted
+from webapp.common.permitted import parse_permitted_for
 from webapp.runs.models import Run, RunSource
 from webapp.runs.services import run_create
 from webapp.runs.states import TransitionRefused
@@ -83,7 +83,7 @@ def _forked(
     held = _held(checkpoint)
     parent = held.run
     tree = parent.config if tree is None else tree
-    config = parse_permitted(apply_overrides(tree, overrides))
+    config = parse_permitted_for(user, apply_overrides(tree, overrides))
     check_fits(config, held)
     renamed = config.run.name != parent.config["run"]["name"]
     title = name or (config.run.name if renamed else f"{parent.name} fork")

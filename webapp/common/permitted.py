@@ -1,21 +1,82 @@
 """Configs from pages and the API: what they may name beside fields of their own."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 
 from training_core.config.files import parse_config
 from training_core.config.kinds import AnyConfig
-from training_core.config.permitted import check_permitted
+from training_core.config.permitted import (
+    PLACES,
+    Permitted,
+    check_permitted,
+    named,
+    refusal,
+    runs_named,
+)
+from training_core.errors import ConfigError
+from webapp.accounts.permissions import Person
 
 
 def parse_permitted(tree: Mapping[str, Any]) -> AnyConfig:
-    """A config that may be run for anybody who may launch here.
+    """A config that may be run for anybody who may launch here and may see the runs that it names.
 
-    Raises ConfigError with one message per field, also for code whose package is not in TROUPE_IMPORT_PACKAGES and for
-    files outside the data folder.
+    Raises ConfigError with one message per field, also for code, files, models and folders that the server's owner has
+    not allowed. Before anything is run or read, `check_runs_visible` asks whose checkpoints it names.
     """
     config = parse_config(tree)
-    check_permitted(config, settings.TROUPE_IMPORT_PACKAGES)
+    permitted = _permitted()
+    check_permitted(config, permitted)
+    _check_links(config, permitted)
     return config
+
+
+def parse_permitted_for(user: Person, tree: Mapping[str, Any]) -> AnyConfig:
+    """`parse_permitted`, and checkpoints only of runs that this person may see. Raises ConfigError."""
+    config = parse_permitted(tree)
+    check_runs_visible(user, config)
+    return config
+
+
+def check_runs_visible(user: Person, config: AnyConfig) -> None:
+    """Raises ConfigError where a config names a checkpoint of a run that is in none of the person's projects.
+
+    The message is the same where there is no such run.
+    """
+    found = runs_named(config, _permitted().home)
+    wanted = {run for run, _ in found.values()}
+    if not wanted:
+        return
+    runs = apps.get_model("runs", "Run").objects.filter(pk__in=wanted)
+    seen = (
+        set(runs.filter(project__memberships__user=user.pk).values_list("pk", flat=True))
+        if user.is_active
+        else set()
+    )
+    wrong = {path: refusal(allowed) for path, (run, allowed) in found.items() if run not in seen}
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def _check_links(config: AnyConfig, permitted: Permitted) -> None:
+    """Raises ConfigError where a path leads into the data folder under another name than its own, by a link."""
+    home, wrong = os.path.realpath(permitted.home), {}
+    for kind, allowed in PLACES.items():
+        for field, value in named(config, kind):
+            inside = os.path.realpath(value).startswith(f"{home}/")
+            if value.startswith("/") and inside and not value.startswith(f"{permitted.home}/"):
+                wrong[field] = refusal(allowed)
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def _permitted() -> Permitted:
+    return Permitted(
+        packages=settings.TROUPE_IMPORT_PACKAGES,
+        home=str(settings.TROUPE_HOME),
+        model_folders=settings.TROUPE_MODEL_FOLDERS,
+        weights_folders=settings.TROUPE_WEIGHTS_FOLDERS,
+    )

@@ -38,6 +38,17 @@ def words(name: str) -> list[str]:
     return [word.strip() for word in text(name).split(",") if word.strip()]
 
 
+def folders(name: str, default: str = "") -> list[str]:
+    """Absolute folders with commas between them. Raises ImproperlyConfigured on a relative one."""
+    found = [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
+    for folder in found:
+        if not folder.startswith("/") or ".." in folder.split("/"):
+            raise ImproperlyConfigured(
+                f"{name}: {folder!r} is no absolute folder; give paths such as /data/models"
+            )
+    return found
+
+
 def networks(name: str) -> list[str]:
     """Networks such as 10.0.0.0/8 with commas between them, or any. Raises ImproperlyConfigured on anything else."""
     found = [word.strip() for word in text(name).split(",") if word.strip()]

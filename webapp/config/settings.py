@@ -168,6 +168,10 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 X_FRAME_OPTIONS = "DENY"
 
 TROUPE_IMPORT_PACKAGES = env.words("TROUPE_IMPORT_PACKAGES")
+TROUPE_MODEL_FOLDERS = env.folders("TROUPE_MODEL_FOLDERS", "/data")
+"""Folders beside TROUPE_HOME/models whose models runs may name."""
+TROUPE_WEIGHTS_FOLDERS = env.folders("TROUPE_WEIGHTS_FOLDERS")
+"""Folders beside TROUPE_HOME/weights that runs may write new weights to, for engines elsewhere."""
 TROUPE_WEBHOOK_NETWORKS = env.networks("TROUPE_WEBHOOK_NETWORKS")
 """Networks beside the public ones that webhooks and channels may go to; see webapp/common/networks.py."""
 

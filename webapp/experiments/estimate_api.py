@@ -8,6 +8,7 @@ from rest_framework.views import APIView
 from training_core.config.effects.unused import unused_settings
 from training_core.errors import ConfigError
 from webapp.api.schema import JSON
+from webapp.common.permitted import check_runs_visible
 from webapp.experiments.bodies import CONFIG_KEYS, body_of, config_of
 from webapp.experiments.estimates import LONGEST_PROMPT, appraisal_document, appraise
 
@@ -25,5 +26,6 @@ class Estimates(APIView):
         if prompt is not None and not (type(prompt) is int and 1 <= prompt <= LONGEST_PROMPT):
             raise ConfigError({"prompt_tokens": f"give a whole number from 1 to {LONGEST_PROMPT}"})
         config = config_of(body)
+        check_runs_visible(request.user, config)  # its models are read
         unused = [{"path": each.path, "why": each.why} for each in unused_settings(config)]
         return Response(appraisal_document(appraise(config, prompt)) | {"unused": unused})

@@ -5,6 +5,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST
 
+from training_core.errors import ConfigError
+from webapp.common.permitted import check_runs_visible
 from webapp.common.tones import SHARED, policy_tones
 from webapp.experiments.estimates import KINDS, LONGEST_PROMPT, PARTS, Appraisal, appraise
 from webapp.experiments.views import posted_draft
@@ -19,6 +21,11 @@ BAR = 100.0
 def experiment_estimate(request: HttpRequest) -> HttpResponse:
     """What the form's experiment takes (a fragment); a word where the form has errors."""
     draft, error = posted_draft(request)
+    try:
+        if draft.config is not None:
+            check_runs_visible(request.user, draft.config)  # its models are read
+    except ConfigError as refused:
+        error = str(refused)
     if draft.config is None or error:
         return render(request, "experiments/_estimate.html", {"found": None})
     found = appraise(draft.config, _prompt_tokens(request.POST.get("prompt_tokens", "")))

@@ -26,7 +26,7 @@ from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.checkpoints.damage import damage_note, require_whole
 from webapp.checkpoints.models import Checkpoint
-from webapp.common.permitted import parse_permitted
+from webapp.common.permitted import parse_permitted_for
 from webapp.jobs.models import Job
 from webapp.jobs.parameters import check_for_networks, parameters_read
 from webapp.runs.models import Run
@@ -75,7 +75,7 @@ def job_create(
         raise PermissionDenied(
             f"you may not start jobs in the project {project.slug}; ask an owner for the editor level"
         )
-    config = parse_permitted(apply_overrides(subject.config, subject.overrides or {}))
+    config = parse_permitted_for(user, apply_overrides(subject.config, subject.overrides or {}))
     wanted = parameters_read(kind, parameters or {}, config.team.roles)
     if isinstance(config, MarlConfig):
         check_for_networks(kind, wanted)
@@ -229,7 +229,7 @@ def _claim() -> Job | None:
         return None
     job = (
         Job.objects.filter(state=Job.State.QUEUED)
-        .select_related("checkpoint", "other")
+        .select_related("checkpoint", "other", "owner")
         .order_by("created_at", "pk")
         .first()
     )
@@ -244,7 +244,7 @@ def _claim() -> Job | None:
 def _submit(job: Job) -> bool:
     folder = job_folder(job)
     try:
-        config = parse_permitted(job.config)
+        config = parse_permitted_for(job.owner, job.config)
         request = {
             "kind": job.kind,
             "parameters": job.parameters,

@@ -12,7 +12,7 @@ from webapp.checkpoints.damage import require_whole
 from webapp.checkpoints.forking import check_fits, fork_family
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.selectors import checkpoint_latest, checkpoint_named
-from webapp.common.permitted import parse_permitted
+from webapp.common.permitted import parse_permitted_for
 from webapp.experiments.differences import flatten
 from webapp.runs.families import family_of
 from webapp.runs.models import Run
@@ -35,7 +35,7 @@ def run_resume_edited(user: Person, run: Run, overrides: Mapping[str, Any], chec
 @transaction.atomic
 def _resumed(user: Person, run: Run, overrides: Mapping[str, Any], chosen: Checkpoint | None) -> Run:
     run = run_resume(user, run, str(chosen.iteration) if chosen else "")
-    config = parse_permitted(apply_overrides(run.config, overrides))
+    config = parse_permitted_for(user, apply_overrides(run.config, overrides))
     origin = chosen or checkpoint_latest(run)
     if origin is not None:
         check_fits(config, origin)

@@ -22,7 +22,7 @@ from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.checkpoints.damage import require_whole
 from webapp.checkpoints.selectors import checkpoint_named
-from webapp.common.permitted import parse_permitted
+from webapp.common.permitted import parse_permitted_for
 from webapp.live.services import hint
 from webapp.runs import states
 from webapp.runs.attempts import attempt_end, attempt_lost, origin_apply
@@ -59,7 +59,7 @@ def run_create(
         )
     if preset and preset not in preset_names():
         raise ConfigError({"preset": f"no preset {preset!r}; presets are {', '.join(preset_names())}"})
-    config = parse_permitted(apply_overrides(tree, overrides or {}))
+    config = parse_permitted_for(user, apply_overrides(tree, overrides or {}))
     if config.run.iterations > MOST_ITERATIONS:
         raise ConfigError({"run.iterations": f"at most {MOST_ITERATIONS}"})
     resolved = config.model_dump(mode="json")

@@ -20,7 +20,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_create
 from webapp.checkpoints.selectors import checkpoint_latest
-from webapp.common.permitted import parse_permitted
+from webapp.common.permitted import parse_permitted_for
 from webapp.live.services import hint
 from webapp.runs.admission import what_it_waits_for
 from webapp.runs.models import Attempt, Run, RunState
@@ -67,9 +67,11 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
             return None  # another task is at it
         return attempt
     try:
-        wanted = demand(parse_permitted(run.config))
+        wanted = demand(parse_permitted_for(run.owner, run.config))
     except ConfigError as error:
-        _refuse(run, f"this version of Troupe does not read its config: {error}")
+        _refuse(
+            run, f"its config is refused, by this version of Troupe or by what its owner may name: {error}"
+        )
         return None
     reason = what_it_waits_for(run, wanted, capacity)
     if reason:
@@ -129,7 +131,7 @@ def _launch(run: Run, attempt: Attempt, secret: str) -> Launch:
     """Write the config beside the run, and say all that the driver needs."""
     folder = RunFolder(settings.TROUPE_HOME / "runs" / run.pk)
     folder.root.mkdir(parents=True, exist_ok=True)
-    folder.config.write_text(to_toml(parse_permitted(run.config)))
+    folder.config.write_text(to_toml(parse_permitted_for(run.owner, run.config)))
     return Launch(
         run=run.pk,
         attempt=attempt.number,

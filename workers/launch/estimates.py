@@ -12,6 +12,7 @@ from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.errors import ModelError
 from training_core.llm import memory
+from training_core.llm.models.places import model_folder
 from training_core.llm.models.shape import ModelShape, read_shape
 from training_core.llm.models.tiny import tiny_folder, tiny_shape
 from workers.cluster.placement import Seat, SeatKind, place
@@ -149,10 +150,11 @@ def model_shape(model: str, config: RunConfig, home: Path) -> ModelShape:
     Raises ModelError where it is none of these, or cannot be read.
     """
     if model == "tiny":
-        folder = tiny_folder(config.environment, home)
-        return read_shape(folder) if folder.is_dir() else tiny_shape(config.environment)
-    if Path(model).is_dir():
-        return read_shape(Path(model))
+        made = tiny_folder(config.environment, home)
+        return read_shape(made) if made.is_dir() else tiny_shape(config.environment)
+    folder = model_folder(model, home, anywhere=False)
+    if folder is not None:
+        return read_shape(folder)
     cached = _cached(model)
     if cached is None:
         raise ModelError(

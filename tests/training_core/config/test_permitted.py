@@ -7,7 +7,8 @@ from pydantic import BaseModel
 
 from training_core.config.base import Section
 from training_core.config.files import load_config, parse_config
-from training_core.config.permitted import check_permitted, named
+from training_core.config.marl.run import MarlConfig
+from training_core.config.permitted import Permitted, check_permitted, named, runs_named
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 from training_core.importing import IMPORT_PATH
@@ -34,22 +35,24 @@ def test_code_is_found_wherever_a_config_names_it() -> None:
 def test_every_package_must_be_allowed_by_its_owner() -> None:
     config = parse_config(EVERYWHERE)
     with pytest.raises(ConfigError) as caught:
-        check_permitted(config, [])
+        check_permitted(config, Permitted())
     assert set(caught.value.fields) == {"team.roles.solver.agent.path", "environment.path", "workflow.path"}
     assert "the server's owner can add it to TROUPE_IMPORT_PACKAGES" in caught.value.fields["workflow.path"]
     for packages in (["min"], ["mine.worlds", "mine.play"], ["minetoo"], ["mine.play:play"]):
         with pytest.raises(ConfigError):
-            check_permitted(config, packages)
-    check_permitted(config, ["other", "mine"])
-    check_permitted(config, ["mine.worlds", "mine.play", "mine.agents"])
+            check_permitted(config, Permitted(packages))
+    check_permitted(config, Permitted(["other", "mine"]))
+    check_permitted(config, Permitted(["mine.worlds", "mine.play", "mine.agents"]))
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../secrets.jsonl", "a/../../b", "~/x.jsonl"])
 def test_data_lies_in_the_servers_data_folder(path: str) -> None:
     config = parse_config({**SINGLE, "environment": {"type": "dataset", "path": path}})
     with pytest.raises(ConfigError, match="outside the server's data folder"):
-        check_permitted(config, [])
-    check_permitted(parse_config({**SINGLE, "environment": {"type": "dataset", "path": "a/b.jsonl"}}), [])
+        check_permitted(config, Permitted())
+    check_permitted(
+        parse_config({**SINGLE, "environment": {"type": "dataset", "path": "a/b.jsonl"}}), Permitted()
+    )
 
 
 def sections(model: type[BaseModel]) -> set[type[Section]]:
@@ -76,3 +79,116 @@ def test_no_field_takes_an_import_path_without_being_guarded() -> None:
                 seen.append((section.__name__, name))
                 assert name in section.import_fields, (section.__name__, name)
     assert len(seen) >= 5 and IMPORT_PATH
+
+
+HOME = "/srv/troupe"
+OWNER = Permitted(home=HOME, model_folders=("/data", "/models/shared/"), weights_folders=("/scratch",))
+POLICY = f"{HOME}/runs/abcdefgh/checkpoints/iteration-000010/planner"
+
+
+def with_model(model: str) -> Section:
+    return parse_config({**SINGLE, "policies": {"p": {"model": model}}})
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["tiny", "Qwen/Qwen3-0.6B", "gpt2", "mine.v2", "models/mine", f"{HOME}/models/mine", "/data/qwen/7b", "/models/shared/x",
+     POLICY, POLICY.removeprefix(f"{HOME}/")],
+)  # fmt: skip
+def test_models_that_a_server_reads(model: str) -> None:
+    check_permitted(with_model(model), OWNER)
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["/etc", "/", "/data", "/data/../etc", "/database/x", "/models/sharedx", "~/x", "~root/x", "../x", "./x/y", "x/..",
+     "a/b/c", "..", ".", ".hidden", "var/runs/abcdefgh/checkpoints/iteration-000010/planner", HOME, f"{HOME}/runs/abcdefgh",
+     f"{HOME}/models", f"{HOME}/models/../runs/x", POLICY.rpartition("/")[0], f"{POLICY}/..", f"{POLICY}/x", "a b/c", "a/b\n",
+     "file:///etc", "https://x/y", "runs/../checkpoints/iteration-000010/planner", "ünicode/model"],
+)  # fmt: skip
+def test_models_that_a_server_does_not_read(model: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_permitted(with_model(model), OWNER)
+    [(field, said)] = refused.value.fields.items()
+    assert field == "policies.p.model"
+    assert "a model of TROUPE_HOME/models by its name" in said and "TROUPE_MODEL_FOLDERS" in said
+    assert HOME not in said, "the message does not tell where the data folder is"
+
+
+def test_an_engines_model_and_folder_are_checked_too() -> None:
+    engine = {"type": "openai", "model": "/etc", "weights_folder": "/data/base"}
+    section = {"engine": engine, "devices": {"placement": "apart"}}
+    with pytest.raises(ConfigError) as refused:
+        check_permitted(parse_config({**SINGLE, "policies": {"p": section}}), OWNER)
+    assert set(refused.value.fields) == {"policies.p.engine.model", "policies.p.engine.weights_folder"}
+    assert "TROUPE_WEIGHTS_FOLDERS" in refused.value.fields["policies.p.engine.weights_folder"]
+    for folder in ("/scratch/w", f"{HOME}/weights/run"):
+        good = {**section, "engine": {**engine, "model": "served-name", "weights_folder": folder}}
+        check_permitted(parse_config({**SINGLE, "policies": {"p": good}}), OWNER)
+
+
+@pytest.mark.parametrize(
+    ("path", "fits"),
+    [("runs/abcdefgh/checkpoints/iteration-000010", True), (f"{HOME}/runs/abcdefgh/checkpoints/iteration-000010", True),
+     ("runs/abcdefgh/checkpoints/iteration-000010/agents", False), ("var/runs/abcdefgh/checkpoints/iteration-000010", False),
+     ("/data/x", False), ("other", False), ("runs/abcdefgh/../x/checkpoints/iteration-000010", False)],
+)  # fmt: skip
+def test_checkpoints_of_runs_alone_are_resumed_from(path: str, fits: bool) -> None:
+    config = load_config("spread_toy", {"checkpoint.resume_from": path})
+    if fits:
+        check_permitted(config, OWNER)
+        assert {field: run for field, (run, _) in runs_named(config, HOME).items()} == {
+            "checkpoint.resume_from": "abcdefgh"
+        }
+        return
+    with pytest.raises(
+        ConfigError,
+        match=r"checkpoint\.resume_from: this may not be named from here; name a checkpoint of a run",
+    ):
+        check_permitted(config, OWNER)
+
+
+def test_runs_are_found_wherever_a_config_names_them() -> None:
+    config = parse_config({**SINGLE, "policies": {"p": {"model": POLICY}, "q": {"model": "/data/qwen"}}})
+    assert {field: run for field, (run, _) in runs_named(config, HOME).items()} == {
+        "policies.p.model": "abcdefgh"
+    }
+
+
+GUARDED = ("model", "path", "file", "folder", "resume_from", "problems")
+FREE = {"environment_path", "eval_path", "loss_mask_path", "input_file", "evaluation_file"}
+"""Guarded by their own sections' fields, or looked up below the data folder of the rollout buffer's own service."""
+
+
+def test_no_text_field_that_names_a_place_is_unguarded() -> None:
+    seen = 0
+    for kind in (RunConfig, MarlConfig):
+        for section in sections(kind):
+            guards = (
+                *section.import_fields, *section.file_fields, *section.model_name_fields, *section.checkpoint_fields,
+                *section.folder_fields,
+            )  # fmt: skip
+            for name, field in section.model_fields.items():
+                if field.annotation is str and any(word in name for word in GUARDED) and name not in FREE:
+                    seen += 1
+                    assert name in guards, (section.__name__, name)
+    assert seen >= 12
+
+
+def test_a_model_folder_around_the_data_folder_opens_nothing_of_it() -> None:
+    """As in the containers, whose TROUPE_HOME is /data."""
+    owner = Permitted(home="/data", model_folders=("/data", "/"), weights_folders=("/data",))
+    run = "/data/runs/abcdefgh/checkpoints/iteration-000010/planner"
+    for model in ("/data/models/x", run):
+        check_permitted(with_model(model), owner)
+    assert runs_named(with_model(run), "/data")["policies.p.model"][0] == "abcdefgh"
+    for model in (
+        "/data/runs/abcdefgh",
+        "/data/work/x",
+        "/data",
+        "/data/./runs/x/y",
+        "/data/postgres",
+        "/data/runs/a/b/c",
+    ):
+        with pytest.raises(ConfigError):
+            check_permitted(with_model(model), owner)

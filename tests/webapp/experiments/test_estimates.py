@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -42,10 +43,12 @@ def ada(client: Client, user: User, project: Project) -> Client:
 
 
 @pytest.fixture
-def big(tmp_path: Path) -> dict[str, str]:
+def big(tmp_path: Path, settings: Any) -> dict[str, str]:
     """Overrides that give both policies a model of 7.6 billion parameters."""
-    (tmp_path / "config.json").write_text(json.dumps(BIG))
-    return {f"policies.{name}.model": str(tmp_path) for name in ("planner", "executor")}
+    settings.TROUPE_MODEL_FOLDERS = [str(tmp_path)]
+    (tmp_path / "big").mkdir()
+    (tmp_path / "big" / "config.json").write_text(json.dumps(BIG))
+    return {f"policies.{name}.model": str(tmp_path / "big") for name in ("planner", "executor")}
 
 
 def judged(capacity: Capacity | None, **changes: object) -> Verdict:
@@ -109,10 +112,13 @@ def test_the_length_of_prompts_is_an_assumption_that_can_be_changed(
     assert ada.post(ESTIMATE, form | {"prompt_tokens": "9" * 30}).content == html["512"]
 
 
-def test_the_path_of_a_model_is_text(ada: Client, launcher: FakeLauncher) -> None:
+def test_a_model_that_may_not_be_named_is_not_estimated(ada: Client, launcher: FakeLauncher) -> None:
     form = posted(ada) | {"policies.planner.model": "<script>alert(1)</script>"}
     html = ada.post(ESTIMATE, form).content.decode()
-    assert "&lt;script&gt;" in html and "<script>" not in html and "Memory is not known" in html
+    assert (
+        "script" not in html
+        and html == ada.post(ESTIMATE, form | {"policies.planner.model": "/etc"}).content.decode()
+    )
 
 
 def test_somebody_who_is_not_logged_in(client: Client) -> None:

@@ -112,7 +112,7 @@ def test_a_config_of_another_version_fails_its_own_run_and_holds_up_nobody(
     assert not run_submit_now(old.pk)
     old.refresh_from_db()
     assert old.state == "failed"
-    assert "does not read its config" in old.reason
+    assert "its config is refused, by this version" in old.reason
 
 
 def test_a_launcher_out_of_reach_leaves_the_run_queued_with_the_reason(

@@ -95,12 +95,12 @@ class MarlEvaluation(Section):
 class MarlCheckpoint(Checkpoint):
     """What is kept to resume, fork or export from."""
 
-    file_fields: ClassVar[tuple[str, ...]] = ("resume_from",)
+    checkpoint_fields: ClassVar[tuple[str, ...]] = ("resume_from",)
 
     best_of: str = "eval/return"
     """Metric whose highest value marks the best checkpoint."""
     resume_from: str = Field("", max_length=1000)
-    """Checkpoint folder that the run goes on from, iterations counted on; empty begins anew."""
+    """Checkpoint that the run starts from, iterations counted on: a folder, or runs/RUN/checkpoints/iteration-000100; empty: none."""
 
     @field_validator("resume_from")
     @classmethod
@@ -108,7 +108,7 @@ class MarlCheckpoint(Checkpoint):
         if path.endswith((".pt", ".pth", ".pkl", ".ckpt")):
             raise ValueError(
                 "a pickle can run code when it is loaded, so none is read here; name a checkpoint folder of Troupe's, "
-                "such as var/runs/RUN/checkpoints/iteration-000100"
+                "such as runs/RUN/checkpoints/iteration-000100"
             )
         return path
 

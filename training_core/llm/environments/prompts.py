@@ -12,6 +12,7 @@ from typing import Any
 from training_core.config.tasks import Dataset
 from training_core.errors import ConfigError
 from training_core.llm.environments.base import Split
+from training_core.llm.models.places import served
 from training_core.seeding import keyed_seed
 from training_core.types import Message
 
@@ -31,10 +32,13 @@ class Instance:
 
 
 def data_file(path: str, field: str = "environment.path") -> Path:
-    """Where a file of the config is: below TROUPE_HOME/data, or else as it stands. Raises ConfigError where there is none."""
+    """Where a file of the config is: below TROUPE_HOME/data, or else as it stands. Raises ConfigError where there is none.
+
+    A process that works for a server looks below TROUPE_HOME/data alone.
+    """
     home = Path(os.environ.get("TROUPE_HOME", "var")).expanduser()
     places = [home / DATA / path, Path(path).expanduser()]
-    for place in places:
+    for place in places[:1] if served() else places:
         if place.is_file():
             return place.resolve()
     raise ConfigError({field: f"there is no file {path!r}; put it into {places[0].parent.resolve()}"})

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from training_core.config.environments import Environment
+from training_core.llm.models.places import model_folder
 from training_core.llm.models.progress import Progress, silent
 from training_core.llm.models.tiny import ensure_tiny
 
@@ -11,7 +12,7 @@ MADE_HERE: dict[str, Callable[[Environment, Path, Progress], Path]] = {"tiny": e
 
 
 def resolve_model(name: str, environment: Environment, home: Path, progress: Progress = silent) -> Path | str:
-    """Folder or hub id that a policy's `model` stands for; a model that is made here is made first."""
+    """Folder or hub id that a policy's `model` stands for; a model that is made here is made first. Raises ModelError."""
     if name in MADE_HERE:
         return MADE_HERE[name](environment, home, progress)
-    return Path(name) if Path(name).is_dir() else name
+    return model_folder(name, home) or name

@@ -11,7 +11,7 @@ from tests.training_core.llm.toys import TOKENIZER, make_model, naive_logprobs
 from training_core.config.environments import External, PlanPath
 from training_core.config.files import load_config
 from training_core.config.models import WarmStart
-from training_core.config.permitted import check_permitted
+from training_core.config.permitted import Permitted, check_permitted
 from training_core.errors import ConfigError, DataError, ModelError
 from training_core.llm.learning.loss_masks import mask_messages
 from training_core.llm.models.loading import load_model, load_tokenizer
@@ -162,7 +162,7 @@ def test_a_file_elsewhere_is_not_for_everybody() -> None:
         "plan_path_duo", {"policies.planner.warm_start": {"steps": 1, "file": "/etc/passwd"}}
     )
     with pytest.raises(ConfigError, match="outside the server's data folder"):
-        check_permitted(config, ())
+        check_permitted(config, Permitted())
 
 
 def test_the_global_generator_is_left_alone(base: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from training_core.config.marl.environments import (
     SuperSuit,
     Vmas,
 )
-from training_core.config.permitted import check_permitted
+from training_core.config.permitted import Permitted, check_permitted
 from training_core.errors import ConfigError
 from training_core.marl.environments.registry import make_environments
 
@@ -63,6 +63,6 @@ def test_a_package_that_is_missing_is_named_with_the_remedy(
 @pytest.mark.parametrize("kind", ["pettingzoo", "custom_marl"])
 def test_a_server_runs_only_environments_that_its_owner_has_allowed(kind: str) -> None:
     config = load_config("spread_toy", {"environment": {"type": kind, "path": "lab.worlds:Harbour"}})
-    check_permitted(config, ["lab"])
+    check_permitted(config, Permitted(["lab"]))
     with pytest.raises(ConfigError, match=r"environment\.path: code of the package 'lab'"):
-        check_permitted(config, [])
+        check_permitted(config, Permitted())

@@ -1,0 +1,46 @@
+"""Where the folder of a model is that a config names. No torch here."""
+
+import os
+from pathlib import Path
+
+from training_core.config.permitted import PLAIN_NAME, checkpoint_below_home
+from training_core.errors import ModelError
+
+SERVED = "TROUPE_SERVED"
+"""Environment variable of processes that work for a server: relative names then lead below TROUPE_HOME alone."""
+
+
+def model_folder(name: str, home: Path, *, anywhere: bool | None = None) -> Path | None:
+    """The folder that a model's name stands for; None for what is no folder here, such as a hub id.
+
+    A path, else a model below <home>/models by its name, else a policy of a checkpoint as runs/RUN/checkpoints/.... With
+    `anywhere` (by default where no server started this process) a relative path counts from the working folder first.
+
+    Raises ModelError where a hub id would be taken for a folder of the working folder.
+    """
+    if anywhere is None:
+        anywhere = not served()
+    path = Path(name).expanduser() if anywhere else Path(name)
+    if path.is_absolute() or (anywhere and path.is_dir()):
+        return path if path.is_dir() else None
+    for place in _below(name, home):
+        if place.is_dir():
+            return place
+    if not anywhere and path.is_dir():
+        raise ModelError(
+            f"the model {name!r} would be read from the working folder; give it another name in TROUPE_HOME/models"
+        )
+    return None
+
+
+def served() -> bool:
+    """Whether a server started this process."""
+    return os.environ.get(SERVED, "") == "1"
+
+
+def _below(name: str, home: Path) -> list[Path]:
+    """Places below the data folder that a relative name may stand for."""
+    own = name.removeprefix("models/")
+    if PLAIN_NAME.fullmatch(own):
+        return [home / "models" / own]
+    return [home / name] if checkpoint_below_home(name) else []
