@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.looks import violations
 from tests.end_to_end.seed import Story, encoded
+from training_core.checkpoints import writing
 from webapp.accounts.models import User
 from webapp.checkpoints.forking import run_fork
 from webapp.health.models import Finding
@@ -31,11 +32,11 @@ def home(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(run: Run, story: Story, home: Path, iteration: int, success: float, best: bool = False) -> None:
     """A checkpoint on disk, and the driver's word of it."""
     path = f"checkpoints/iteration-{iteration:06d}"
-    for policy in ("planner", "executor"):
-        folder = home / "runs" / run.pk / path / policy
-        folder.mkdir(parents=True)
-        (folder / "config.json").write_text("{}")
-        (folder / "model.safetensors").write_bytes(b"weights of " + policy.encode())
+    with writing(home / "runs" / run.pk / "checkpoints", iteration, {}) as draft:
+        for policy in ("planner", "executor"):
+            (draft / policy).mkdir()
+            (draft / policy / "config.json").write_text("{}")
+            (draft / policy / "model.safetensors").write_bytes(b"weights of " + policy.encode())
     metrics = {"eval/success": success, "eval/return": 2 * success, "train/return": success}
     event = story.event(
         "checkpoint", iteration=iteration, path=path, bytes=5_300_000, metrics=metrics, best=best
@@ -148,6 +149,9 @@ def test_the_page_fits_and_has_no_serious_fault(
 ) -> None:
     run, _ = told
     family(run, ada)
+    why = "planner/model.safetensors has other content than was written (its SHA-256 differs), executor/config.json is missing"
+    run.checkpoints.filter(iteration=40).update(damaged=why)
+    Run.objects.filter(pk=run.pk).update(state="stopped")
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
     page.goto(f"/runs/{run.pk}/checkpoints/")
     expect(page.locator("[data-link]")).to_have_text("live")

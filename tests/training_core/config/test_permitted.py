@@ -81,13 +81,14 @@ def test_no_field_takes_an_import_path_without_being_guarded() -> None:
     assert len(seen) >= 5 and IMPORT_PATH
 
 
+OPEN = {**SINGLE, "environment": {"type": "arithmetic"}}
 HOME = "/srv/troupe"
 OWNER = Permitted(home=HOME, model_folders=("/data", "/models/shared/"), weights_folders=("/scratch",))
 POLICY = f"{HOME}/runs/abcdefgh/checkpoints/iteration-000010/planner"
 
 
 def with_model(model: str) -> Section:
-    return parse_config({**SINGLE, "policies": {"p": {"model": model}}})
+    return parse_config({**OPEN, "policies": {"p": {"model": model}}})
 
 
 @pytest.mark.parametrize(
@@ -119,12 +120,12 @@ def test_an_engines_model_and_folder_are_checked_too() -> None:
     engine = {"type": "openai", "model": "/etc", "weights_folder": "/data/base"}
     section = {"engine": engine, "devices": {"placement": "apart"}}
     with pytest.raises(ConfigError) as refused:
-        check_permitted(parse_config({**SINGLE, "policies": {"p": section}}), OWNER)
+        check_permitted(parse_config({**OPEN, "policies": {"p": section}}), OWNER)
     assert set(refused.value.fields) == {"policies.p.engine.model", "policies.p.engine.weights_folder"}
     assert "TROUPE_WEIGHTS_FOLDERS" in refused.value.fields["policies.p.engine.weights_folder"]
     for folder in ("/scratch/w", f"{HOME}/weights/run"):
         good = {**section, "engine": {**engine, "model": "served-name", "weights_folder": folder}}
-        check_permitted(parse_config({**SINGLE, "policies": {"p": good}}), OWNER)
+        check_permitted(parse_config({**OPEN, "policies": {"p": good}}), OWNER)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_checkpoints_of_runs_alone_are_resumed_from(path: str, fits: bool) -> No
 
 
 def test_runs_are_found_wherever_a_config_names_them() -> None:
-    config = parse_config({**SINGLE, "policies": {"p": {"model": POLICY}, "q": {"model": "/data/qwen"}}})
+    config = parse_config({**OPEN, "policies": {"p": {"model": POLICY}, "q": {"model": "/data/qwen"}}})
     assert {field: run for field, (run, _) in runs_named(config, HOME).items()} == {
         "policies.p.model": "abcdefgh"
     }
