@@ -142,6 +142,7 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
 INTERNAL = {
     "TROUPE_BUNDLED_RAY",
     "TROUPE_INGEST_TOKEN",
+    "TROUPE_SERVED",
     "TROUPE_PG_BINARIES",
     "TROUPE_STACK_ID",
     "TROUPE_STACK_PART",

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from training_core import served
 from workers.launch.launcher import JobLaunch, Launch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +37,7 @@ def driver_variables(launch: Launch | JobLaunch) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "RAY_USAGE_STATS_ENABLED": "0",
         "TROUPE_HOME": str(launch.home),
-        "TROUPE_SERVED": "1",
+        served.VARIABLE: "1",
     }
     token = launch.ingest_token if isinstance(launch, Launch) else ""
     return variables | ({"TROUPE_INGEST_TOKEN": token} if token else {})

@@ -12,8 +12,8 @@ from typing import Any
 from training_core.config.tasks import Dataset
 from training_core.errors import ConfigError
 from training_core.llm.environments.base import Split
-from training_core.llm.models.places import served
 from training_core.seeding import keyed_seed
+from training_core.served import served
 from training_core.types import Message
 
 DATA = "data"

@@ -1,13 +1,10 @@
 """Where the folder of a model is that a config names. No torch here."""
 
-import os
 from pathlib import Path
 
 from training_core.config.permitted import PLAIN_NAME, checkpoint_below_home
 from training_core.errors import ModelError
-
-SERVED = "TROUPE_SERVED"
-"""Environment variable of processes that work for a server: relative names then lead below TROUPE_HOME alone."""
+from training_core.served import served
 
 
 def model_folder(name: str, home: Path, *, anywhere: bool | None = None) -> Path | None:
@@ -31,11 +28,6 @@ def model_folder(name: str, home: Path, *, anywhere: bool | None = None) -> Path
             f"the model {name!r} would be read from the working folder; give it another name in TROUPE_HOME/models"
         )
     return None
-
-
-def served() -> bool:
-    """Whether a server started this process."""
-    return os.environ.get(SERVED, "") == "1"
 
 
 def _below(name: str, home: Path) -> list[Path]:

@@ -7,8 +7,9 @@ import pytest
 from training_core.config.environments import PlanPath
 from training_core.errors import ConfigError, ModelError
 from training_core.llm.environments.prompts import data_file
-from training_core.llm.models.places import SERVED, model_folder
+from training_core.llm.models.places import model_folder
 from training_core.llm.models.registry import resolve_model
+from training_core.served import VARIABLE
 
 CHECKPOINT = "runs/abcdefgh/checkpoints/iteration-000010/planner"
 
@@ -38,7 +39,7 @@ def test_a_local_user_also_names_models_of_the_data_folder(home: Path) -> None:
 def test_a_process_of_a_server_reads_below_the_data_folder(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(SERVED, "1")
+    monkeypatch.setenv(VARIABLE, "1")
     assert model_folder("mine", home) == model_folder("models/mine", home) == home / "models" / "mine"
     assert model_folder(CHECKPOINT, home) == home / CHECKPOINT
     assert model_folder(str(home / "models" / "mine"), home) == home / "models" / "mine"
@@ -53,7 +54,7 @@ def test_a_process_of_a_server_reads_data_below_the_data_folder(
 ) -> None:
     Path("lines.jsonl").write_text("{}")
     assert data_file("lines.jsonl") == Path("lines.jsonl").resolve()
-    monkeypatch.setenv(SERVED, "1")
+    monkeypatch.setenv(VARIABLE, "1")
     with pytest.raises(ConfigError, match="there is no file"):
         data_file("lines.jsonl")
     (home / "data").mkdir()
