@@ -47,7 +47,7 @@ def _resumed(user: Person, run: Run, overrides: Mapping[str, Any], chosen: Check
     if run.parent_checkpoint:
         run.family = fork_family(run)
     run.save(update_fields=["config", "edits", "family", "iterations"])
-    details = {"edits": edits} if edits else {}
+    details: dict[str, Any] = {"edits": edits} if edits else {}
     details |= {"checkpoint": chosen.path} if chosen else {}
     audit_note(user, run.project, "run.resume", run.pk, **details)
     return run

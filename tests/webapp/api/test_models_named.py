@@ -27,10 +27,11 @@ SHAPE = {
 
 @pytest.fixture(autouse=True)
 def home(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    settings.TROUPE_HOME = tmp_path
+    settings.TROUPE_HOME = tmp_path / "home"
     monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run: None)
     monkeypatch.setattr("webapp.jobs.services._soon", lambda job: None)
-    return tmp_path
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
 
 
 @pytest.fixture
@@ -116,16 +117,25 @@ def test_resume_from_names_checkpoints_of_visible_runs(outsider: User, user: Use
 def test_models_of_the_servers_folders_are_read(
     user: User, project: Project, settings: Any, home: Path
 ) -> None:
-    settings.TROUPE_MODEL_FOLDERS = [str(home / "shared")]
-    for place in (home / "models" / "small", home / "shared" / "small", home / "elsewhere" / "small"):
+    settings.TROUPE_MODEL_FOLDERS = [str(home.parent / "shared")]
+    for place in (
+        home / "models" / "small",
+        home.parent / "shared" / "small",
+        home.parent / "elsewhere" / "small",
+    ):
         place.mkdir(parents=True)
         (place / "config.json").write_text(json.dumps(SHAPE))
     call = caller(user, "launch")
-    for model in ("small", "models/small", str(home / "models" / "small"), str(home / "shared" / "small")):
+    for model in (
+        "small",
+        "models/small",
+        str(home / "models" / "small"),
+        str(home.parent / "shared" / "small"),
+    ):
         found = WAYS["estimate"](call, {MODEL: model}).json()
         planner = next(each for each in found["policies"] if each["policy"] == "planner")
         assert planner["parameters"], model
-    assert WAYS["estimate"](call, {MODEL: str(home / "elsewhere" / "small")}).status_code == 400
+    assert WAYS["estimate"](call, {MODEL: str(home.parent / "elsewhere" / "small")}).status_code == 400
     tree = {
         "team": {"roles": {"planner": {"policy": "p"}, "executor": {"policy": "p"}}},
         "policies": {"p": {"model": "small"}},
