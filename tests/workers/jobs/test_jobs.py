@@ -182,8 +182,9 @@ def test_a_conversation_ends_when_nobody_speaks(
 
 
 def test_a_checkpoint_of_another_team_is_refused(tmp_path: Path, little_model: Path) -> None:
-    (tmp_path / "iteration-000001").mkdir()
-    status, job = do(tmp_path / "j", little_model, "evaluate", tmp_path / "iteration-000001")
+    with writing(tmp_path, 1, {}) as draft:
+        (draft / "judge").mkdir()
+    status, job = do(tmp_path / "j", little_model, "evaluate", tmp_path / name_of(1))
     assert status == 1 and "another team" in (job.read("error") or {})["reason"]
 
 

@@ -111,10 +111,10 @@ def test_an_earlier_checkpoint_names_a_single_best(tmp_path: Path) -> None:
     keeping = keeper(tmp_path, checkpoint__keep=1)
     keeping.save(Writer(), notes, 1)  # type: ignore[arg-type]
     place = tmp_path / "checkpoints" / "iteration-000001"
-    state, manifest = (json.loads((place / name).read_text()) for name in ("state.json", "manifest.json"))
+    state = json.loads((place / "state.json").read_text())
     (place / "state.json").write_text(json.dumps(state | {"best": state["best"][0]}))
-    manifest["files"]["state.json"] = (place / "state.json").stat().st_size
-    (place / "manifest.json").write_text(json.dumps(manifest))
+    sizes = {name: (place / name).stat().st_size for name in ("state.json", "weights")}
+    (place / "manifest.json").write_text(json.dumps({"layout": 1, "files": sizes}))
     again = keeper(tmp_path, checkpoint__keep=1)
     again.recall(place, notes)
     for iteration in (2, 3):
