@@ -162,7 +162,11 @@ def run_act(request: HttpRequest, run_id: str, act: str) -> HttpResponse:
     if not can_edit(request.user, run.project):
         raise PermissionDenied
     try:
-        run_do(request.user, run, act, request.POST.get("checkpoint", "") if act == "resume" else "")
+        chosen = request.POST.get("checkpoint", "") if act == "resume" else ""
+        if chosen:
+            run_resume_edited(request.user, run, {}, chosen)
+        else:
+            run_do(request.user, run, act)
     except TroupeError as error:
         messages.error(request, str(error))
     return back(request, reverse("runs:detail", args=[run.pk]))

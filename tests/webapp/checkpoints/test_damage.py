@@ -146,6 +146,19 @@ def test_api_and_page_resume_from_a_named_one(stopped: Run, user: User, make: Ma
         assert Run.objects.get(pk=stopped.pk).resume_from.endswith("000004")
 
 
+def test_the_page_refuses_a_damaged_choice_and_marks_it(
+    stopped: Run, user: User, make: Make, client: Client, tmp_path: Path
+) -> None:
+    make(4)
+    torn = make(6)
+    cut(tmp_path, torn)
+    client.force_login(user)
+    answer = client.post(f"/runs/{stopped.pk}/act/resume/", {"checkpoint": "6"}, follow=True)
+    assert f"is damaged: {WHY}" in answer.content.decode()
+    torn.refresh_from_db()
+    assert (torn.damaged, Run.objects.get(pk=stopped.pk).state) == (WHY, "stopped")
+
+
 def test_pages_and_api_show_the_damage(stopped: Run, user: User, make: Make, client: Client) -> None:
     make(4), make(6, damaged=WHY)
     client.force_login(user)
