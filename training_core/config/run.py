@@ -57,10 +57,7 @@ class RunConfig(ExperimentConfig):
         if algorithm.leave_one_out and algorithm.mean_level != "group":
             raise ValueError("algorithm.leave_one_out: needs rollout.group_size of 2 or more")
         if "group" in (algorithm.mean_level, algorithm.std_level):
-            raise ValueError(
-                'rollout.group_size: a group of one has no advantage where algorithm.mean_level or std_level is "group"; use 2 '
-                "or more"
-            )
+            raise ValueError("rollout.group_size: a group of one has no advantage; use 2 or more")
         if algorithm.drop_zero_variance:
             raise ValueError(
                 "algorithm.drop_zero_variance: a group of one has no variance, so that every group would be left out; set "
