@@ -110,7 +110,7 @@ def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) ->
     if status.state is JobState.PENDING:
         _say(run.pk, "submitted; Ray has not started it yet" if quiet > 10 else run.reason)
     elif status.state is JobState.MISSING and quiet > SILENCE_SECONDS:
-        _say(run.pk, _missing_words(quiet))
+        _say(run.pk, _missing_words(quiet, "the next attempt starts from the last checkpoint"))
     elif attempt.heartbeat_at is None and quiet > START_SECONDS:
         _say(
             run.pk,
@@ -123,11 +123,11 @@ def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) ->
         _say(run.pk, storage_held(run.project_id) or doing)
 
 
-def _missing_words(quiet: float) -> str:
+def _missing_words(quiet: float, follows: str) -> str:
     left = max(DEATH_SECONDS - quiet, 0.0)
     return (
         f"Ray does not know its job (was the cluster restarted?) and its driver has been silent for {spelled(quiet)}; "
-        f"if nothing is heard for another {spelled(left)}, the next attempt starts from the last checkpoint"
+        f"if nothing is heard for another {spelled(left)}, {follows}"
     )
 
 
@@ -140,6 +140,9 @@ def _stopping(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus)
     silent = min(_age(attempt), (timezone.now() - asked).total_seconds())
     if run.end_requested_at is None and silent <= SILENCE_SECONDS:
         _say(run.pk, stopping_words(run, attempt))
+        return
+    if status.state is JobState.MISSING:
+        _say(run.pk, _missing_words(_age(attempt), "it counts as ended"))
         return
     try:
         launcher.stop(attempt.submission_id)

@@ -111,6 +111,18 @@ def test_a_silent_driver_is_stopped_from_outside_and_its_loss_is_told(
     assert running.attempts.get().reason == now(running).reason
 
 
+def test_a_stopping_run_whose_job_is_missing_says_when_it_counts_as_ended(
+    running: Run, launcher: FakeLauncher
+) -> None:
+    run_stop(running.owner, running)
+    asked_long_ago(running)
+    launcher.set(job(running), JobState.MISSING)
+    silent_for(running.attempts.get(), 50)
+    runs_reconcile_now()
+    assert (launcher.stopped, now(running).state) == ([], "stopping")
+    assert now(running).reason.endswith("if nothing is heard for another 40 s, it counts as ended")
+
+
 def test_silence_before_the_request_does_not_count(running: Run, launcher: FakeLauncher) -> None:
     silent_for(running.attempts.get(), 40)
     run_stop(running.owner, running)
