@@ -1,6 +1,8 @@
 """What MARLKit's document runs, run here: its example commands, and every flag by the README's table."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +64,11 @@ def test_the_example_that_resumes_runs(tmp_path: Path) -> None:
     first = load_config("spread_mappo", SHORT)
     assert run_attempt(Attempt(first, "r", 1, tmp_path / "one", tmp_path), local=True) == 0
     checkpoint = tmp_path / "one" / "checkpoints" / "iteration-000002"
-    resumed = load_config(
-        "spread_mappo", SHORT | {"checkpoint.resume_from": str(checkpoint), "run.iterations": 3}
-    )
-    assert run_attempt(Attempt(resumed, "s", 1, tmp_path / "two", tmp_path), local=True) == 0
+    changes = SHORT | {"checkpoint.resume_from": str(checkpoint), "run.iterations": 3}
+    words = [f"{name}={value}" for name, value in changes.items()]
+    places = ["--folder", str(tmp_path / "two"), "--home", str(tmp_path)]
+    command = [sys.executable, "-m", "workers.run", "--preset", "spread_mappo", "--local", *words, *places]
+    subprocess.run(command, cwd=ROOT, check=True)
     assert {step for key, step in curve(tmp_path / "two") if key == "policy/agents/lr"} == {3}
 
 
