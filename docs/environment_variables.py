@@ -67,7 +67,11 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
                 "Signs sessions and encrypts addresses of channels and webhooks. The same on every process of the web side.",
             ),
             ("TROUPE_ALLOWED_HOSTS", "this machine", "Host names under which pages are served, with commas."),
-            ("TROUPE_TRUSTED_ORIGINS", "", "Origins whose forms are accepted: `https://lab.example.org`."),
+            (
+                "TROUPE_TRUSTED_ORIGINS",
+                "",
+                "Origins whose forms and websockets are accepted: `https://lab.example.org`.",
+            ),
             ("TROUPE_SECURE_COOKIES", "1 for an https: address", "1 sends cookies over https only."),
             (
                 "TROUPE_BEHIND_PROXY",

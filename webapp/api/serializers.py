@@ -6,6 +6,7 @@ from typing import Any
 from rest_framework import serializers
 
 from webapp.checkpoints.models import Checkpoint
+from webapp.runs.facts import facts_of
 from webapp.runs.models import LogLine, Run
 from webapp.runs.selectors import run_summary
 from webapp.transcripts.models import Episode
@@ -46,7 +47,8 @@ class RunSerializer(serializers.Serializer[Run]):
         """See webapp.runs.selectors.run_summary."""
         summary = run_summary(instance)
         if self.context.get("detail"):
-            summary |= {"config": instance.config, "facts": instance.facts}
+            summary |= {"config": instance.config, "facts": facts_of(instance)}
+            summary["values_dropped"] = instance.values_dropped
         return summary
 
 

@@ -144,6 +144,7 @@ def _held(checkpoint: Checkpoint) -> Checkpoint:
     held = (
         Checkpoint.objects.select_for_update(of=("self",))
         .select_related("run__project")
+        .defer("run__facts")
         .get(pk=checkpoint.pk)
     )
     if held.removed:

@@ -137,7 +137,9 @@ def _place(checkpoint: Checkpoint) -> Path:
 def _locked(user: Person, checkpoint: Checkpoint) -> Checkpoint:
     if not can_edit(user, checkpoint.run.project):
         raise PermissionDenied("you may only read this project; ask an owner for the editor level")
-    rows = Checkpoint.objects.select_for_update(of=("self",)).select_related("run__project")
+    rows = (
+        Checkpoint.objects.select_for_update(of=("self",)).select_related("run__project").defer("run__facts")
+    )
     return rows.get(pk=checkpoint.pk)
 
 

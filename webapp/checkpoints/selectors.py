@@ -48,7 +48,10 @@ def checkpoint_rivals(user: Person) -> list[Run]:
 def checkpoint_get(user: Person, pk: int) -> Checkpoint:
     """One by its number. Raises Http404 for those of other people's projects too."""
     found = (
-        Checkpoint.objects.filter(pk=pk, run__in=runs_visible(user)).select_related("run__project").first()
+        Checkpoint.objects.filter(pk=pk, run__in=runs_visible(user))
+        .select_related("run__project")
+        .defer("run__facts")
+        .first()
     )
     if found is None:
         raise Http404("there is no such checkpoint that you may see")
@@ -64,6 +67,7 @@ def checkpoint_named(user: Person, run_id: str, name: str, without: Collection[i
     there = (
         Checkpoint.objects.filter(run=run)
         .select_related("run__project")
+        .defer("run__facts")
         .order_by("removed", "-iteration", "-pk")
     )
     number = name.removeprefix("iteration-")

@@ -5,6 +5,7 @@ from typing import Any
 
 from webapp.compare.groups import differing, groups_make
 from webapp.experiments.differences import flatten
+from webapp.runs.facts import packages_of
 from webapp.runs.models import Run
 
 MOST_VALUES = 12
@@ -43,8 +44,7 @@ def configs_differ(runs: Sequence[Run], by: str, everything: bool = False) -> di
 
 def flat_config(run: Run) -> dict[str, Any]:
     """Dotted path -> value, and below `packages` what the driver ran with."""
-    packages = run.facts.get("packages", {})
-    return flatten(run.config) | {f"packages.{name}": version for name, version in packages.items()}
+    return flatten(run.config) | {f"packages.{name}": each for name, each in packages_of(run).items()}
 
 
 def _cell(configs: Sequence[Mapping[str, Any]], path: str) -> dict[str, Any]:

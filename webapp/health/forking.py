@@ -25,7 +25,12 @@ def finding_fork(
 
     Raises ConfigError (edits, or none), PermissionDenied, TransitionRefused (forked already, no checkpoint).
     """
-    held = Finding.objects.select_for_update(of=("self",)).select_related("run__project").get(pk=finding.pk)
+    held = (
+        Finding.objects.select_for_update(of=("self",))
+        .select_related("run__project")
+        .defer("run__facts")
+        .get(pk=finding.pk)
+    )
     if held.fork_id:
         raise TransitionRefused(f"run {held.fork_id} was forked for this finding already")
     edits = dict(overrides or parse_overrides(fork_edits(settings, held.rule)))

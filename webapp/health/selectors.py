@@ -25,7 +25,11 @@ _ORDER = Case(
 
 def findings_list(run: Run, state: str = "") -> list[dict[str, Any]]:
     """Open ones first, the worst at the top; as `finding_document`."""
-    rows = run.findings.select_related("dismissed_by", "run").order_by(_ORDER, "-last_step", "rule", "key")
+    rows = (
+        run.findings.select_related("dismissed_by", "run")
+        .defer("run__facts")
+        .order_by(_ORDER, "-last_step", "rule", "key")
+    )
     return [finding_document(row) for row in (rows.filter(state=state) if state else rows)]
 
 

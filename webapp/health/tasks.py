@@ -33,6 +33,6 @@ def watch() -> int:
 @shared_task(name="health.notify", ignore_result=True, soft_time_limit=50, time_limit=60)
 def notify(finding_id: int) -> None:
     """Tell the project's channels."""
-    finding = Finding.objects.select_related("run__project").filter(pk=finding_id).first()
+    finding = Finding.objects.select_related("run__project").defer("run__facts").filter(pk=finding_id).first()
     if finding:
         finding_notify(finding)

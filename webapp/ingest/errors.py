@@ -30,3 +30,8 @@ def full(detail: str, command: str | None) -> IngestRejected:
 def too_large(detail: str) -> IngestRejected:
     """413: send less at once."""
     return IngestRejected(413, {"code": "too_large", "detail": detail})
+
+
+def busy(detail: str) -> IngestRejected:
+    """503: nothing is wrong with the batch; keep it and try again."""
+    return IngestRejected(503, {"code": "busy", "detail": detail})

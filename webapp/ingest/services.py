@@ -9,6 +9,7 @@ from django.db import DataError, transaction
 
 from webapp.checkpoints import services as checkpoints
 from webapp.ingest.batches import Batch, batch_read
+from webapp.ingest.bodies import Room
 from webapp.ingest.errors import IngestRejected, full, gap, invalid
 from webapp.ingest.models import Producer
 from webapp.live.services import hint
@@ -59,11 +60,17 @@ KEPT: dict[type[Event], Callable[[Run, int, list[Any]], None]] = {
 """Who keeps which events, in this order."""
 
 
-def batch_store(run_id: str, body: bytes, encoding: str) -> IngestAnswer:
+def batch_store(run_id: str, body: bytes, encoding: str, room: Room | None = None) -> IngestAnswer:
     """Validate a request's body and store what is new of it. Raises IngestRejected, also where the project's quota of
     stored data holds it back: its sender keeps it and tries again.
+
+    room: what the body itself has claimed already.
     """
-    batch = batch_read(run_id, body, encoding)
+    with room or Room() as claimed:
+        return _store_read(run_id, batch_read(run_id, body, encoding, claimed))
+
+
+def _store_read(run_id: str, batch: Batch) -> IngestAnswer:
     try:
         with transaction.atomic():
             answer = _store_locked(run_id, batch)

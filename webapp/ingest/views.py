@@ -2,7 +2,7 @@
 
 Body: NDJSON of events of one producer, optionally Content-Encoding: zstd or gzip. Answers: 200 {"acknowledged", "command"};
 400 {"code": "invalid", "seq", "errors"}; 401, 403 token; 404 run or attempt; 409 {"code": "gap", "expected"}; 413; 507 {"code": "quota"}
-the project may store no more now, 503: try again.
+the project may store no more now, 503 {"code": "busy" or "unavailable"}: try again.
 """
 
 import logging
@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST
 from webapp.accounts.models import ApiToken
 from webapp.accounts.permissions import can_edit
 from webapp.accounts.tokens import token_covers, token_find
-from webapp.ingest.batches import MAX_BODY
+from webapp.ingest.bodies import MAX_BODY, Room
 from webapp.ingest.errors import IngestRejected, too_large
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Run
@@ -29,7 +29,9 @@ def events(request: HttpRequest, run_id: str) -> HttpResponse:
     """Store one batch."""
     try:
         check_token(request.headers.get("Authorization", ""), run_id)
-        answer = batch_store(run_id, _body(request), request.headers.get("Content-Encoding", ""))
+        with Room() as room:
+            body = _body(request, room)
+            answer = batch_store(run_id, body, request.headers.get("Content-Encoding", ""), room)
     except IngestRejected as rejected:
         response = JsonResponse(rejected.payload, status=rejected.status)
         if rejected.status == 401:
@@ -66,9 +68,11 @@ def _may_write(token: ApiToken, run_id: str) -> bool:
     return run is not None and can_edit(token.user, run.project)
 
 
-def _body(request: HttpRequest) -> bytes:
-    """The body, read past Django's own small limit; refused by its announced length first."""
+def _body(request: HttpRequest, room: Room) -> bytes:
+    """The body, read past Django's own small limit; refused by its announced length first, claimed by it before it is read."""
     announced = request.headers.get("Content-Length", "")
-    if announced.isdigit() and int(announced) > MAX_BODY:
+    length = int(announced) if announced.isdigit() else MAX_BODY
+    if length > MAX_BODY:
         raise too_large(f"at most {MAX_BODY} bytes at once")
+    room.claim(length)
     return request.read(MAX_BODY + 1)

@@ -20,6 +20,7 @@ def jobs_visible(user: Person) -> QuerySet[Job]:
     return (
         Job.objects.filter(project__in=projects_visible(user))
         .select_related("project", "owner", "run", "checkpoint__run", "other__run")
+        .defer("run__facts", "checkpoint__run__facts", "other__run__facts")
         .defer("episodes")
     )
 
@@ -47,9 +48,11 @@ def checkpoint_find(user: Person, run_id: str, name: str) -> Checkpoint:
     """A checkpoint of a run they may see, by its path, its name or its iteration; "" and "latest" are the last one,
     "best" the best. Raises Http404.
     """
-    rows = Checkpoint.objects.filter(
-        run_id=run_id, run__project__in=projects_visible(user), removed=False
-    ).select_related("run")
+    rows = (
+        Checkpoint.objects.filter(run_id=run_id, run__project__in=projects_visible(user), removed=False)
+        .select_related("run")
+        .defer("run__facts")
+    )
     if name in ("", "latest"):
         row = rows.filter(damaged="").order_by("-iteration").first()
     elif name == "best":

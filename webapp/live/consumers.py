@@ -1,7 +1,6 @@
 """Websockets: who may watch, and from which cursor. All reading is done by feeds."""
 
 import json
-import time
 from collections.abc import Collection
 from typing import Any
 
@@ -10,6 +9,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import Error as DatabaseError
 
 from webapp.accounts.models import User
+from webapp.live.access import NOT_FOUND, UNAUTHENTICATED, Pass, access_watch
 from webapp.live.deltas import text_for_visitors
 from webapp.live.feeds import feeds
 from webapp.live.outbox import Outbox
@@ -18,40 +18,54 @@ from webapp.runs.selectors import runs_visible
 from webapp.shares.middleware import GRANTS
 from webapp.shares.selectors import visitor_find
 
-UNAUTHENTICATED = 4401
-NOT_FOUND = 4404
 BAD_MESSAGE = 4400
 TRY_AGAIN = 1013
 LONGEST_MESSAGE = 200
-LOOK_AGAIN = 5.0
-"""Seconds after which a visitor's link is looked at again: one that was revoked ends the feed."""
 
 
-class RunConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """/ws/runs/<id>/: the client says {"cursor": N}; deltas follow. See webapp/live/feeds.py."""
+class WatchedConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """A socket that ends when its user may no longer have it."""
 
     outbox: Outbox | None = None
-    grants: Collection[str] = ()
-    """Share links that were followed."""
+
+    async def end(self, code: int) -> None:
+        """Nothing more is sent, and the socket is closed."""
+        if self.outbox:
+            self.outbox.close()
+        await self.close(code)
+
+    def watch(self, run_id: str | None, grants: Collection[str] = ()) -> None:
+        """Look from now on whether the socket may stay; with `grants` as a visitor's."""
+        user, session = self.scope.get("user"), self.scope.get("session")
+        key = session.session_key if session is not None else None
+        shown = Pass(None, None, run_id, tuple(grants)) if grants else Pass(user.pk, key, run_id)
+        access_watch().join(self.end, shown)
+
+
+class RunConsumer(WatchedConsumer):
+    """/ws/runs/<id>/: the client says {"cursor": N}; deltas follow. See webapp/live/feeds.py."""
+
     visiting = False
-    """Whether one of them alone opens the run."""
-    looked = 0.0
+    """Whether a share link alone opens the run."""
 
     async def connect(self) -> None:
         """Refuse whoever may not see the run; nobody learns whether it exists."""
         self.run_id: str = self.scope["url_route"]["kwargs"]["run_id"]
         user = self.scope.get("user")
-        if await database_sync_to_async(_may_see, thread_sensitive=False)(user, self.run_id):
-            await self._begin()
-        elif await database_sync_to_async(self._may_visit, thread_sensitive=False)():
-            self.visiting, self.looked = True, time.monotonic()
-            await self._begin()
+        if "\0" in self.run_id:
+            await self.close(NOT_FOUND)
+        elif await database_sync_to_async(_may_see, thread_sensitive=False)(user, self.run_id):
+            await self._begin(())
+        elif grants := await database_sync_to_async(self._grants, thread_sensitive=False)():
+            self.visiting = True
+            await self._begin(grants)
         else:
             await self.close(NOT_FOUND if isinstance(user, User) else UNAUTHENTICATED)
 
-    async def _begin(self) -> None:
+    async def _begin(self, grants: Collection[str]) -> None:
         await self.accept()
         self.outbox = Outbox(self._send)
+        self.watch(self.run_id, grants)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """The client's cursor: at first, and again when it has missed something."""
@@ -66,30 +80,23 @@ class RunConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def disconnect(self, code: int) -> None:
         """Leave the feed."""
+        access_watch().leave(self.end)
         if self.outbox:
             self.outbox.close()
             feeds().leave(self.run_id, self.outbox)
 
     async def _send(self, text: str) -> None:
-        if self.visiting:
-            if time.monotonic() - self.looked > LOOK_AGAIN:
-                self.looked = time.monotonic()
-                if not await database_sync_to_async(self._may_visit, thread_sensitive=False)():
-                    await self.close(NOT_FOUND)
-                    return
-            text = text_for_visitors(text)
-        await self.send(text_data=text)
+        await self.send(text_data=text_for_visitors(text) if self.visiting else text)
 
-    def _may_visit(self) -> bool:
+    def _grants(self) -> Collection[str]:
+        """Share links that were followed, where one of them opens the run."""
         session = self.scope.get("session")
-        self.grants = self.grants or (session.get(GRANTS, ()) if session is not None else ())
-        return visitor_find(self.grants, "runs:detail", {"run_id": self.run_id}) is not None
+        grants: Collection[str] = session.get(GRANTS, ()) if session is not None else ()
+        return grants if visitor_find(grants, "runs:detail", {"run_id": self.run_id}) else ()
 
 
-class RunsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+class RunsConsumer(WatchedConsumer):
     """/ws/runs/: summaries of the runs that changed, as far as the user may see them."""
-
-    outbox: Outbox | None = None
 
     async def connect(self) -> None:
         """Anybody with a login."""
@@ -100,12 +107,14 @@ class RunsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self.accept()
         self.outbox = Outbox(self._send, self._come_back)
         runs_feed().join(self.outbox, user.pk)
+        self.watch(None)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Clients have nothing to say here."""
 
     async def disconnect(self, code: int) -> None:
         """Leave the feed."""
+        access_watch().leave(self.end)
         if self.outbox:
             self.outbox.close()
             runs_feed().leave(self.outbox)
@@ -115,6 +124,14 @@ class RunsConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _come_back(self) -> None:
         await self.close(TRY_AGAIN)
+
+
+class NowhereConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
+    """Every other address."""
+
+    async def connect(self) -> None:
+        """Refuse it as an unknown run is refused."""
+        await self.close(NOT_FOUND)
 
 
 def _may_see(user: Any, run_id: str) -> bool:

@@ -13,7 +13,7 @@ from webapp.live.services import CHANNEL
 logger = logging.getLogger(__name__)
 
 Heard = Callable[[str], None]
-"""Takes a run id; an empty one after a (new) subscription: hints may have been lost before it."""
+"""Takes a run id, or ACCESS; an empty one after a (new) subscription: hints may have been lost before it."""
 RETRY = 1.0
 
 

@@ -14,6 +14,7 @@ from django.utils import timezone
 from webapp.accounts.models import User
 from webapp.live.feeds import feeds
 from webapp.live.outbox import Outbox
+from webapp.live.services import ACCESS
 from webapp.runs.models import ENDED_STATES, Run
 from webapp.runs.selectors import run_summary, runs_visible
 
@@ -57,6 +58,8 @@ class RunsFeed:
             feeds().listener.remove(self._heard)
 
     def _heard(self, run_id: str) -> None:
+        if run_id == ACCESS:
+            return
         if run_id:
             self._changed.add(run_id)
         else:

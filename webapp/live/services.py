@@ -16,6 +16,8 @@ logger = logging.getLogger(__name__)
 
 CHANNEL = "troupe:hints"
 """Messages are "<run id> <cursor>"."""
+ACCESS = "*"
+"""In the place of a run's id: somebody's rights have changed (webapp/live/access.py)."""
 INTERVAL = 0.02
 """Seconds between two hints of one run. How often it is read is the feed's to say, by who watches."""
 PAUSE = 1.0

@@ -11,11 +11,14 @@ from django.db import connection, transaction
 from webapp.metrics.arrays import pack_floats, pack_ints, read, unpack_floats, unpack_ints
 from webapp.metrics.headline import headline_update
 from webapp.metrics.models import Chunk, Series
+from webapp.runs.facts import server_says
 from webapp.runs.models import Run
 from workers.launch.events import MetricsEvent
 
 MANY_CHUNKS = 200
 """A series with more is merged."""
+MOST_NAMES = 5000
+"""Metrics of a run."""
 LARGEST_CHUNK = 1 << 16
 """Points; a chunk of that size is left alone."""
 
@@ -66,7 +69,7 @@ class Column:
 
 def points_store(run: Run, attempt: int, cursor: int, events: list[MetricsEvent]) -> None:
     """Append the points of a batch. The caller holds the run's row lock."""
-    columns = _columns(events)
+    columns = _within(run, attempt, _columns(events))
     if columns:
         stored = _series_update(run.pk, attempt, columns)
         _chunks_insert([stored[key][0] for key in columns], attempt, cursor, list(columns.values()))
@@ -101,6 +104,28 @@ def _columns(events: Iterable[MetricsEvent]) -> dict[str, Column]:
             column.values.append(read(value))
             column.times.append(event.time)
     return columns
+
+
+def _within(run: Run, attempt: int, columns: dict[str, Column]) -> dict[str, Column]:
+    """The columns that may be stored: a run has at most MOST_NAMES. Values under further names are counted, and the log says so."""
+    count = Series.objects.filter(run=run).count()
+    if count + len(columns) <= MOST_NAMES:
+        return columns
+    known = set(Series.objects.filter(run=run, key__in=list(columns)).values_list("key", flat=True))
+    fresh = [key for key in columns if key not in known]
+    beyond = fresh[max(0, MOST_NAMES - count) :]
+    if not beyond:
+        return columns
+    if not run.values_dropped:
+        names = ", ".join(key[:60] for key in beyond[:5])
+        words = f"This run has {MOST_NAMES} metrics, the most that are stored. Values under further names are not stored: {names} ..."
+        server_says(
+            run, attempt, f"{words} The run's `values_dropped` in the API counts them. Log fewer names."
+        )
+    run.values_dropped += sum(len(columns[key].steps) for key in beyond)
+    run.save(update_fields=["values_dropped"])
+    left_out = set(beyond)
+    return {key: column for key, column in columns.items() if key not in left_out}
 
 
 def _series_update(

@@ -27,10 +27,10 @@ def base_models(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Bas
 
     Small networks have none.
     """
-    told = facts.get("base_models") or {}
+    told = _object(facts.get("base_models"))
     tones = policy_tones(config)
     return [
-        _base_model(policy, tones.get(policy, 0), settings, told.get(policy) or {})
+        _base_model(policy, tones.get(policy, 0), settings, _object(told.get(policy)))
         for policy, settings in config["policies"].items()
         if policy in tones and "model" in settings
     ]
@@ -43,7 +43,7 @@ def _base_model(policy: str, tone: int, settings: Mapping[str, Any], told: Mappi
         ("vocabulary", _count(told.get("vocabulary"), " words")),
         ("demonstrations", _count(told.get("demonstrations"))),
         ("noise", _share(told.get("demonstration_noise"))),
-        ("final loss", told.get("loss") and f"{number(told['loss'])} nats per token"),
+        ("final loss", _nats(told.get("loss"))),
     ]
     return BaseModel(
         policy,
@@ -65,6 +65,15 @@ def _said(model: str, told: Mapping[str, Any]) -> str:
         f"A small model with {_count(told.get('parameters')) or 'few'} parameters that Troupe made itself: it imitated "
         f"{_count(told.get('demonstrations')) or 'some'} demonstrations{wrong}, and has seen no reward."
     )
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    """Programs of others may say anything here."""
+    return value if isinstance(value, dict) else {}
+
+
+def _nats(value: Any) -> str | None:
+    return f"{number(value)} nats per token" if isinstance(value, int | float) and value else None
 
 
 def _count(value: Any, unit: str = "") -> str | None:

@@ -40,6 +40,14 @@ ACTIVE_STATES = (RunState.QUEUED, RunState.STARTING, RunState.RUNNING, RunState.
 ENDED_STATES = (RunState.FINISHED, RunState.STOPPED, RunState.FAILED)
 
 
+class RunManager(models.Manager["Run"]):
+    """Runs without their facts, which few pages need and which may be large: webapp/runs/facts.py reads them."""
+
+    def get_queryset(self) -> models.QuerySet["Run"]:
+        """See Django."""
+        return super().get_queryset().defer("facts")
+
+
 class Run(models.Model):
     """One experiment under one config."""
 
@@ -89,9 +97,13 @@ class Run(models.Model):
     """Said by the driver at start: packages, base models."""
     event_count = models.BigIntegerField(default=0)
     """Events stored so far: the cursor of the run's live feed."""
+    values_dropped = models.BigIntegerField(default=0)
+    """Values of metrics that were not stored because the run had too many names."""
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+
+    objects = RunManager()
 
     class Meta:
         indexes = [models.Index(fields=["project", "-created_at"])]

@@ -15,6 +15,7 @@ from webapp.experiments.differences import changes
 from webapp.metrics.models import Series
 from webapp.runs.acts import ACTS
 from webapp.runs.charts import Panel, axes_of
+from webapp.runs.facts import packages_of
 from webapp.runs.marks import KINDS, Mark
 from webapp.runs.models import ENDED_STATES, LogLine, Run, RunSource, RunState
 from webapp.runs.notes import run_notes_list
@@ -154,7 +155,7 @@ def config_context(run: Run, toml: str, address: str) -> dict[str, Any]:
         "changes": changed,
         "launch": launch_command(run.preset, overrides) if run.preset else "troupe launch run.toml",
         "curl": curl_command(address, run.preset, overrides, config=None if run.preset else run.config),
-        "packages": run.facts.get("packages", {}),
+        "packages": packages_of(run),
         "edited": [attempt for attempt in run.attempts.order_by("number") if attempt.changes],
         "resumable": is_resumable(run),
         "kept": [row for row in checkpoints_list(run) if not (row.removed or row.damaged)],

@@ -17,6 +17,7 @@ from webapp.live.services import hint
 from webapp.quotas.enforcement import storage_held
 from webapp.runs.attempts import attempt_end, attempt_lost
 from webapp.runs.client_runs import client_run_look_after
+from webapp.runs.facts import facts_of
 from webapp.runs.leftovers import jobs_end, tokens_end
 from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunSource, RunState
 from webapp.runs.stopping import ENDING, saved_words, spelled, stopping_words
@@ -119,7 +120,7 @@ def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) ->
     elif attempt.heartbeat_at is not None and quiet > SILENCE_SECONDS:
         _say(run.pk, f"its job is {status.state}, but its driver has not been heard for {spelled(quiet)}")
     elif run.state in (RunState.STARTING, RunState.RUNNING):
-        doing = run.facts.get("starting", "") if run.state == RunState.STARTING else ""
+        doing = facts_of(run).get("starting", "") if run.state == RunState.STARTING else ""
         _say(run.pk, storage_held(run.project_id) or doing)
 
 

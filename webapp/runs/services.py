@@ -26,6 +26,7 @@ from webapp.common.permitted import parse_permitted_for
 from webapp.live.services import hint
 from webapp.runs import states
 from webapp.runs.attempts import attempt_end, attempt_lost, origin_apply
+from webapp.runs.facts import facts_add
 from webapp.runs.families import family_of
 from webapp.runs.models import Attempt, LogLine, Phase, Run, RunSource, RunState
 from webapp.runs.queue import look_soon, submit_soon
@@ -232,8 +233,8 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
     if run.attempts.filter(number__gt=attempt.number).exists() or attempt.state == Attempt.State.ENDED:
         return
     message = reason(event.message)
-    if event.state in ("starting", "running"):
-        run.facts = {**run.facts, **event.facts}
+    if event.state in ("starting", "running") and event.facts:
+        facts_add(run, attempt.number, event.facts)
         origin_apply(run, attempt, event.facts)
     if event.state != "starting" and (event.state != "failed" or attempt.started_at):
         run.iteration = event.iteration
@@ -246,7 +247,7 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
         _started(run, attempt)
     elif event.state == "starting" and run.state in (RunState.QUEUED, RunState.STARTING):
         run.reason = message  # what it waits for: a base model that is made, say
-        run.facts["starting"] = message
+        facts_add(run, attempt.number, {"starting": message})
     run.save()
     if run.state == RunState.QUEUED:
         transaction.on_commit(partial(submit_soon, run.pk))

@@ -21,6 +21,7 @@ from webapp.metrics.selectors import series_read
 from webapp.runs.base_models import base_models, before_training
 from webapp.runs.charts import all_sections
 from webapp.runs.editing import run_resume_edited
+from webapp.runs.facts import facts_of
 from webapp.runs.forms import LEVELS, LogFilters
 from webapp.runs.layouts import overview_panels, panel_get
 from webapp.runs.managing import run_do
@@ -62,7 +63,7 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
         "panels": panels,
         "tiles": overview_tiles(run.config, series),
         "spent": spending_read(run),
-        "base_models": base_models(run.config, run.facts),
+        "base_models": base_models(run.config, facts_of(run)),
         "before": before_training(series),
         "findings": [] if isinstance(request.user, Visitor) else findings_list(run, "open")[:3],
         "episodes": run.episodes.order_by("-id")[:LATEST],

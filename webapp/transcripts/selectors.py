@@ -18,13 +18,13 @@ PER_CANDIDATE = ("ratios", "entropies", "training_logprobs", "masks")
 
 def episodes_list(run: Run, filters: Mapping[str, Any] | None = None) -> QuerySet[Episode]:
     """Newest first, narrowed by the filters of webapp.transcripts.forms.EpisodeFilters."""
-    found = Episode.objects.filter(run=run).order_by("-pk").defer("words")
+    found = Episode.objects.filter(run=run).order_by("-pk").defer("words", "run__facts")
     return episodes_narrow(found, run, filters or {})
 
 
 def episode_get(user: Person, pk: int) -> Episode:
     """One episode. Raises Http404 for those of other people's projects too."""
-    found = Episode.objects.select_related("run__project", "run__owner").defer("words")
+    found = Episode.objects.select_related("run__project", "run__owner").defer("words", "run__facts")
     episode = found.filter(pk=pk, run__in=runs_visible(user)).first()
     if episode is None:
         raise Http404(f"there is no episode {pk} that you may see")

@@ -5,15 +5,22 @@ without gaps. Times are seconds since the epoch. Numbers that JSON lacks travel 
 The reporter writes plain dicts of these shapes; these models validate them on arrival.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+import orjson
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 
-MAX_DEPTH = 32
-"""Levels of nesting in free-form data."""
+from workers.launch.limits import MAX_DATA, MAX_DEPTH, MAX_KEYS, MAX_METRICS, MAX_TEXT
 
 
-def _shallow(value: dict[str, Any]) -> dict[str, Any]:
+def _small(value: dict[str, Any]) -> dict[str, Any]:
+    """Free-form data within MAX_DATA and MAX_DEPTH."""
+    try:
+        size = len(orjson.dumps(value))
+    except orjson.JSONEncodeError as error:  # orjson itself goes 254 levels deep
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels, or no JSON: {error}") from error
+    if size > MAX_DATA:
+        raise ValueError(f"has {size} bytes as JSON, at most {MAX_DATA} are stored")
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         level = [item for node in level for item in (node.values() if isinstance(node, dict) else node)]
@@ -23,29 +30,58 @@ def _shallow(value: dict[str, Any]) -> dict[str, Any]:
     raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
 
 
+def _few(value: Any) -> Any:
+    """Not more names than an event may have. Before they are validated, so that no million of messages is made."""
+    if isinstance(value, dict) and len(value) > MAX_METRICS:
+        raise ValueError(f"has {len(value)} names, at most {MAX_METRICS} are stored of one event")
+    return value
+
+
 Number = Annotated[float, Field(allow_inf_nan=False)] | Literal["NaN", "Infinity", "-Infinity"]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+# A bound in `= Field(ge=...)` beside one of the annotation is lost: the last of the two holds. So each range has a name.
+Attempt = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Seq = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Size = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Mask = Annotated[int, Field(ge=0, le=1)]
 Moment = Annotated[float, Field(ge=0, le=253402300799)]
 """Seconds since the epoch, until the year 9999."""
-Data = Annotated[dict[str, Any], AfterValidator(_shallow)]
+Data = Annotated[dict[str, Any], AfterValidator(_small)]
 """Free-form JSON."""
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./ -]*$")]
+Name = Annotated[str, Field(max_length=80)]
+"""Of a role or a policy; configs allow 40 characters."""
+Item = TypeVar("Item")
+Named = Annotated[dict[Name, Item], BeforeValidator(_few)]
+Metrics = Annotated[dict[Key, Number], BeforeValidator(_few)]
+Many = Annotated[list[Item], FailFast()]
+"""A list that is refused at its first wrong item: a message for each of a million costs more than the list."""
 State = Literal["starting", "running", "stopping", "finished", "stopped", "paused", "failed"]
 EpisodeKind = Literal["train", "eval", "eval_sampled"]
 
 
-class Event(BaseModel):
-    """Fields that every event has."""
+class Strict(BaseModel):
+    """Fields that are known, and no others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, data: Any) -> Any:
+        if isinstance(data, dict) and len(data) > MAX_KEYS:
+            raise ValueError(f"has {len(data)} fields, {len(cls.model_fields)} are known")
+        return data
+
+
+class Event(Strict):
+    """Fields that every event has."""
+
     run: str = Field(max_length=40)
-    attempt: Int32 = Field(ge=1)
+    attempt: Attempt
     producer: str = Field(min_length=1, max_length=40)
-    seq: Int64 = Field(ge=1)
+    seq: Seq
     time: Moment
 
 
@@ -54,25 +90,23 @@ class MetricsEvent(Event):
 
     type: Literal["metrics"]
     step: Int64
-    values: dict[Key, Number]
+    values: Metrics
 
 
-class Part(BaseModel):
+class Part(Strict):
     """Base of the pieces of an episode's body."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Candidate(Part):
     """One sampled answer of a group, with per-token arrays of equal length."""
 
     text: str
-    token_ids: list[Int64]
-    tokens: list[str]
+    token_ids: Many[Int64]
+    tokens: Many[str]
     """Each token as text, for reading."""
-    logprobs: list[Number]
+    logprobs: Many[Number]
     """Log-probability of each token under the distribution it was sampled from."""
-    versions: list[Int64]
+    versions: Many[Int64]
     """Policy version that sampled each token."""
     stop_reason: Literal["stop", "length", "interrupt"]
     local_reward: Number
@@ -86,12 +120,12 @@ class Turn(Part):
 
     index: Int32
     """Turn of the team, from 0."""
-    role: str
-    policy: str
-    messages: list[dict[str, str]]
+    role: Name
+    policy: Name
+    messages: Many[Annotated[dict[str, str], BeforeValidator(_few)]]
     """OpenAI chat messages that the agent saw."""
-    prompt_ids: list[Int64]
-    candidates: list[Candidate]
+    prompt_ids: Many[Int64]
+    candidates: Many[Candidate]
     executed: Int32
     """Index of the candidate that was carried on."""
     board: Data | None = None
@@ -117,20 +151,20 @@ class EpisodeEvent(Event):
     """None where the environment knows no success."""
     failed: bool = False
     """The environment raised."""
-    error: str = ""
+    error: str = Field("", max_length=MAX_TEXT)
     truncated: bool = False
     """Some executed answer was cut at its token limit."""
     episode_return: Number
     """Sum of the executed candidates' rewards."""
-    rewards: dict[str, Number]
+    rewards: Named[Number]
     """Sum of the executed candidates' rewards by role."""
-    versions: dict[str, Int64]
+    versions: Named[Int64]
     """Policy version by policy."""
     tokens: Int32
     """Response tokens over all candidates."""
     started: Moment
     ended: Moment
-    turns: list[Turn]
+    turns: Many[Turn]
     final_board: Data | None = None
     """State after the last turn."""
 
@@ -140,8 +174,8 @@ class EpisodeAnnotationEvent(Event):
 
     type: Literal["episode_annotation"]
     episode: str = Field(max_length=80)
-    turns: list["TurnAnnotation"]
-    stages: dict[str, Moment] = {}
+    turns: Many["TurnAnnotation"]
+    stages: Named[Moment] = {}
     """Times of its stages (seconds since the epoch): queued, generated, consumed ..."""
 
 
@@ -150,14 +184,14 @@ class TurnAnnotation(Part):
 
     turn: Int32
     """Position in the episode's `turns`."""
-    advantages: list[Number]
-    ratios: list[list[Number]] = []
+    advantages: Many[Number]
+    ratios: Many[Many[Number]] = []
     """Per candidate and token: pi / pi_old at the first pass."""
-    entropies: list[list[Number]] = []
+    entropies: Many[Many[Number]] = []
     """Per candidate and token, in nats."""
-    training_logprobs: list[list[Number]] = []
+    training_logprobs: Many[Many[Number]] = []
     """Per candidate and token: log-probability by the learner before the update's first step, at the weights that sampled it."""
-    masks: list[list[Mask]] = []
+    masks: Many[Many[Mask]] = []
     """Per candidate and token: 1 where the update learnt from it, else 0; without it, from all that have ratios."""
 
 
@@ -204,8 +238,8 @@ class BatchEpisode(Part):
     """When it could have begun."""
     started: Moment
     ended: Moment
-    stages: list[EpisodeStage] = []
-    roles: dict[str, RoleShare] = {}
+    stages: Many[EpisodeStage] = []
+    roles: Named[RoleShare] = {}
 
 
 class BatchEvent(Event):
@@ -217,7 +251,7 @@ class BatchEvent(Event):
     """When the update took it."""
     learnt: Moment
     """When every policy was done with it."""
-    episodes: list[BatchEpisode]
+    episodes: Many[BatchEpisode]
 
 
 class PhaseEvent(Event):
@@ -226,7 +260,7 @@ class PhaseEvent(Event):
     type: Literal["phase"]
     worker: str = Field(max_length=80)
     phase: Literal["rollout", "update", "sync", "evaluate", "checkpoint", "load"]
-    policy: str = ""
+    policy: str = Field("", max_length=40)
     iteration: Int32
     start: Moment
     end: Moment
@@ -243,7 +277,7 @@ class UtilisationEvent(Event):
     worker: str = Field(max_length=80)
     device: str = Field(max_length=200)
     """Host and device; the same for workers that share one."""
-    samples: list[tuple[Moment, Annotated[float, Field(ge=0, le=100)]]] = Field(
+    samples: Many[tuple[Moment, Annotated[float, Field(ge=0, le=100)]]] = Field(
         min_length=1, max_length=10_000
     )
 
@@ -255,8 +289,8 @@ class CheckpointEvent(Event):
     iteration: Int32
     path: str = Field(max_length=400)
     """Relative to the run folder."""
-    bytes: Int64 = Field(ge=0)
-    metrics: dict[Key, Number] = {}
+    bytes: Size
+    metrics: Metrics = {}
     best: bool = False
     removed: bool = False
     damaged: str = Field("", max_length=2000)
@@ -269,7 +303,7 @@ class LogEvent(Event):
     type: Literal["log"]
     level: Literal["debug", "info", "warning", "error"]
     source: str = Field(max_length=80)
-    message: str = Field(max_length=20000)
+    message: str = Field(max_length=MAX_TEXT)
 
 
 class StatusEvent(Event):
@@ -279,7 +313,7 @@ class StatusEvent(Event):
     state: State
     iteration: Int32
     """Iterations completed."""
-    message: str = Field("", max_length=20000)
+    message: str = Field("", max_length=MAX_TEXT)
     facts: Data = {}
     """Said once at start: {"packages": {...}, "base_models": {policy: {...}}, "resumed_from": ...}."""
 
@@ -310,4 +344,4 @@ AnyEvent = Annotated[
 #     ("exit": this attempt was superseded; stop at once without a checkpoint)
 # 404 {"code": "unknown_run" | "unknown_attempt"}: try again later;
 # 409 {"code": "gap", "expected": <seq>}; 400 {"code": "invalid", "seq": <seq or null>, "errors": {...}};
-# 413 too large; 401/403 token.
+# 413 too large; 503 try again; 401/403 token.

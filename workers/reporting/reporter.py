@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from workers.launch.limits import MAX_METRICS, MAX_TEXT
 from workers.launch.run_folder import RunFolder
 from workers.launch.spool import SpoolWriter
 from workers.reporting.encoding import encode
@@ -28,7 +29,7 @@ HEARTBEAT = 5.0
 """Seconds between heartbeats."""
 PROGRESS = 1.0
 """The same while iterations are completed, so that progress is seen."""
-_CLIPPED = {"title": 200, "outcome": 200, "task": 200}
+_CLIPPED = {"title": 200, "outcome": 200, "task": 200, "error": MAX_TEXT}
 
 
 class Reporter:
@@ -83,8 +84,12 @@ class Reporter:
         return self._spool.seq
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Scalars of one step; NaN and infinities travel as such."""
-        self._append({"type": "metrics", "step": step, "values": dict(values)})
+        """Scalars of one step, in as many events as they need; NaN and infinities travel as such."""
+        pairs = list(values.items())
+        for start in range(0, len(pairs) or 1, MAX_METRICS):
+            self._append(
+                {"type": "metrics", "step": step, "values": dict(pairs[start : start + MAX_METRICS])}
+            )
         self._steps += 1
         if self._steps == HURRY:
             self._wake.set()
@@ -132,7 +137,7 @@ class Reporter:
 
     def log(self, level: str, source: str, message: str) -> None:
         """A line for the run's log: debug, info, warning or error."""
-        self._append({"type": "log", "level": level, "source": source[:80], "message": message[:20000]})
+        self._append({"type": "log", "level": level, "source": source[:80], "message": message[:MAX_TEXT]})
 
     def status(
         self, state: str, iteration: int, message: str = "", facts: Mapping[str, Any] | None = None
@@ -142,7 +147,7 @@ class Reporter:
         fields = {
             "state": state,
             "iteration": iteration,
-            "message": message[:20000],
+            "message": message[:MAX_TEXT],
             "facts": dict(facts or {}),
         }
         self._append({"type": "status", **fields})
@@ -170,9 +175,19 @@ class Reporter:
             if self._unsaid == 1:
                 logger.error("A %s event could not be written to the spool: %s", event["type"], error)
             return
-        if self._unsaid:
-            count, self._unsaid = self._unsaid, 0
-            self.log("error", "reporting", f"{count} events could not be written to disk and are lost")
+        if self._unsaid and event["type"] != "log":
+            self._say_lost()
+
+    def _say_lost(self) -> None:
+        """Tell how many events are lost. The count stays until this line itself is on disk: while the disk is nearly full, small
+        events may fit and this one not.
+        """
+        count = self._unsaid
+        message = f"{count} events could not be written to disk and are lost"
+        before = self.lost
+        self.log("error", "reporting", message)
+        if self.lost == before:
+            self._unsaid -= count
 
     def _work(self) -> None:
         """The thread: heartbeats, and batches when it is time for them."""

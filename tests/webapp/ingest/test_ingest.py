@@ -12,6 +12,7 @@ import zstandard
 from webapp.accounts.models import Membership, User
 from webapp.accounts.tokens import token_create
 from webapp.ingest import batches
+from webapp.ingest import bodies as limits
 from webapp.ingest.errors import IngestRejected
 from webapp.ingest.models import Producer
 from webapp.ingest.services import batch_store
@@ -216,17 +217,17 @@ class TestBodies:
 
     @pytest.mark.parametrize("encoding", ["zstd", "gzip"])
     def test_bombs_are_refused(self, post: Send, encoding: str) -> None:
-        bomb = b"\n" * (batches.MAX_EXPANDED + 1)
+        bomb = b"\n" * (limits.MAX_EXPANDED + 1)
         packed = gzip.compress(bomb) if encoding == "gzip" else zstandard.compress(bomb)
         assert len(packed) < 100_000
         assert post(packed, encoding).status_code == 413
 
     def test_a_bomb_that_hides_its_size_is_refused(self, post: Send) -> None:
         compressor = zstandard.ZstdCompressor(write_content_size=False)
-        assert post(compressor.compress(b"\n" * (batches.MAX_EXPANDED + 1)), "zstd").status_code == 413
+        assert post(compressor.compress(b"\n" * (limits.MAX_EXPANDED + 1)), "zstd").status_code == 413
 
     def test_too_much_at_once(self, post: Send) -> None:
-        assert post(os.urandom(batches.MAX_BODY + 1)).status_code == 413
+        assert post(os.urandom(limits.MAX_BODY + 1)).status_code == 413
         assert post(b"{}\n" * (batches.MAX_EVENTS + 1)).status_code == 413
 
     @pytest.mark.parametrize("encoding", ["zstd", "gzip"])

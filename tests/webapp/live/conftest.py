@@ -10,10 +10,10 @@ import pytest
 from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from channels.routing import URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 
 from webapp.accounts.models import User
 from webapp.ingest.services import batch_store
+from webapp.live.origins import SameOrigin
 from webapp.live.routing import websocket_urlpatterns
 from webapp.runs.models import Attempt, Run
 
@@ -71,7 +71,7 @@ class Socket(ApplicationCommunicator):
 
 
 def socket(user: object, path: str, origin: bytes = b"http://testserver") -> Socket:
-    application = AllowedHostsOriginValidator(As(user))
+    application = SameOrigin(As(user))
     return Socket(application, path, [(b"origin", origin), (b"host", b"testserver")])
 
 

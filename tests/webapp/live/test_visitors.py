@@ -10,7 +10,6 @@ from django.test import Client
 from tests.end_to_end.seed import Story, encoded
 from webapp.accounts.models import User
 from webapp.ingest.services import batch_store
-from webapp.live import consumers
 from webapp.runs.models import Run
 from webapp.shares.services import share_make, share_path, share_revoke
 
@@ -38,9 +37,8 @@ def followed(secret: str) -> Any:
 
 
 async def test_a_visitor_gets_the_run_without_its_log_and_people(
-    user: User, live_run: Run, store: Store, monkeypatch: pytest.MonkeyPatch
+    user: User, live_run: Run, store: Store
 ) -> None:
-    monkeypatch.setattr(consumers, "LOOK_AGAIN", 0.0)
     share, secret = await sync_to_async(share_make)(user, live_run.project, "run", live_run.pk)
     session = await sync_to_async(followed)(secret)
     other = await sync_to_async(Run.objects.create)(
@@ -61,7 +59,6 @@ async def test_a_visitor_gets_the_run_without_its_log_and_people(
     assert not {"owner", "project", "links"} & delta["run"].keys()
 
     await sync_to_async(share_revoke)(user, share)
-    await store(1)
     answer = await client.receive_output(PATIENCE)
     assert (answer["type"], answer.get("code")) == ("websocket.close", 4404)
     await client.disconnect()

@@ -40,6 +40,41 @@ def until(condition: Callable[[], bool], seconds: float = 300.0) -> None:
         time.sleep(0.01)
 
 
+def test_many_metrics_of_a_step_go_in_several_events(tmp_path: Path) -> None:
+    reporter = make(tmp_path)
+    values = {f"m{number}": float(number) for number in range(2500)}
+    reporter.metrics(7, values)
+    reporter.close()
+    sent = [EVENTS.validate_python(event) for event in on_disk(tmp_path) if event["type"] == "metrics"]
+    assert [len(event.values) for event in sent] == [1000, 1000, 500]
+    assert {key: value for event in sent for key, value in event.values.items()} == values
+    assert {event.step for event in sent} == {7}
+
+
+def test_the_count_of_lost_events_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small events fit on a nearly full disk, and the line that tells of the lost ones does not."""
+    reporter = make(tmp_path)
+    append, room = reporter._spool.append, 0
+
+    def full(head: bytes, tail: bytes) -> None:
+        if len(tail) > room:
+            raise OSError(28, "No space left on device")
+        append(head, tail)
+
+    monkeypatch.setattr(reporter._spool, "append", full)
+    for step in range(20):
+        reporter.metrics(step, {"a": 1.0})
+    room = 90
+    for step in range(20):
+        reporter.metrics(step, {"a": 1.0})
+        reporter.metrics(step, {"a" * 100: 1.0})
+    room = 1 << 20
+    reporter.metrics(50, {"a": 1.0})
+    reporter.close()
+    told = [int(event["message"].split()[0]) for event in on_disk(tmp_path) if event["type"] == "log"]
+    assert sum(told) == reporter.lost > 40
+
+
 def test_every_kind_of_event_validates(tmp_path: Path) -> None:
     reporter = make(tmp_path)
     candidate = {

@@ -1,0 +1,29 @@
+"""How large the body of a request may be, by its address; enforced while it is read, before Django sees the request."""
+
+import re
+from collections.abc import MutableMapping
+from typing import Any
+
+from django.conf import settings
+
+from webapp.ingest.bodies import MAX_BODY
+from workers.launch.body_limit import App, BodyLimit, Receive, Send
+
+EVENTS = re.compile(r"/api/v1/runs/[^/]+/events/")
+
+
+class BodyLimits:
+    """An ASGI application behind two limits: batches of events are larger than forms and calls of the API."""
+
+    def __init__(self, app: App) -> None:
+        self._events = BodyLimit(app, MAX_BODY, _refusal)
+        self._others = BodyLimit(app, settings.DATA_UPLOAD_MAX_MEMORY_SIZE, _refusal)
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        limited = self._events if EVENTS.fullmatch(scope.get("path", "")) else self._others
+        await limited(scope, receive, send)
+
+
+def _refusal(said: str) -> dict[str, str]:
+    return {"code": "too_large", "detail": said}

@@ -1,0 +1,164 @@
+"""Open websockets end with the right to have them.
+
+A notice on the hints' channel says that somebody's rights have changed (membership, login, account, share link); then, and every
+LOOK_AGAIN seconds anyway, each server process asks the database which of its sockets may stay, in a few queries for all of them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from channels.db import database_sync_to_async
+from django.contrib.auth import HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.auth.signals import user_logged_out
+from django.contrib.sessions.models import Session
+from django.db import Error as DatabaseError
+from django.db import transaction
+from django.db.models.signals import post_delete, post_save
+from django.utils import timezone
+from django.utils.crypto import constant_time_compare
+
+from webapp.accounts.models import Membership, User
+from webapp.live.feeds import feeds
+from webapp.live.services import ACCESS, hint
+from webapp.runs.selectors import runs_visible
+from webapp.shares.models import ShareLink
+from webapp.shares.selectors import visitor_find
+
+logger = logging.getLogger(__name__)
+
+UNAUTHENTICATED = 4401
+NOT_FOUND = 4404
+LOOK_AGAIN = 4.0
+"""Seconds: who may no longer watch is turned away within 5, also where a notice was lost."""
+CLOSEST = 0.05
+"""Seconds between two looks, at least."""
+Close = Callable[[int], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What lets a socket stay. Sockets of one browser at one run have equal ones."""
+
+    user: int | None
+    """None: a visitor by share links."""
+    session: str | None
+    """Key of the session; None where there is none to look at."""
+    run: str | None
+    """None: the list of runs, which shows what its user may see."""
+    grants: tuple[str, ...] = ()
+    """Digests of the visitor's share links."""
+
+
+class AccessWatch:
+    """The sockets of one event loop."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        """Looks at the database so far."""
+        self._sockets: dict[Close, Pass] = {}
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def join(self, close: Close, shown: Pass) -> None:
+        """From now on `close` is called with a code once the pass is no longer good."""
+        self._sockets[close] = shown
+        if self._task is None:
+            feeds().listener.add(self._heard)
+            self._task = asyncio.create_task(self._work(), name="access")
+
+    def leave(self, close: Close) -> None:
+        """The socket is gone; the last one ends the watch."""
+        self._sockets.pop(close, None)
+        if not self._sockets and self._task:
+            self._task.cancel()
+            self._task = None
+            feeds().listener.remove(self._heard)
+
+    def _heard(self, notice: str) -> None:
+        if notice in ("", ACCESS):
+            self._woken.set()
+
+    async def _work(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_AGAIN):
+                    await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self._look()
+            except DatabaseError as error:
+                logger.warning("Who may watch is looked at again later: %s", error)
+            await asyncio.sleep(CLOSEST)
+
+    async def _look(self) -> None:
+        passes = set(self._sockets.values())
+        codes = await database_sync_to_async(codes_of, thread_sensitive=False)(passes)
+        ended = [(close, codes[shown]) for close, shown in self._sockets.items() if shown in codes]
+        self.looks += 1
+        for close, _ in ended:
+            self._sockets.pop(close)
+        await asyncio.gather(*(close(code) for close, code in ended), return_exceptions=True)
+
+
+def codes_of(passes: Collection[Pass]) -> dict[Pass, int]:
+    """Close codes of the passes that are no longer good."""
+    users = User.objects.filter(is_active=True).in_bulk({each.user for each in passes if each.user})
+    now = timezone.now()
+    rows = Session.objects.filter(
+        session_key__in={each.session for each in passes if each.session}, expire_date__gt=now
+    )
+    sessions = {row.session_key: row.get_decoded() for row in rows}
+    runs: dict[int, set[str]] = {}
+    for pk, user in users.items():
+        wanted = {each.run for each in passes if each.user == pk and each.run}
+        runs[pk] = (
+            set(runs_visible(user).filter(pk__in=wanted).values_list("pk", flat=True)) if wanted else set()
+        )
+    codes: dict[Pass, int] = {}
+    for each in passes:
+        if each.user is None:
+            if visitor_find(each.grants, "runs:detail", {"run_id": each.run}) is None:
+                codes[each] = NOT_FOUND
+        elif each.user not in users or not _logged_in(users[each.user], each.session, sessions):
+            codes[each] = UNAUTHENTICATED
+        elif each.run is not None and each.run not in runs[each.user]:
+            codes[each] = NOT_FOUND
+    return codes
+
+
+def _logged_in(user: User, key: str | None, sessions: dict[str, dict[str, Any]]) -> bool:
+    """Whether the session is still there, of this user, and made with the password of now."""
+    if key is None:
+        return True
+    session = sessions.get(key, {})
+    digest = str(session.get(HASH_SESSION_KEY, ""))
+    return session.get(SESSION_KEY) == str(user.pk) and constant_time_compare(
+        digest, user.get_session_auth_hash()
+    )
+
+
+def connect() -> None:
+    """Give notice wherever rights are written down; once per process."""
+    for signal in (post_save, post_delete):
+        for sender in (Membership, ShareLink, User):
+            signal.connect(_changed, sender=sender, dispatch_uid=f"access {sender.__name__}")
+    post_delete.connect(_changed, sender=Session, dispatch_uid="access session")
+    user_logged_out.connect(_changed, dispatch_uid="access logout")
+
+
+def _changed(update_fields: Collection[str] | None = None, **_: Any) -> None:
+    if update_fields is None or set(update_fields) - {"last_login", "opened"}:
+        transaction.on_commit(lambda: hint(ACCESS, 0))
+
+
+_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, AccessWatch] = WeakKeyDictionary()
+
+
+def access_watch() -> AccessWatch:
+    """That of the running event loop."""
+    return _by_loop.setdefault(asyncio.get_running_loop(), AccessWatch())
