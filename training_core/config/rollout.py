@@ -142,6 +142,8 @@ class RolloutBuffer(Section):
     """For loss_mask = "custom": package.module:function of (messages, tokenizer, tools) that answers with a MaskedTokens."""
     reward: Literal["raw", "normalised"] = "raw"
     """Learn from rewards as they were written, or as the service normalised them in their group (then use mean_level = "none")."""
+    max_staleness: int = Field(4, ge=0, le=1_000_000)
+    """Publications of weights that a record's tokens may be old, where it tells their versions; older ones are left out and counted."""
     success_at: float = 1.0
     """A record whose raw reward is at least this counts as a success."""
     poll_interval: float = Field(5.0, gt=0.0, le=3600.0)

@@ -1,6 +1,6 @@
 """The run config: one tree, strict, with cross-field checks whose messages name the remedy."""
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -166,6 +166,17 @@ class RunConfig(ExperimentConfig):
     def overlaps(self) -> bool:
         """See ExperimentConfig: nothing can overlap where no data may be older than the policy."""
         return self.rollout.staleness > 0
+
+    @property
+    def oldest_data(self) -> int:
+        """Publications of weights that data may be old when it is learnt from."""
+        outside = isinstance(self.workflow, RolloutBuffer)
+        return self.workflow.max_staleness if outside else self.rollout.staleness  # type: ignore[union-attr]
+
+    @property
+    def stale_data(self) -> Literal["error", "drop"]:
+        """What is done with older data. What comes from outside is always left out and counted: it was not this run that made it."""
+        return "drop" if isinstance(self.workflow, RolloutBuffer) else self.rollout.stale
 
     @property
     def publish_every(self) -> int:

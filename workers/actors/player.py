@@ -126,6 +126,7 @@ class Player:
             self.outside,
             self.served,
             self._side_by_side,
+            version,
         )
 
     def _voice(self, policy: str, version: Callable[[str], int], spans: list[Span]) -> Generate:

@@ -205,7 +205,7 @@ class UpdateSide:
             config.algorithm,
             loaded.model,
             config.run.iterations,
-            config.rollout.staleness,
+            config.oldest_data,
             self._processes,
             keyed_seed(config.run.seed, crc32(spec.policy.encode())),
         )
@@ -215,9 +215,9 @@ class UpdateSide:
         """One update on data of `version`. Raises StalePolicy."""
         check_weights(self.version, version, self._spec.policy, self._spec.name)
         start = time.time()
-        rollout = self._spec.config.rollout
+        config = self._spec.config
         groups = self._learner.known(groups, version)
-        checked = check_versions(groups, version, self._spec.policy, rollout.stale, rollout.staleness)
+        checked = check_versions(groups, version, self._spec.policy, config.stale_data, config.oldest_data)
         result = self._learner.update(checked.groups, iteration, version, wanted)
         figures = {
             place: TokenFigures(group.ratios, group.entropies, group.training_logprobs)

@@ -18,6 +18,7 @@ from training_core.llm.agents.session import Session
 from workers.gateway.answering import answer_chat, answer_text
 from workers.gateway.batching import Batcher
 from workers.gateway.desk import Desk
+from workers.gateway.ignored import Ignored
 from workers.gateway.requests import ChatRequest, TextRequest
 from workers.gateway.responses import chat_response, chat_stream, text_response, text_stream
 from workers.launch.body_limit import BodyLimit
@@ -60,20 +61,25 @@ def make_app(desk: Desk, batcher: Callable[[], Batcher], address: Callable[[Requ
 class _Api:
     def __init__(self, desk: Desk, batcher: Callable[[], Batcher], address: Callable[[Request], str]) -> None:
         self._desk, self._batcher, self._address = desk, batcher, address
+        self._ignored = Ignored()
 
     async def chat(self, request: Request) -> Response:
         session, asked = self._session(request), await _read(request, ChatRequest)
+        asked = asked.telling_ids(session.tells_ids)
+        headers = self._ignored.headers(session, asked)
         answered = await answer_chat(session, asked, self._batcher())
         if asked.stream:
-            return StreamingResponse(chat_stream(answered, asked), media_type="text/event-stream")
-        return JSONResponse(chat_response(answered, asked))
+            return StreamingResponse(chat_stream(answered, asked), 200, headers, "text/event-stream")
+        return JSONResponse(chat_response(answered, asked), 200, headers)
 
     async def text(self, request: Request) -> Response:
         session, asked = self._session(request), await _read(request, TextRequest)
+        asked = asked.telling_ids(session.tells_ids)
+        headers = self._ignored.headers(session, asked)
         parts = await answer_text(session, asked, self._batcher())
         if asked.stream:
-            return StreamingResponse(text_stream(parts, asked), media_type="text/event-stream")
-        return JSONResponse(text_response(parts, asked))
+            return StreamingResponse(text_stream(parts, asked), 200, headers, "text/event-stream")
+        return JSONResponse(text_response(parts, asked), 200, headers)
 
     async def models(self, request: Request) -> Response:
         voices = self._session(request).seat.voices

@@ -28,7 +28,7 @@ class _Request(BaseModel):
     frequency_penalty: float | None = 0.0
     logit_bias: dict[str, float] | None = None
     return_token_ids: bool = False
-    """Whether the answer says prompt_token_ids, token_ids and versions (vLLM's field, and one more)."""
+    """Whether the answer says prompt_token_ids, token_ids, token_logprobs and versions (vLLM's field, and two more)."""
     on_update: Literal["resume", "abort"] = "resume"
     """What becomes of an answer in whose middle the weights change: it goes on with the new ones, or ends as "abort"."""
 
@@ -39,6 +39,10 @@ class _Request(BaseModel):
                 "penalties and logit_bias would bend the distribution that is trained on; leave them out"
             )
         return self
+
+    def telling_ids(self, always: bool) -> Self:
+        """The same request; with `always` it asks for token ids."""
+        return self.model_copy(update={"return_token_ids": True}) if always else self
 
     @property
     def stops(self) -> tuple[str, ...]:

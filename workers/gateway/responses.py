@@ -105,7 +105,9 @@ def _finish(answer: Answer, message: Mapping[str, Any]) -> str:
 
 
 def _ids(answer: Answer, request: ChatRequest | TextRequest) -> dict[str, Any]:
-    return {"token_ids": answer.token_ids, "versions": answer.versions} if request.return_token_ids else {}
+    if not request.return_token_ids:
+        return {}
+    return {"token_ids": answer.token_ids, "token_logprobs": answer.logprobs, "versions": answer.versions}
 
 
 def _prompt_ids(answered: Answered, request: ChatRequest | TextRequest) -> dict[str, Any]:

@@ -165,7 +165,10 @@ class Channel:
         records: Group = []
         for group in whole.values():
             wanted = {record["uid"] for record in group if rules.filter_item(record)}
-            left = [record for record in rules.normalize_group_data(group) if record["uid"] in wanted]
+            copies = [
+                dict(record) for record in group
+            ]  # a plugin's function may change them, and they may go out again
+            left = [record for record in rules.normalize_group_data(copies) if record["uid"] in wanted]
             records += rules.pad_group_data(left, size)
         figures = rules.get_group_data_meta_info(whole) | {"finished_groups": list(whole)}
         return Delivery(self._deliveries, records, figures)

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit, urlunsplit
 from training_core.errors import EngineFailure
 
 Messages = list[dict[str, Any]]
+SAMPLED = ("prompt_token_ids", "token_ids", "logprobs", "versions", "finish_reason")
+"""Fields of an assistant's message in a record: what was sampled. See training_core/llm/outside/sampled.py."""
 ATTEMPTS = 6
 PAUSE_SECONDS = 10.0
 """After an abort: the server is taking new weights."""
@@ -57,6 +59,7 @@ def query_single_turn(
     max_tokens less what is there already.
     """
     text: str | None = None
+    sampled: dict[str, Any] = {}
     spent = 0
     failure = "no answer"
     for _ in range(ATTEMPTS):
@@ -73,14 +76,17 @@ def query_single_turn(
             failure = "an answer without choices"
             continue
         choice = response.choices[0]
+        sampled = (
+            _sampled(response, choice) if text is None else _appended(sampled, _sampled(response, choice))
+        )
         text = (text or "") + (choice.message.content or "")
         if choice.finish_reason != "abort":
-            return [*messages, _said(text, choice.message)]
+            return [*messages, _said(text, choice.message) | sampled]
         spent += response.usage.completion_tokens if response.usage else 0
         time.sleep(pause)
     if text is None:
         raise EngineFailure(f"the engine gave no answer in {ATTEMPTS} tries: {failure}")
-    return [*messages, {"role": "assistant", "content": text}]
+    return [*messages, {"role": "assistant", "content": text} | sampled]
 
 
 def _request(
@@ -91,6 +97,7 @@ def _request(
     spent: int,
 ) -> dict[str, Any]:
     extra = {name: value for name, value in sampling.items() if name not in _OPENAI}
+    messages = [{name: value for name, value in each.items() if name not in SAMPLED} for each in messages]
     request: dict[str, Any] = {
         "messages": messages,
         "seed": random.randint(1, 10_000_000),
@@ -105,6 +112,31 @@ def _request(
         if request["max_tokens"] is not None:
             request["max_tokens"] -= spent
     return request | ({"extra_body": extra} if extra else {})
+
+
+def _sampled(response: Any, choice: Any) -> dict[str, Any]:
+    """What the server says of the tokens that it sampled, for the record; nothing where it does not."""
+    ids, prompt = getattr(choice, "token_ids", None), getattr(response, "prompt_token_ids", None)
+    if not ids or not prompt:
+        return {}
+    found = {"prompt_token_ids": prompt, "token_ids": ids, "finish_reason": choice.finish_reason}
+    for name, told in (("logprobs", "token_logprobs"), ("versions", "versions")):
+        values = getattr(choice, told, None)
+        if values is not None and len(values) == len(ids):
+            found[name] = values
+    return found
+
+
+def _appended(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """An answer and its continuation; nothing where the continuation did not go on from the very ids."""
+    if not before or before.keys() != after.keys():
+        return {}
+    if after["prompt_token_ids"] != before["prompt_token_ids"] + before["token_ids"]:
+        return {}
+    whole = {
+        name: before[name] + after[name] for name in ("token_ids", "logprobs", "versions") if name in before
+    }
+    return {**after, **whole, "prompt_token_ids": before["prompt_token_ids"]}
 
 
 def _said(text: str, message: Any) -> dict[str, Any]:

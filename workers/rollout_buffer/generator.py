@@ -29,7 +29,8 @@ from workers.rollout_buffer.writing import Writer
 
 __all__ = ["BaseGenerator", "query_single_turn"]
 
-RolloutFunction = Callable[[Any, Messages, dict[str, Any]], Messages]
+RolloutFunction = Callable[..., Messages]
+"""(client, messages, sampling_params) -> messages; one with an argument `tools` is given those of the input file's line."""
 RewardFunction = Callable[..., float]
 Item = dict[str, Any]
 _CONTEXT = multiprocessing.get_context("fork")
@@ -101,7 +102,8 @@ class BaseGenerator:
             import openai  # noqa: F401  # once, before the processes part: it takes a second
         tasks: Any = _CONTEXT.Queue(self.queue_size)
         written, failed = _CONTEXT.Value("q", 0), _CONTEXT.Value("q", 0)
-        play = _Play(rollout_func, _two_arguments(reward_func), written, failed)
+        takes_tools = "tools" in inspect.signature(rollout_func).parameters
+        play = _Play(rollout_func, _two_arguments(reward_func), written, failed, takes_tools)
         workers = [
             _CONTEXT.Process(target=self._work, args=(tasks, play), daemon=True)
             for _ in range(self.num_process)
@@ -149,11 +151,15 @@ class BaseGenerator:
         sampling = {"max_tokens": self.max_tokens, **self.sampling_params}
         extra = {"label": item.get("label"), "epoch": item["epoch"], "repeat": item["repeat"]}
         messages, reward = list(item["prompt"]), self.invalid_reward
+        tools = {"tools": item["tools"]} if item.get("tools") else {}
+        offered = tools if play.takes_tools else {}
         started = time.time()
         for attempt in range(1, self.attempts + 1):
             extra["attempts"] = attempt
             try:
-                messages = play.rollout(client, [dict(each) for each in item["prompt"]], dict(sampling))
+                messages = play.rollout(
+                    client, [dict(each) for each in item["prompt"]], dict(sampling), **offered
+                )
                 reward = float(play.reward(messages, item))
                 extra.pop("error", None)
                 break
@@ -166,6 +172,7 @@ class BaseGenerator:
             "uid": str(uuid.uuid4()),
             "instance_id": item["instance_id"],
             "messages": messages,
+            **tools,
             "reward": reward,
             "raw_reward": reward,
             "extra_info": extra | {"started": started, "timestamp": time.time()},
@@ -189,6 +196,8 @@ class _Play:
     reward: Callable[[Messages, Item], float]
     written: Any
     failed: Any
+    takes_tools: bool
+    """Whether the rollout function is given a prompt's tools."""
 
 
 def read_prompts(path: Path) -> list[Item]:

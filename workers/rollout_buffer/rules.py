@@ -146,4 +146,14 @@ def finite(value: Any, name: str) -> float:
 def _messages(given: Any) -> Sequence[dict[str, Any]]:
     if not isinstance(given, list) or not all(isinstance(each, dict) and "role" in each for each in given):
         raise ValueError("messages is a list of chat messages {role, content}")
+    for place, message in enumerate(given):
+        ids = message.get("token_ids")
+        if ids is not None and not (isinstance(ids, list) and all(type(each) is int for each in ids)):
+            raise ValueError(f"messages[{place}].token_ids is a list of whole numbers")
+        for name in ("logprobs", "versions"):
+            values = message.get(name)
+            if ids is not None and isinstance(values, list) and len(values) != len(ids):
+                raise ValueError(
+                    f"messages[{place}] has {len(ids)} token_ids and {len(values)} {name}; give one for each token"
+                )
     return given

@@ -51,6 +51,24 @@ class Moody:
         return None
 
 
+class Clumsy:
+    """Makes calls that no policy can answer, and then one that it can."""
+
+    async def run(self, data: dict[str, Any], *, base_url: str, http_client: Any, **kwargs: Any) -> float:
+        for path, body in (
+            ("completions", {"prompt": [99_999_999]}),
+            ("completions", {"prompt": [-1]}),
+            ("chat/completions", {"messages": [{"role": ["x"], "content": "x"}]}),
+            ("chat/completions", {"messages": [{"role": "assistant", "content": "x", "tool_calls": "zz"}]}),
+        ):
+            answer = await http_client.post(f"{base_url}/{path}", json=body | {"model": "planner"})
+            assert answer.status_code == 400, answer.text
+        said = await http_client.post(
+            f"{base_url}/chat/completions", json={"model": "planner", "messages": data["messages"]}
+        )
+        return float(said.json()["choices"][0]["message"]["content"].count("north"))
+
+
 class Greeter:
     """No agent: it cannot run."""
 

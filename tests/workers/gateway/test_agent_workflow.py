@@ -117,6 +117,17 @@ def test_turns_of_one_conversation_are_one_sequence(little_model: Path, tmp_path
             assert masks[event["episode"]] == [[int(learnt) for learnt in mask]]
 
 
+def test_bad_calls_of_agents_end_neither_their_episodes_nor_the_run(
+    little_model: Path, tmp_path: Path
+) -> None:
+    overrides = {"workflow.path": f"{HERE}:Clumsy", "evaluation.every": 0}
+    assert run_attempt(attempt(tmp_path, little_model, **overrides), local=True) == 0
+    values = curve(tmp_path)
+    assert values["rollout/failed", 1] == values["rollout/failed", 2] == 0
+    assert values["policy/planner/grad_norm", 2] > 0
+    assert events(tmp_path, "status")[-1]["state"] == "finished"
+
+
 def test_each_call_of_an_agent_learns_from_its_own_return(little_model: Path, tmp_path: Path) -> None:
     """Advantages as reported, against a naive loop over what the calls earned."""
     overrides = {"workflow.path": f"{HERE}:Twice", "run.iterations": 1, "evaluation.every": 0}

@@ -12,6 +12,7 @@ from training_core.llm.agents.session import Session
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Prompt
 from workers.gateway.gateway import Gateway
+from workers.rollout_buffer.engine_client import query_single_turn
 
 ASK: list[Any] = [{"role": "user", "content": "What is the weather?"}]
 TOOLS: list[Any] = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
@@ -244,3 +245,41 @@ def test_one_call_that_is_too_long_does_not_hurt_its_neighbours(
     first, second, third = asyncio.run(both())
     assert isinstance(second, openai.BadRequestError)
     assert first.choices[0].message.content and third.choices[0].message.content
+
+
+def test_sampling_settings_that_are_ignored_are_named(
+    gateway: Gateway, engine: TorchEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = make_session(Recorded(engine), temperature=0.9, top_p=0.5, max_tokens=2)
+    raw = client(gateway, session).chat.completions.with_raw_response
+    for asked, named in (
+        ({}, None), ({"temperature": 0.9}, None), ({"temperature": 0.2}, "temperature"), ({"top_p": 0.5}, None),
+        ({"temperature": 0.0, "top_p": 0.9}, "temperature, top_p"),
+    ):  # fmt: skip
+        answer = raw.create(model="solver", messages=ASK, **asked)  # type: ignore[call-overload]
+        assert answer.headers.get("x-troupe-ignored") == named
+    assert sum("draws with the role's own settings" in record.message for record in caplog.records) <= 1, (
+        "said once a run"
+    )
+
+
+def test_a_session_may_tell_ids_unasked(gateway: Gateway, engine: TorchEngine) -> None:
+    session = make_session(Recorded(engine))
+    session.tells_ids = True
+    made = client(gateway, session).chat.completions.create(model="solver", messages=ASK)
+    ((_, call),) = session.calls()
+    (choice,) = made.choices
+    assert made.prompt_token_ids == call.prompt_ids  # type: ignore[attr-defined]
+    assert choice.token_ids == call.answers[0].token_ids  # type: ignore[attr-defined]
+    assert choice.token_logprobs == call.answers[0].logprobs  # type: ignore[attr-defined]
+    assert choice.versions == call.answers[0].versions  # type: ignore[attr-defined]
+    said = query_single_turn(client(gateway, session), ASK, {"max_tokens": 4})
+    _, (_, call) = session.calls()
+    assert (
+        said[-1]["prompt_token_ids"] == call.prompt_ids and said[-1]["token_ids"] == call.answers[0].token_ids
+    )
+    assert (
+        said[-1]["logprobs"] == call.answers[0].logprobs and said[-1]["versions"] == call.answers[0].versions
+    )
+    again = query_single_turn(client(gateway, session), [*said, ASK[0]], {"max_tokens": 4})
+    assert again[:2] == said and "token_ids" in again[-1]

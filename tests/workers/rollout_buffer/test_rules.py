@@ -124,6 +124,19 @@ def test_numbers_may_come_as_text_and_raw_rewards_are_remembered() -> None:
         ({"reward": "good"}, "no number"),
         ({"uid": None}, "no uid"),
         ({"messages": "hello"}, "chat messages"),
+        (
+            {"messages": [{"role": "assistant", "token_ids": "1 2"}]},
+            r"messages\[0\].token_ids is a list of whole numbers",
+        ),
+        ({"messages": [{"role": "assistant", "token_ids": [1, True]}]}, "whole numbers"),
+        (
+            {"messages": [{"role": "assistant", "token_ids": [1, 2], "logprobs": [-1.0]}]},
+            "2 token_ids and 1 logprobs",
+        ),
+        (
+            {"messages": [{"role": "assistant", "token_ids": [1], "versions": [0, 0]}]},
+            "1 token_ids and 2 versions",
+        ),
     ],
 )
 def test_what_is_no_record_is_refused_by_name(change: dict[str, Any], said: str) -> None:

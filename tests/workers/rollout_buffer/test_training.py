@@ -65,7 +65,7 @@ def config(model: Path, **overrides: Any) -> RunConfig:
     }  # fmt: skip
     for path, value in overrides.items():
         section, name = path.split("__")
-        tree[section][name] = value
+        tree.setdefault(section, {})[name] = value
     return parse_config(tree)
 
 
@@ -209,6 +209,76 @@ def test_a_generator_asks_the_policy_under_training_and_it_learns_from_its_own_a
     assert last > 2 * first, (first, last)
     with service.client() as client:
         assert client.get("/stats").json()["data"]["rollout"]["state"] == "none", "it ends with the run"
+
+
+def test_records_of_the_runs_own_gateway_are_learnt_from_as_they_were_sampled(
+    model: Path, service: Service, tmp_path: Path
+) -> None:
+    """The built-in generator hands back ids, logprobs and versions: ratios begin at 1, ages are true."""
+    told = config(
+        model, run__iterations=3, workflow__generator="single_turn", workflow__engine_url="policies", workflow__processes=4,
+        checkpoint__every=0, reporting__episodes_per_iteration=32,
+    )  # fmt: skip
+    told = told.model_copy(update={"algorithm": told.algorithm.model_copy(update={"correction": "truncate"})})
+    folder = tmp_path / "run"
+    assert run_attempt(Attempt(told, "r", 1, folder, tmp_path), local=True) == 0
+    values = curve(folder)
+    ages: dict[int, list[int]] = {}
+    loaded = load_model(model)
+    for event in events(folder, "episode"):
+        ((said,),) = [turn["candidates"] for turn in event["turns"]]
+        ages.setdefault(event["iteration"], []).append(event["iteration"] - 1 - min(said["versions"]))
+        if set(said["versions"]) == {0}:
+            expected = naive_logprobs(loaded, event["turns"][0]["prompt_ids"], said["token_ids"])
+            assert said["logprobs"] == pytest.approx(expected, abs=1e-3)
+    assert ages[1] == [0] * 32
+    for iteration in (1, 2, 3):
+        assert values["rollout/staleness", iteration] <= 2 and all(0 <= age <= 2 for age in ages[iteration])
+    assert 0.0 < values["policy/agent/mismatch_max", 1] < 1e-3, (
+        "what was sampled, not what the learner computed for itself"
+    )
+    assert values["policy/agent/correction_weight", 1] == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("bound", [0, 1])
+def test_old_tokens_have_their_age_and_are_corrected_for_or_left_out(
+    bound: int, model: Path, service: Service, tmp_path: Path
+) -> None:
+    """Both iterations take records that version 0 sampled; at the second the policy is version 1."""
+    told = config(
+        model, run__iterations=2, workflow__generator="", workflow__input_file="", workflow__max_staleness=bound,
+        rollout__tasks=2, checkpoint__every=0, reporting__episodes_per_iteration=16,
+    )  # fmt: skip
+    told = told.model_copy(update={"algorithm": told.algorithm.model_copy(update={"correction": "truncate"})})
+    loaded = load_model(model)
+    with service.client() as client:
+        for number in range(2 * 2 * 8):
+            word = TOKENIZER(f"w{number % 8}", add_special_tokens=False)["input_ids"][0]
+            prompt = [4, 17, 5]
+            (logprob,) = naive_logprobs(loaded, prompt, [word])
+            said = {
+                "role": "assistant",
+                "content": f"w{number % 8}",
+                "prompt_token_ids": prompt,
+                "token_ids": [word],
+            }
+            said |= {"logprobs": [logprob], "versions": [0]}
+            record = {"uid": f"{number}", "instance_id": f"{number // 8}", "reward": float(number % 8 == 0)}
+            record |= {"messages": [{"role": "user", "content": "w10"}, said], "extra_info": {}}
+            client.post("/buffer/write", json=record).raise_for_status()
+    folder = tmp_path / "run"
+    assert run_attempt(Attempt(told, "r", 1, folder, tmp_path), local=True) == 0
+    values = curve(folder)
+    assert (values["rollout/staleness", 1], values["rollout/staleness", 2]) == (0.0, 1.0)
+    assert values["rollout/dropped", 1] == 0 and values["rollout/dropped", 2] == (0 if bound else 16)
+    assert values["policy/agent/correction_weight", 1] == pytest.approx(1.0, abs=1e-3)
+    if bound:
+        assert abs(values["policy/agent/correction_weight", 2] - 1.0) > 0.01
+    assert {
+        tuple(turn["candidates"][0]["versions"])
+        for event in events(folder, "episode")
+        for turn in event["turns"]
+    } == {(0,)}
 
 
 @pytest.mark.parametrize("written", [0, 1], ids=["at once", "after an iteration"])

@@ -64,6 +64,8 @@ class Session:
         self.outcome = Outcome()
         self.done: Future[Outcome] = Future()
         self.conversations = {role: Conversation(voice.renderer) for role, voice in seat.voices.items()}
+        self.tells_ids = False
+        """Whether every answer says its token ids, logprobs and versions, asked or not."""
         self.begun = 0.0
         """When an agent took it, seconds since the epoch; 0 before."""
         self._number = 0

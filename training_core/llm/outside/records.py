@@ -1,17 +1,20 @@
-"""Records of a rollout buffer as episodes: text becomes tokens and a loss mask, a group becomes siblings."""
+"""Records of a rollout buffer as episodes: text, or sampled token ids, with a loss mask; a group becomes siblings."""
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
-from training_core.errors import DataError
+from training_core.errors import ConfigError, DataError
 from training_core.importing import made
+from training_core.llm.environments.host import describe
+from training_core.llm.generation.sequences import check_sequence
 from training_core.llm.learning.loss_masks import MaskedTokens, mask_messages
 from training_core.llm.outside.buffer_client import Record
+from training_core.llm.outside.sampled import sampled_stretches
 from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message, Stage, Turn
 
 
@@ -25,10 +28,15 @@ class Reader:
     """By policy."""
     attempt: int
     iteration: int
+    version: Callable[[str], int] = lambda policy: 0
+    """Newest version of a policy's weights, by its name."""
 
     def episode(self, record: Record, kind: Literal["train", "eval", "eval_sampled"], name: str) -> Episode:
-        """One record as an episode of one turn: the prompt goes up to the first token that is trained on."""
-        extra = dict(record.get("extra_info") or {})
+        """One record as an episode: a turn, whose prompt goes up to the first token that is trained on; or, where it carries
+        the ids that were sampled, a turn for each sequence of them. One that cannot be learnt from is a failed episode.
+        """
+        given = record.get("extra_info") or {}
+        extra = dict(given) if isinstance(given, Mapping) else {"extra_info": given}
         raw = float(record["raw_reward"] if "raw_reward" in record else record["reward"])
         title = next((_text(each) for each in record["messages"] if each["role"] == "user"), "")
         episode = Episode(
@@ -45,26 +53,54 @@ class Reader:
         episode.ended = _moment(extra.get("timestamp"), now)
         episode.started = min(_moment(extra.get("started"), episode.ended), episode.ended)
         if extra.get("error"):
-            episode.failed, episode.error = True, str(extra["error"])
-            episode.outcome = f"failed: {episode.error}"[:200]
-            return episode
+            return _failed(episode, str(extra["error"]))
         role = self._role(extra)
         policy = self.config.team.roles[role].policy
         try:
-            turn = self._turn(record, raw, role, policy)
-        except DataError as error:
-            episode.failed, episode.error, episode.outcome = True, str(error), f"failed: {error}"[:200]
-            return episode
-        episode.turns.append(turn)
-        episode.stages.append(Stage("generate", episode.started, episode.ended, role, policy))
+            turns = self._turns(record, raw, role, policy)
+        except ConfigError:
+            raise
+        except Exception as error:  # a chat template, a loss mask: whatever this record does to them
+            return _failed(episode, str(error) if isinstance(error, DataError) else describe(error))
+        for turn in turns:
+            answer = turn.candidates[0].answer
+            known = answer.learnt(answer.versions) if answer.logprobs else []
+            span = (min(known), max(known)) if known else None
+            episode.turns.append(turn)
+            episode.stages.append(Stage("generate", episode.started, episode.ended, role, policy, span))
         return episode
 
-    def _mask(self, messages: Any, tokenizer: Any) -> MaskedTokens:
+    def _turns(self, record: Record, raw: float, role: str, policy: str) -> list[Turn]:
+        """By the ids that the record carries, one turn for each sequence; else by its text, one turn. Raises DataError."""
+        version = self.version(policy)
+        found = sampled_stretches(record, version)
+        if not found:
+            return [self._turn(record, raw, role, policy)]
+        tokenizer, prompt = self.tokenizers[policy], _prompt(record)
+        reward = self._reward(record, raw)
+        turns = []
+        for place, (ids, answer, _, _) in enumerate(found):
+            check_sequence(ids, answer, len(tokenizer), version)
+            text = str(tokenizer.decode(answer.token_ids, skip_special_tokens=True))
+            marks = None if answer.loss_mask and all(answer.loss_mask) else answer.loss_mask
+            last = place == len(found) - 1  # the reward counts once
+            candidate = Candidate(replace(answer, text=text, loss_mask=marks), 0.0, raw * last, reward * last)
+            seen: list[Message] = [
+                {"role": "user", "content": str(tokenizer.decode(ids, skip_special_tokens=True))}
+            ]
+            turns.append(Turn(place, role, policy, seen if place else prompt, ids, [candidate], 0))
+        return turns
+
+    def _mask(self, messages: Any, tools: Any, tokenizer: Any) -> MaskedTokens:
         """By the kind that the config names, or by a function of the user's own. Raises DataError, ConfigError."""
         path = self.workflow.loss_mask_path
+        if tools is not None and not (
+            isinstance(tools, list) and all(isinstance(each, dict) for each in tools)
+        ):
+            raise DataError("a record's tools are a list of objects, as they were offered to the policy")
         if not path:
-            return mask_messages(self.workflow.loss_mask, messages, tokenizer)
-        masked = made(path, {}, "workflow.loss_mask_path")(messages, tokenizer, None)
+            return mask_messages(self.workflow.loss_mask, messages, tokenizer, tools or None)
+        masked = made(path, {}, "workflow.loss_mask_path")(messages, tokenizer, tools or None)
         if not isinstance(masked, MaskedTokens) or len(masked.token_ids) != len(masked.loss_mask):
             raise DataError(f"{path} is to answer with MaskedTokens, one mark for each token")
         return masked
@@ -72,7 +108,7 @@ class Reader:
     def _turn(self, record: Record, raw: float, role: str, policy: str) -> Turn:
         """Raises DataError where nothing of the conversation is trained on, or the loss mask does not fit the tokenizer."""
         tokenizer = self.tokenizers[policy]
-        whole = self._mask(record["messages"], tokenizer)
+        whole = self._mask(record["messages"], record.get("tools"), tokenizer)
         length = whole.response_length
         if not length or length == len(whole.token_ids):
             raise DataError("no assistant message in the record is trained on, or it has no prompt before it")
@@ -87,15 +123,14 @@ class Reader:
             text=str(tokenizer.decode(ids, skip_special_tokens=True)),
             loss_mask=None if all(mask) else mask,
         )
-        given = raw if self.workflow.reward == "raw" else float(record["reward"])
-        reward = self.config.algorithm.team_weight * given
-        prompt: list[Message] = []
-        for message in record["messages"]:
-            if message["role"] == "assistant" and message.get("step_loss_mask", 1) == 1:
-                break
-            prompt.append({"role": str(message["role"]), "content": _text(message)})
+        reward = self._reward(record, raw)
         candidate = Candidate(answer, local_reward=0.0, team_reward=raw, reward=reward)
-        return Turn(0, role, policy, prompt, whole.token_ids[:-length], [candidate], 0)
+        return Turn(0, role, policy, _prompt(record), whole.token_ids[:-length], [candidate], 0)
+
+    def _reward(self, record: Record, raw: float) -> float:
+        """What is learnt from."""
+        given = raw if self.workflow.reward == "raw" else float(record["reward"])
+        return self.config.algorithm.team_weight * given
 
     def _role(self, extra: Mapping[str, Any]) -> str:
         """The role that the record names, else the first that is trained."""
@@ -113,6 +148,21 @@ def train_episodes(groups: Sequence[Sequence[Record]], reader: Reader, first: in
             episode.siblings = f"{reader.iteration}-{first + place}-{record['instance_id']}"
             episodes.append(episode)
     return episodes
+
+
+def _prompt(record: Record) -> list[Message]:
+    """The messages before the first one that is trained on."""
+    prompt: list[Message] = []
+    for message in record["messages"]:
+        if message["role"] == "assistant" and message.get("step_loss_mask", 1) == 1:
+            break
+        prompt.append({"role": str(message["role"]), "content": _text(message)})
+    return prompt
+
+
+def _failed(episode: Episode, error: str) -> Episode:
+    episode.failed, episode.error, episode.outcome = True, error, f"failed: {error}"[:200]
+    return episode
 
 
 def _text(message: Mapping[str, Any]) -> str:

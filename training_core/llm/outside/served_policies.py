@@ -70,6 +70,7 @@ class ServedPolicies:
             }
             episode = Episode(f"served-{kind}", 0, kind, "", "")
             session = Session(Seat(episode, {}, voices, (self._config.run.seed, STREAM, 0, 0)))
+            session.tells_ids = True  # records may carry them back
             session.conversations = _Fresh({role: voice.renderer for role, voice in voices.items()})
             self._addresses[kind] = self._gateway.open(session)
         return self._addresses[kind]

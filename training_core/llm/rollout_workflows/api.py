@@ -46,7 +46,8 @@ def new_id() -> str:
 class ModelRequest:
     """One call to the policy."""
 
-    input_ids: list[int]
+    input_ids: Any
+    """Token ids: a list, a tensor, or what a tokenizer answered."""
     gconfig: GenerationHyperparameters = GenerationHyperparameters()
     rid: str = field(default_factory=new_id)
     """The same for the calls of one conversation: an engine may keep what it computed of it."""

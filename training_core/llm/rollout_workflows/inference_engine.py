@@ -5,35 +5,38 @@ the same time is generated in one batch. Episodes begin as the bound on stalenes
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 from training_core.algorithms.staleness import capacity
-from training_core.errors import EngineFailure
-from training_core.llm.generation.base import Engine, SamplingSettings
-from training_core.llm.generation.resuming import until_ended
+from training_core.errors import EngineFailure, EnvironmentFailure
+from training_core.llm.generation.base import Engine
 from training_core.llm.rollout_workflows.api import (
     EpisodeResult,
-    GenerationHyperparameters,
     ModelRequest,
     ModelResponse,
     RolloutWorkflow,
     Trajectory,
 )
+from training_core.llm.rollout_workflows.grouped import PLAYING, Playing, maker
 from training_core.llm.rollout_workflows.loader import RestartingLoader
+from training_core.llm.rollout_workflows.requesting import Requests, settings_from
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
-from training_core.types import Answer, NoiseKey, Prompt
+from training_core.llm.rollout_workflows.token_ids import token_ids_of
+from training_core.types import NoiseKey, Prompt
 
 STREAM = 5
 """Of sampling noise: episodes of rollout workflows."""
 ShouldAccept = Callable[[EpisodeResult], bool]
 _POLL = 0.05
+_BATCHES_OF_FAILURES = 3
+"""So many batches' worth of failed episodes in a row are borne."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Limits:
     """Seconds that a request waits for others, to be answered in one batch with them."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Task:
     """An episode that was asked for."""
 
@@ -58,19 +61,9 @@ class _Task:
     data: dict[str, Any]
     make: Callable[[], RolloutWorkflow]
     accepts: ShouldAccept | None
+    is_eval: bool
     done: "Future[EpisodeResult]"
-
-
-@dataclass(eq=False)
-class _Asked:
-    role: str
-    prompt: Prompt
-    settings: SamplingSettings
-    answer: "asyncio.Future[Answer]"
-
-
-_PLAYING: ContextVar[list[int]] = ContextVar("playing")
-"""[number of the episode, calls it has made]: what sampling noise depends on, never timing."""
+    """Its result; None for an episode that was rejected or failed."""
 
 
 class InferenceEngine:
@@ -98,16 +91,18 @@ class InferenceEngine:
         self._waiting: list[_Task] = []
         self._running = 0
         self._accepted = 0
+        self._evaluating = 0
+        """Of those that run: episodes of evaluation, which the bound on staleness does not count."""
+        self._failed = 0
+        """Episodes that raised, since the last one that did not."""
+        self._error = ""
+        """What the last of them raised."""
         self._ended: list[_Task] = []
         """Accepted and not yet fetched, in the order in which they ended."""
         self._paused = False
-        self._generating = threading.Event()
-        self._generating.set()
-        self._model = threading.Lock()
-        """Held while the model generates, and while its weights change."""
-        self._asked: list[_Asked] = []
-        self._alone = [0, 0]
-        """Of calls that no episode makes: see _PLAYING."""
+        self._requests = Requests(self._engines, self._limits.window)
+        self._alone = Playing(0)
+        """Of calls that no episode makes."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -128,7 +123,7 @@ class InferenceEngine:
         """End it, and whatever is in play."""
         if self._loop is None or self._thread is None:
             return
-        self._generating.set()
+        self._requests.generating.set()
         asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -143,48 +138,52 @@ class InferenceEngine:
         For workflows; from another event loop only while no episode is in play.
         """
         started = time.time()
-        if request.gconfig.n_samples != 1:
-            raise EngineFailure(
-                "agenerate gives one answer; call it n_samples times, at once with asyncio.gather"
-            )
-        number = _PLAYING.get(self._alone)
+        playing = PLAYING.get(self._alone)
         role = str(request.metadata.get("role") or next(iter(self._engines)))
         if role not in self._engines:
             raise EngineFailure(f"there is no role {role!r}; roles are {', '.join(self._engines)}")
         seat = list(self._engines).index(role)
-        key = NoiseKey(*self._noise, number[0], number[1], seat)
-        prompt = Prompt(list(request.input_ids), 1, key, rid=request.rid)
-        number[1] += 1
-        asked = _Asked(
-            role, prompt, settings_from(request.gconfig), asyncio.get_running_loop().create_future()
-        )
-        self._asked.append(asked)
-        if len(self._asked) == 1:
-            asyncio.get_running_loop().call_later(self._limits.window, self._serve)
-        answer = await asked.answer
-        return ModelResponse(
-            list(request.input_ids), answer.token_ids, answer.logprobs, answer.versions, answer.stop_reason,
+        key = NoiseKey(*self._noise, playing.number, playing.calls, seat)
+        settings, ids = settings_from(request.gconfig), token_ids_of(request.input_ids)
+        playing.calls += 1
+        answer = await self._requests.ask(role, Prompt(ids, 1, key, rid=request.rid), settings)
+        response = ModelResponse(
+            list(ids),
+            answer.token_ids,
+            answer.logprobs,
+            answer.versions,
+            answer.stop_reason,
             time.time() - started,
-        )  # fmt: skip
+        )
+        playing.heard.append((role, response))
+        return response
+
+    @staticmethod
+    def heard() -> list[tuple[str, ModelResponse]]:
+        """(role, response) of each call that the episode has made whose code runs now."""
+        return list(PLAYING.get().heard)
 
     # What a trainer calls.
 
     def submit(
         self,
         data: dict[str, Any],
-        workflow: RolloutWorkflow | None = None,
+        workflow: RolloutWorkflow | str | None = None,
         workflow_builder: Callable[[], RolloutWorkflow] | None = None,
         should_accept: ShouldAccept | None = None,
+        *,
+        workflow_kwargs: Mapping[str, Any] | None = None,
+        group_size: int = 1,
+        is_eval: bool = False,
     ) -> int:
-        """Ask for an episode; its number. It begins when there is room. Raises ValueError without a workflow."""
-        if workflow is not None:
-            make: Callable[[], RolloutWorkflow] = partial(_itself, workflow)
-        elif workflow_builder is not None:
-            make = workflow_builder
-        else:
-            raise ValueError("submit needs a workflow or a workflow_builder")
+        """Ask for an episode; its number. It begins when there is room, an evaluation's whatever the bound on staleness says.
+
+        `workflow` may be an import path, made with `workflow_kwargs`. `group_size` episodes are played on the row, and handed
+        over as one result. Raises ValueError without a workflow.
+        """
+        make = maker(workflow, workflow_builder, workflow_kwargs, group_size)
         with self._lock:
-            task = _Task(self._next, data, make, should_accept, Future())
+            task = _Task(self._next, data, make, should_accept, is_eval, Future())
             self._next += 1
             self._open.add(task.number)
             self._waiting.append(task)
@@ -192,47 +191,76 @@ class InferenceEngine:
         return task.number
 
     def wait(self, count: int, timeout: float | None = None) -> list[EpisodeResult]:
-        """`count` accepted episodes, in the order in which they were asked for.
+        """`count` accepted episodes, in the order in which they were asked for. One that raised is rejected, and logged.
 
-        Raises TimeoutError, keeping what has ended; raises what a workflow raised.
+        Raises TimeoutError, keeping what has ended; EnvironmentFailure where episodes have failed and none is in play that could
+        fill the count, or where too many fail in a row.
         """
         with self._lock:
-            if not self._lock.wait_for(lambda: self._broken() or len(self._ended) >= count, timeout):
+            if not self._lock.wait_for(
+                lambda: len(self._ended) >= count or self._is_hopeless(count), timeout
+            ):
                 raise TimeoutError(f"{len(self._ended)} of {count} episodes had ended after {timeout} s")
-            broken = self._broken()
-            if broken is not None:
-                self._ended.remove(broken)
-                broken.done.result()
+            if len(self._ended) < count:
+                failed, self._failed = self._failed, 0
+                raise EnvironmentFailure(
+                    f"{len(self._ended)} of {count} episodes were accepted, and the last {failed} failed: {self._error}"
+                )
             taken, self._ended = self._ended[:count], self._ended[count:]
         return _results(taken)
+
+    def wait_for_task(self, number: int, timeout: float | None = None) -> EpisodeResult:
+        """The result of the episode that `submit` gave this number; None where it was rejected or failed. Raises TimeoutError."""
+        with self._lock:
+            if not self._lock.wait_for(lambda: number not in self._open, timeout):
+                raise TimeoutError(f"episode {number} had not ended after {timeout} s")
+            found = [task for task in self._ended if task.number == number]
+            self._ended = [task for task in self._ended if task.number != number]
+        return found[0].done.result() if found else None
 
     def rollout_batch(
         self,
         data: Sequence[dict[str, Any]],
-        workflow: RolloutWorkflow | None = None,
+        workflow: RolloutWorkflow | str | None = None,
         workflow_builder: Callable[[], RolloutWorkflow] | None = None,
         should_accept: ShouldAccept | None = None,
+        *,
+        workflow_kwargs: Mapping[str, Any] | None = None,
+        group_size: int = 1,
     ) -> Trajectory:
-        """Play an episode on each row and wait for all; one padded batch. Rejected rows are missing from it."""
-        numbers = {self.submit(row, workflow, workflow_builder, should_accept) for row in data}
+        """Play an episode on each row and wait for all; one padded batch. Rejected rows are missing from it.
+
+        Raises EnvironmentFailure where every row failed.
+        """
+        how: dict[str, Any] = {"workflow_kwargs": workflow_kwargs, "group_size": group_size}
+        numbers = {self.submit(row, workflow, workflow_builder, should_accept, **how) for row in data}
         with self._lock:
             self._lock.wait_for(lambda: not numbers & self._open)
             own = [task for task in self._ended if task.number in numbers]
             self._ended = [task for task in self._ended if task.number not in numbers]
+            if not own and self._failed >= len(numbers) > 0:
+                raise EnvironmentFailure(f"all {len(numbers)} episodes failed. One of them: {self._error}")
         return concat_padded_tensors([_tensors(result) for result in _results(own)])
 
     def prepare_batch(
         self,
         loader: RestartingLoader,
-        workflow: RolloutWorkflow | None = None,
+        workflow: RolloutWorkflow | str | None = None,
         workflow_builder: Callable[[], RolloutWorkflow] | None = None,
         should_accept: ShouldAccept | None = None,
+        *,
+        workflow_kwargs: Mapping[str, Any] | None = None,
+        group_size: int = 1,
     ) -> Trajectory:
-        """The next loader.batch_size accepted episodes, while later ones are already in play: the asynchronous form."""
+        """The next loader.batch_size accepted episodes, while later ones are already in play: the asynchronous form.
+
+        Raises EnvironmentFailure where too many episodes fail in a row.
+        """
+        how: dict[str, Any] = {"workflow_kwargs": workflow_kwargs, "group_size": group_size}
         while True:
             while self.capacity > len(self._waiting):
                 for row in next(loader):
-                    self.submit(row, workflow, workflow_builder, should_accept)
+                    self.submit(row, workflow, workflow_builder, should_accept, **how)
             try:
                 return concat_padded_tensors(
                     [_tensors(result) for result in self.wait(loader.batch_size, timeout=_POLL)]
@@ -251,26 +279,18 @@ class InferenceEngine:
 
     def pause_generation(self) -> None:
         """Interrupt answers between two tokens; returns when the model is at rest."""
-        self._generating.clear()
-        with self._model:
-            pass
+        self._requests.pause()
 
     def continue_generation(self) -> None:
         """Go on with them, from the token where they were."""
-        self._generating.set()
+        self._requests.generating.set()
 
     def update_weights(self, weights: Any, version: int) -> None:
         """Load weights (name -> tensor) between two tokens; answers in play go on with them. Raises EngineFailure.
 
         For an engine that all roles share.
         """
-        (engine,) = self._engines.values()
-        self.pause_generation()
-        try:
-            with self._model:
-                engine.load_weights(weights, version)
-        finally:
-            self.continue_generation()
+        self._requests.load_weights(weights, version)
         self.set_version(version)
 
     def get_version(self) -> int:
@@ -292,78 +312,60 @@ class InferenceEngine:
         free = self._limits.max_concurrent - self._running
         if self._limits.staleness is None:
             return free
-        return capacity(
+        learnt_from = self._running - self._evaluating
+        admitted = capacity(
             staleness=self._limits.staleness,
             version=self._version,
             batch=self._limits.batch,
             accepted=self._accepted,
-            running=self._running,
+            running=learnt_from,
             max_concurrent=self._limits.max_concurrent,
         )
+        return min(free, admitted)
+
+    def _next_task(self) -> _Task | None:
+        """The first that waits and may begin."""
+        if self._paused or self._running >= self._limits.max_concurrent:
+            return None
+        admits = self._capacity() > 0
+        return next((task for task in self._waiting if admits or task.is_eval), None)
 
     def _dispatch(self) -> None:
         """Begin what may begin."""
         assert self._loop is not None, "initialize the engine first"
         with self._lock:
-            while self._waiting and not self._paused and self._capacity() > 0:
+            while (task := self._next_task()) is not None:
+                self._waiting.remove(task)
                 self._running += 1
-                asyncio.run_coroutine_threadsafe(self._play(self._waiting.pop(0)), self._loop)
+                self._evaluating += task.is_eval
+                asyncio.run_coroutine_threadsafe(self._play(task), self._loop)
 
     async def _play(self, task: _Task) -> None:
-        _PLAYING.set([task.number, 0])
-        accepted = False
+        PLAYING.set(Playing(task.number))
+        result: EpisodeResult = None
+        error = ""
         try:
             result = await task.make().arun_episode(self, task.data)
-            accepted = result is not None and (task.accepts is None or task.accepts(result))
-            task.done.set_result(result)
-        except Exception as error:
-            task.done.set_exception(error)
+            if task.accepts is not None and result is not None and not task.accepts(result):
+                result = None
+        except Exception as raised:
+            result, error = None, f"{type(raised).__name__}: {raised}"
+            log.warning("episode %d failed and is rejected: %s", task.number, error, exc_info=raised)
+        task.done.set_result(result)
         with self._lock:
             self._running -= 1
+            self._evaluating -= task.is_eval
             self._open.remove(task.number)
-            self._accepted += accepted
-            if accepted or task.done.exception() is not None:
+            self._accepted += result is not None and not task.is_eval
+            self._failed, self._error = (self._failed + 1, error) if error else (0, self._error)
+            if result is not None:
                 self._ended.append(task)
             self._lock.notify_all()
         self._dispatch()
 
-    def _broken(self) -> _Task | None:
-        return next((task for task in self._ended if task.done.exception() is not None), None)
-
-    def _serve(self) -> None:
-        """Generate for all that have asked, in a thread; runs in the event loop."""
-        asked, self._asked = self._asked, []
-        loop = asyncio.get_running_loop()
-        for kind in dict.fromkeys((one.role, one.settings) for one in asked):
-            some = [one for one in asked if (one.role, one.settings) == kind]
-            loop.run_in_executor(None, self._generate, some, loop)
-
-    def _generate(self, some: list[_Asked], loop: asyncio.AbstractEventLoop) -> None:
-        """Answer requests of one role that are sampled alike."""
-        engine, settings = self._engines[some[0].role], some[0].settings
-
-        def say(prompts: Sequence[Prompt]) -> list[list[Answer]]:
-            self._generating.wait()
-            with self._model:
-                return engine.generate(prompts, settings, lambda: not self._generating.is_set())
-
-        try:
-            answers = until_ended([one.prompt for one in some], say)
-        except Exception as error:
-            loop.call_soon_threadsafe(_refuse, some, error)
-        else:
-            loop.call_soon_threadsafe(_hand_over, some, [group[0] for group in answers])
-
-
-def _itself(workflow: RolloutWorkflow) -> RolloutWorkflow:
-    return workflow
-
-
-def settings_from(given: GenerationHyperparameters) -> SamplingSettings:
-    """What our engines call them."""
-    return SamplingSettings(
-        given.temperature, given.top_k, given.top_p, given.max_new_tokens, given.greedy, tuple(given.stop)
-    )
+    def _is_hopeless(self, count: int) -> bool:
+        """Whether episodes failed, and none is in play that could take their place; or one after the other fails."""
+        return self._failed > 0 and (not self._open or self._failed >= _BATCHES_OF_FAILURES * count)
 
 
 def _tensors(result: EpisodeResult) -> Trajectory:
@@ -372,20 +374,8 @@ def _tensors(result: EpisodeResult) -> Trajectory:
     raise TypeError("batches are made of tensors; a workflow that returns interactions is for `wait`")
 
 
-def _hand_over(some: Sequence[_Asked], answers: Sequence[Answer]) -> None:
-    for one, answer in zip(some, answers, strict=True):
-        if not one.answer.done():
-            one.answer.set_result(answer)
-
-
-def _refuse(some: Sequence[_Asked], error: Exception) -> None:
-    for one in some:
-        if not one.answer.done():
-            one.answer.set_exception(error)
-
-
 def _results(tasks: Sequence[_Task]) -> list[EpisodeResult]:
-    """In the order in which they were asked for. Raises what a workflow raised."""
+    """In the order in which they were asked for."""
     return [task.done.result() for task in sorted(tasks, key=lambda task: task.number)]
 
 

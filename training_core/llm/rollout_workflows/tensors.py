@@ -10,7 +10,8 @@ from torch import Tensor
 
 from training_core.errors import EnvironmentFailure
 from training_core.llm.rollout_workflows.api import EpisodeResult, Interaction, Trajectory
-from training_core.types import NOT_SAMPLED, Answer, StopReason
+from training_core.llm.rollout_workflows.joining import Stretch, sequence_of
+from training_core.types import NOT_SAMPLED, Answer
 
 NEEDED = ("input_ids", "attention_mask", "loss_mask", "logprobs", "rewards")
 
@@ -40,49 +41,7 @@ def _widened(tensor: Tensor, width: int, pad: float) -> Tensor:
     return torch.nn.functional.pad(tensor, (0, width - tensor.shape[1]), value=pad)
 
 
-def sequence_of(interactions: Sequence[Interaction]) -> Iterator[tuple[list[int], Answer, float, str]]:
-    """(prompt ids, what follows, reward, role) of each stretch of calls by one role whose prompts continue one another.
-
-    A call whose prompt does not begin with all that was said before begins a new stretch.
-    """
-    open_: dict[str, tuple[list[int], Answer, float]] = {}
-    for interaction in interactions:
-        role, response = interaction.role, interaction.response
-        said = _answer(
-            response.output_tokens, response.output_logprobs, response.output_versions, response.stop_reason
-        )
-        before = open_.get(role)
-        if before is not None:
-            prompt, answer, earned = before
-            known = prompt + answer.token_ids
-            if response.input_tokens[: len(known)] == known:
-                more = _appended(answer, response.input_tokens[len(known) :], said)
-                open_[role] = (prompt, more, earned + interaction.reward)
-                continue
-            yield (*before, role)
-        open_[role] = (list(response.input_tokens), said, interaction.reward)
-    for role, stretch in open_.items():
-        yield (*stretch, role)
-
-
-def _answer(ids: list[int], logprobs: list[float], versions: list[int], stop: StopReason) -> Answer:
-    return Answer(list(ids), list(logprobs), list(versions), stop, "", [True] * len(ids))
-
-
-def _appended(answer: Answer, between: list[int], said: Answer) -> Answer:
-    """An answer, text that nobody sampled, and the next answer, as one."""
-    quiet = len(between)
-    return Answer(
-        answer.token_ids + between + said.token_ids,
-        answer.logprobs + [0.0] * quiet + said.logprobs,
-        answer.versions + [NOT_SAMPLED] * quiet + said.versions,
-        said.stop_reason,
-        "",
-        [*(answer.loss_mask or []), *[False] * quiet, *(said.loss_mask or [])],
-    )
-
-
-def rows_of(trajectory: Trajectory, version: int) -> Iterator[tuple[list[int], Answer, float, str]]:
+def rows_of(trajectory: Trajectory, version: int) -> Iterator[Stretch]:
     """(prompt ids, what follows, reward, "") of each sequence of a trajectory; the prompt ends where learning begins.
 
     `version` is that of tokens whose versions are not told. Raises EnvironmentFailure naming what is missing.
@@ -116,7 +75,7 @@ def _versions(trajectory: Trajectory, row: int, seen: Tensor, mask: list[bool], 
     return [version if learnt else NOT_SAMPLED for learnt in mask]
 
 
-def stretches(result: EpisodeResult, version: int) -> list[tuple[list[int], Answer, float, str]]:
+def stretches(result: EpisodeResult, version: int) -> list[Stretch]:
     """(prompt ids, what follows, reward, role) of all sequences of an episode's result; none for a rejected one.
 
     Raises EnvironmentFailure for a result that is none of the known forms.

@@ -1,7 +1,7 @@
 """Rollouts from outside: K records of each prompt, made by any program, handed over by a rollout buffer service.
 
-The group is (prompt, role), as in whole episodes. What the policy said comes as text, without the logprobs it was
-sampled with: the learner computes those at the weights as they are when the update begins.
+The group is (prompt, role), as in whole episodes. What the policy said comes as token ids with logprobs and versions; or as text,
+without the logprobs it was sampled with: the learner computes those at the weights as they are when the update begins.
 """
 
 from collections.abc import Sequence
@@ -59,5 +59,5 @@ def _engine(table: Table, kind: Kind) -> AbstractContextManager[str]:
 def _source(table: Table) -> tuple[RolloutSource, Reader]:
     workflow = table.config.workflow
     assert isinstance(workflow, RolloutBuffer) and table.outside is not None, "only of this workflow"
-    reader = Reader(table.config, workflow, table.tokenizers, table.attempt, table.iteration)
+    reader = Reader(table.config, workflow, table.tokenizers, table.attempt, table.iteration, table.version)
     return table.outside, reader

@@ -7,18 +7,27 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from training_core.config.rollout import RolloutWorkflow as Section
 from training_core.config.run import RunConfig
-from training_core.errors import EngineFailure
+from training_core.errors import DataError, EngineFailure
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Interrupted, SamplingSettings, settings_of
-from training_core.llm.rollout_workflows.api import EpisodeResult, GenerationHyperparameters, RolloutWorkflow
+from training_core.llm.generation.sequences import check_reward, check_sequence
+from training_core.llm.rollout_workflows.api import (
+    EpisodeResult,
+    GenerationHyperparameters,
+    ModelResponse,
+    RolloutWorkflow,
+)
 from training_core.llm.rollout_workflows.inference_engine import InferenceEngine, Limits
+from training_core.llm.rollout_workflows.joining import Stretch, as_heard
 from training_core.llm.rollout_workflows.making import make_reward_function, make_workflow
+from training_core.llm.rollout_workflows.rows import RowData
 from training_core.llm.rollout_workflows.tensors import stretches
+from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
 from training_core.llm.workflows.agent import data_of, episode_of, views_of
 from training_core.llm.workflows.independent import EVALUATION_SEED, evaluation_settings
 from training_core.llm.workflows.overlong import charge_overlong
@@ -36,13 +45,17 @@ class _Seat:
     episode: Episode
     data: dict[str, Any]
     result: EpisodeResult = None
+    heard: list[tuple[str, ModelResponse]] = field(default_factory=list)
+    """(role, response) of its calls."""
+    version: int = 0
+    """Of the first role's policy when it was about to begin: that of tokens whose versions its result does not tell."""
 
 
 class _Voice:
     """A role of the table, as an engine."""
 
     def __init__(self, table: Table, role: str, settings: SamplingSettings) -> None:
-        self.version = 0
+        self.version = table.version(table.config.team.roles[role].policy)
         self._generate = table.generate[table.config.team.roles[role].policy]
         self._settings = settings
 
@@ -77,6 +90,7 @@ class _Guarded(RolloutWorkflow):
         episode.started = time.time()
         try:
             self._seat.result = await asyncio.wait_for(self._inner.arun_episode(engine, data), self._timeout)
+            self._seat.heard = engine.heard()
             episode.outcome = "rejected" if self._seat.result is None else ""
         except TimeoutError:
             _fail(episode, f"the episode took longer than workflow.timeout = {self._timeout:g} seconds")
@@ -95,7 +109,7 @@ def play_rollout_workflows(tasks: Sequence[int], table: Table) -> list[Episode]:
         for sibling in range(count):
             episode = episode_of(table, "train", f"{task * count + sibling}", views[task][""])
             episode.siblings = f"{table.iteration}-{task}"
-            seats.append(_Seat(episode, data_of(task, "train", views[task], config)))
+            seats.append(_Seat(episode, RowData(data_of(task, "train", views[task], config))))
     settings = {role: settings_of(item.sampling) for role, item in config.team.roles.items()}
     noise = (config.run.seed, WORKFLOW_STREAM, table.iteration)
     return _play(seats, table, settings, noise, tasks[0] * count)
@@ -111,7 +125,7 @@ def evaluate_rollout_workflows(
     for task in tasks:
         episode = episode_of(table, kind, f"{task}", views[task][""])
         episode.probe = task < config.evaluation.probes
-        seats.append(_Seat(episode, data_of(task, "eval", views[task], config)))
+        seats.append(_Seat(episode, RowData(data_of(task, "eval", views[task], config))))
     settings = {role: evaluation_settings(config, role, kind) for role in config.team.roles}
     return _play(seats, table, settings, (EVALUATION_SEED, WORKFLOW_EVALUATION_STREAM, 0), tasks[0])
 
@@ -130,11 +144,12 @@ def _play(
     workflow = make_workflow(
         section,
         _gconfig(settings[order[0]]),
-        table.tokenizers[config.team.roles[order[0]].policy],
+        workflow_tokenizer(table.tokenizers[config.team.roles[order[0]].policy]),
         make_reward_function(section),
     )
     with InferenceEngine(voices, Limits(section.concurrency), noise=noise, first=first) as engine:
         for seat in seats:
+            seat.version = voices[order[0]].version
             engine.submit(seat.data, _Guarded(workflow, seat, section.timeout))
         engine.wait(len(seats))
     episodes = [episode for seat in seats for episode in _written(seat, table, section)]
@@ -160,7 +175,7 @@ def _written(seat: _Seat, table: Table, section: Section) -> Iterator[Episode]:
     """What was played: one episode, or one for each sequence where a result has several that nobody names by role."""
     episode = seat.episode
     try:
-        found = stretches(seat.result, 0)
+        found = _found(seat, table)
     except Exception as error:
         _fail(episode, describe(error))
         found = []
@@ -173,9 +188,28 @@ def _written(seat: _Seat, table: Table, section: Section) -> Iterator[Episode]:
         )
 
 
+def _found(seat: _Seat, table: Table) -> list[Stretch]:
+    """The sequences of an episode's result, by the engine's own record of its calls where they agree with it.
+
+    A conversation that was rendered again from text may have other ids than those that were sampled; the calls have the true
+    ones. Raises EnvironmentFailure, DataError.
+    """
+    first = table.config.team.order[0]
+    found = stretches(seat.result, seat.version)
+    if len(found) == 1 and isinstance(seat.result, dict) and seat.heard:
+        found = as_heard(found[0], seat.heard, first)
+    for prompt, answer, reward, role in found:
+        if role and role not in table.config.team.roles:
+            raise DataError(f"there is no role {role!r}; roles are {', '.join(table.config.team.roles)}")
+        policy = table.config.team.roles[role or first].policy
+        check_reward(reward)
+        check_sequence(prompt, answer, len(table.tokenizers[policy]), table.version(policy))
+    return found
+
+
 def _with_turns(
     episode: Episode,
-    found: Sequence[tuple[list[int], Answer, float, str]],
+    found: Sequence[Stretch],
     table: Table,
     section: Section,
 ) -> Episode:

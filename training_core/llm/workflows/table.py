@@ -58,6 +58,8 @@ class Table:
     """What generators outside ask for answers, where that is the run itself."""
     side_by_side: bool = False
     """Whether policies have processes of their own, so that several may speak at the same time."""
+    version: Callable[[str], int] = lambda policy: 0
+    """Version of a policy's weights as they are now, by its name."""
 
 
 @dataclass(frozen=True)

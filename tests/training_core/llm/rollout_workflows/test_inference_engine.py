@@ -1,6 +1,7 @@
 """Episodes by hand: what workflows ask is answered in batches, the bound on staleness admits, interruption is invisible."""
 
 import asyncio
+import pickle
 import threading
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from tests.training_core.llm.toys import TOKENIZER, make_model, naive_logprobs
-from training_core.errors import EngineFailure
+from training_core.errors import ConfigError, EngineFailure, EnvironmentFailure
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.scripted import ScriptedEngine
 from training_core.llm.generation.torch_engine import TorchEngine
@@ -22,6 +23,7 @@ from training_core.llm.rollout_workflows.api import (
 from training_core.llm.rollout_workflows.inference_engine import InferenceEngine, Limits
 from training_core.llm.rollout_workflows.loader import RestartingLoader
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
+from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
 from training_core.types import Answer, Prompt
 
 SETTINGS = GenerationHyperparameters(max_new_tokens=6)
@@ -111,7 +113,7 @@ def test_calls_at_the_same_time_share_a_batch() -> None:
     assert sizes == [5, 5]
 
 
-def test_rejected_episodes_are_missing_and_errors_are_raised() -> None:
+def test_rejected_and_failed_episodes_are_missing() -> None:
     with engine_of() as engine:
         kept = engine.rollout_batch([*ROWS, {"reject": True}], Picky())
         assert len(kept["rewards"]) == 5
@@ -119,9 +121,94 @@ def test_rejected_episodes_are_missing_and_errors_are_raised() -> None:
             ROWS, TwoTurns(), should_accept=lambda result: float(result["rewards"]) > 2
         )  # type: ignore[index,arg-type,call-overload]
         assert chosen["rewards"].tolist() == [3.0, 4.0]
+        assert len(engine.rollout_batch([*ROWS, {"raise": True}], Picky())["rewards"]) == 5
         engine.submit({"raise": True}, Picky())
-        with pytest.raises(RuntimeError, match="the tool is down"):
+        with pytest.raises(
+            EnvironmentFailure, match="0 of 1 .* the last 1 failed: RuntimeError: the tool is down"
+        ):
             engine.wait(1, timeout=90)
+        with pytest.raises(EnvironmentFailure, match="all 2 episodes failed. One of them: RuntimeError"):
+            engine.rollout_batch([{"raise": True}] * 2, Picky())
+        with pytest.raises(EnvironmentFailure, match="the tool is down"):
+            engine.prepare_batch(RestartingLoader([{"raise": True}], 2), Picky())
+
+
+def test_a_request_that_cannot_be_answered_fails_its_own_episode() -> None:
+    """In one batch with four others: an id outside the vocabulary, and what is no list of ids."""
+    wrong: list[Any] = [[10**9], [-1], "words", [1.5], None, [[1], [2]]]
+    for ids in wrong:
+        with engine_of(window=0.5) as engine:
+            batch = engine.rollout_batch([*ROWS[:4], {"input_ids": ids}], TwoTurns())
+        assert batch["rewards"].tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("form", ["list", "tensor", "batch of one", "encoding", "TokenIds"])
+def test_a_request_takes_ids_in_every_form_of_a_tokenizer(form: str) -> None:
+    messages = [{"role": "user", "content": "w1 w2"}]
+    kwargs: dict[str, Any] = {"add_generation_prompt": True, "tokenize": True}
+    encoded = TOKENIZER.apply_chat_template(messages, **kwargs)
+    listed = workflow_tokenizer(TOKENIZER).apply_chat_template(messages, **kwargs)
+    ids = list(encoded["input_ids"])
+    assert listed == ids == listed["input_ids"] == listed.input_ids and isinstance(listed, list)
+    forms = {
+        "list": ids, "tensor": torch.tensor(ids), "batch of one": torch.tensor([ids]), "encoding": encoded, "TokenIds": listed,
+    }  # fmt: skip
+    with engine_of() as engine:
+        response = asyncio.run(engine.agenerate(ModelRequest(forms[form], SETTINGS)))
+    assert response.input_tokens == ids
+
+
+def test_workflows_have_a_tokenizer_of_the_same_class_that_answers_with_lists() -> None:
+    tokenizer = workflow_tokenizer(TOKENIZER)
+    assert isinstance(tokenizer, type(TOKENIZER)) and type(tokenizer).__name__ == type(TOKENIZER).__name__
+    messages = [{"role": "user", "content": "w1"}]
+    asked = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True)
+    assert asked["input_ids"] == tokenizer.apply_chat_template(messages, tokenize=True)
+    assert tokenizer.decode(asked) == tokenizer.decode(asked["input_ids"])
+    assert tokenizer.apply_chat_template(messages, tokenize=False) == TOKENIZER.apply_chat_template(
+        messages, tokenize=False
+    )
+    again = pickle.loads(pickle.dumps(tokenizer))
+    assert again.apply_chat_template(messages, tokenize=True) == asked["input_ids"]
+
+
+def test_a_group_of_episodes_is_one_result() -> None:
+    with engine_of() as engine:
+        batch = engine.rollout_batch(ROWS[:2], TwoTurns(), group_size=3)
+        assert batch["rewards"].tolist() == [0.0] * 3 + [1.0] * 3
+        assert len({tuple(row) for row in batch["input_ids"].tolist()}) > 2, "members have noise of their own"
+        engine.submit(ROWS[1] | {"reject": True}, Picky(), group_size=2)
+        with pytest.raises(TimeoutError):
+            engine.wait(1, timeout=0.3)
+        with pytest.raises(ValueError, match="group_size = 0"):
+            engine.submit(ROWS[0], TwoTurns(), group_size=0)
+    with engine_of(max_concurrent=1) as engine:
+        alone = engine.rollout_batch(ROWS[:2], TwoTurns(), group_size=3)
+    assert torch.equal(batch["input_ids"], alone["input_ids"])
+
+
+def test_evaluations_begin_whatever_the_bound_on_staleness_says() -> None:
+    with engine_of(batch=1, staleness=0) as engine:
+        engine.submit(ROWS[0], TwoTurns())
+        assert len(engine.wait(1, timeout=90)) == 1
+        assert engine.capacity == 0
+        held = engine.submit(ROWS[1], TwoTurns())
+        number = engine.submit(ROWS[2], TwoTurns(), is_eval=True)
+        result = engine.wait_for_task(number, timeout=90)
+        assert isinstance(result, dict) and result["rewards"].tolist() == [2.0]
+        with pytest.raises(TimeoutError, match=f"episode {held} had not ended"):
+            engine.wait_for_task(held, timeout=0.2)
+        assert engine.capacity == 0, "an evaluation takes no place of training"
+
+
+def test_workflows_are_named_by_import_path() -> None:
+    path = f"{__name__}:TwoTurns"
+    with engine_of() as engine:
+        assert len(engine.rollout_batch(ROWS[:2], path)["rewards"]) == 2
+        rejected = engine.submit({"reject": True}, f"{__name__}:Picky")
+        assert engine.wait_for_task(rejected, timeout=90) is None
+        with pytest.raises(ConfigError, match="has no 'Nothing'"):
+            engine.submit(ROWS[0], f"{__name__}:Nothing")
 
 
 def test_one_request_is_one_answer() -> None:
@@ -192,7 +279,7 @@ def test_weights_that_change_in_mid_sequence_interrupt_and_the_answer_goes_on() 
         assert reached.wait(90)
         updating = threading.Thread(target=engine.update_weights, args=(torch_engine.model.state_dict(), 1))
         updating.start()
-        while engine._generating.is_set():
+        while engine._requests.generating.is_set():
             pass
         go_on.set()
         updating.join(90)
