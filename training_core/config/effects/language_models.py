@@ -127,8 +127,10 @@ def _interrupts(at: Place) -> str:
 
 def _may_be_stale(at: Place) -> str:
     config = config_of(at)
-    if isinstance(config.workflow, RolloutBuffer | RolloutWorkflow | CustomWorkflow):
+    if isinstance(config.workflow, RolloutWorkflow | CustomWorkflow):
         return ""
+    if isinstance(config.workflow, RolloutBuffer):
+        return "records older than workflow.max_staleness are always left out"
     return (
         "" if config.rollout.staleness else "data are never older than the policy with rollout.staleness = 0"
     )
@@ -207,7 +209,7 @@ LANGUAGE_MODELS: Effects = {
     | needs("environment_args", unless("environment_path", "")),
     RolloutBuffer: always(
         "type url token_env channel generator input_file loss_mask loss_mask_path reward success_at poll_interval retry_interval "
-        "retry_limit"
+        "retry_limit max_staleness"
     )
     | needs("epochs processes engine_url ahead", unless("generator", ""))
     | needs("evaluation_file", both(unless("generator", ""), _evaluates)),

@@ -75,7 +75,7 @@ def _measures_kl(at: Place) -> str:
 
 
 def _is_asynchronous(at: Place) -> str:
-    if isinstance(at.config, RunConfig) and not at.config.rollout.staleness:
+    if isinstance(at.config, RunConfig) and not at.config.oldest_data:
         return "tokens are never old with rollout.staleness = 0"
     return _enabled(at)
 
