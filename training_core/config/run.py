@@ -170,8 +170,9 @@ class RunConfig(ExperimentConfig):
     @property
     def oldest_data(self) -> int:
         """Publications of weights that data may be old when it is learnt from."""
-        outside = isinstance(self.workflow, RolloutBuffer)
-        return self.workflow.max_staleness if outside else self.rollout.staleness  # type: ignore[union-attr]
+        if isinstance(self.workflow, RolloutBuffer):
+            return self.workflow.max_staleness
+        return self.rollout.staleness
 
     @property
     def stale_data(self) -> Literal["error", "drop"]:

@@ -21,19 +21,19 @@ class Ignored:
         settings = session.seat.voices[session.role_of(asked.model)].settings
         own = {"temperature": 0.0 if settings.greedy else settings.temperature, "top_p": settings.top_p}
         wanted = {"temperature": asked.temperature, "top_p": asked.top_p}
-        names = [
-            name
+        other = {
+            name: value
             for name, value in wanted.items()
             if value is not None and not isclose(value, own[name], rel_tol=1e-6)
-        ]
-        if not names:
+        }
+        if not other:
             return {}
         if not self._told:
             self._told = True
             log.warning(
                 "a request asked for %s; the run draws with the role's own settings (%s), for the policy learns from that "
                 "distribution. Set team.roles.*.sampling to change them. This is said once",
-                ", ".join(f"{name} = {wanted[name]:g}" for name in names),
-                ", ".join(f"{name} = {own[name]:g}" for name in names),
+                ", ".join(f"{name} = {value:g}" for name, value in other.items()),
+                ", ".join(f"{name} = {own[name]:g}" for name in other),
             )
-        return {HEADER: ", ".join(names)}
+        return {HEADER: ", ".join(other)}

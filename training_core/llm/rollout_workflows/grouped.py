@@ -48,7 +48,7 @@ class Grouped(RolloutWorkflow):
             return await self._make().arun_episode(engine, copy.deepcopy(data))
 
         results = await asyncio.gather(*(asyncio.create_task(member(place)) for place in range(self._size)))
-        accepted = [result for result in results if result is not None]
+        accepted: list[Any] = [result for result in results if result is not None]
         if not accepted:
             return None
         tensors = [result for result in accepted if isinstance(result, dict) and "input_ids" in result]
