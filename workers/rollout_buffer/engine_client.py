@@ -133,7 +133,7 @@ def _appended(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         return {}
     if after["prompt_token_ids"] != before["prompt_token_ids"] + before["token_ids"]:
         return {}
-    whole = {
+    whole: dict[str, Any] = {
         name: before[name] + after[name] for name in ("token_ids", "logprobs", "versions") if name in before
     }
     return {**after, **whole, "prompt_token_ids": before["prompt_token_ids"]}

@@ -20,7 +20,10 @@ def check_sequence(prompt_ids: Sequence[int], answer: Answer, vocabulary: int, v
                 check_ids(ids, vocabulary)
     except PromptRefused as error:
         raise DataError(str(error)) from error
-    lists = {"logprobs": answer.logprobs or [0.0] * count, "versions": answer.versions}
+    lists: dict[str, Sequence[float]] = {
+        "logprobs": answer.logprobs or [0.0] * count,
+        "versions": answer.versions,
+    }
     lists["loss_mask"] = answer.loss_mask if answer.loss_mask is not None else [True] * count
     for name, values in lists.items():
         if len(values) != count:
