@@ -107,8 +107,8 @@ def test_the_guides_partial_answers_are_continued(monkeypatch: pytest.MonkeyPatc
     guide = plugin.run_rollout.__globals__
     monkeypatch.setattr(guide["time"], "sleep", lambda seconds: None)
     parts = [("one ", "abort", 3), ("two", "stop", 1)]
-    with StubEngine(lambda request: parts.pop(0)) as engine:
-        client = OpenAI(base_url=f"{engine.url}/v1", api_key="x", http_client=httpx.Client(trust_env=False))
+    with StubEngine(lambda request: parts.pop(0)) as engine, httpx.Client(trust_env=False) as http:
+        client = OpenAI(base_url=f"{engine.url}/v1", api_key="x", http_client=http)
         said = guide["query_single_turn"](client, [{"role": "user", "content": "w1"}], {"max_tokens": 8})
     assert said[-1] == {"role": "assistant", "content": "one two"}
     assert engine.requests[1]["continue_final_message"] is True and engine.requests[1]["max_tokens"] == 5
