@@ -94,6 +94,7 @@ def test_a_setting_says_what_it_needs() -> None:
         "algorithm.kl_estimator": "kl_coefficient = 0.0 leaves it unused",
         "algorithm.filter_low": 'only with group_filter = "mean" or group_filter = "std"',
         "algorithm.correction_cap": 'correction = "none" leaves it unused',
+        "health.kl_blow_up.above": "the KL from the base model is only known with algorithm.kl_coefficient above 0",
     }
 
 
@@ -106,7 +107,7 @@ def test_a_setting_says_what_it_needs() -> None:
         ({"evaluation.greedy": False, "evaluation.sampled": False, "evaluation.every": 5, "evaluation.episodes": 9,
           "checkpoint.best_of": "train/return"}, ["every", "episodes"]),
         ({"reporting.wandb_mode": "online", "reporting.project": "x"}, ["project", "wandb_mode"]),
-        ({"health.enabled": False, "health.truncation.above": 0.5}, ["above"]),
+        ({"health.enabled": False, "health.truncation.above": 0.5}, ["times", "above", "above"]),
         ({"algorithm.kl_coefficient": 0.0, "health.kl_blow_up.above": 2.0}, ["above"]),
         ({"team.roles.executor.trained": False, "policies.executor.learner.epochs": 3}, ["epochs", "minibatches"]),
         ({"policies.planner.devices.update_cpus": 1.0}, ["update_cpus"]),
