@@ -313,7 +313,7 @@ def test_refusals_do_not_tell_the_servers_folders(run: Run, user: User, make: Ma
     row = make(6)
     shutil.rmtree(tmp_path / "runs")
     for act in ("download", "fork", "pin", "delete"):
-        call = caller(user, "launch")
+        call = caller(user, "admin")
         path = f"runs/{run.pk}/checkpoints/6/{act}/"
         Run.objects.filter(pk=run.pk).update(state="finished")
         answer = call(path) if act == "download" else call(path, {})
