@@ -1,4 +1,4 @@
-"""Make a preset's tiny base model ahead of its first run: `python -m workers.base_model PRESET HOME`.
+"""Make a preset's base models ahead of its first run: `python -m workers.base_model PRESET HOME`.
 
 `up` runs it beside everything else, so that the first run starts with its model at hand.
 """
@@ -11,15 +11,14 @@ from training_core.config.run import RunConfig
 
 
 def main(preset: str, home: Path) -> None:
-    """Does nothing where the model is there already, or where the preset trains another one."""
+    """Makes nothing where the models are there already, or where the preset has none."""
     config = load_config(preset)
-    if not isinstance(config, RunConfig) or all(
-        policy.model != "tiny" for policy in config.policies.values()
-    ):
+    if not isinstance(config, RunConfig):
         return
-    from training_core.llm.models.tiny import ensure_tiny
+    from training_core.llm.models.registry import resolve_model
 
-    ensure_tiny(config.environment, home, _tell)
+    for name in dict.fromkeys(config.policies[policy].model for policy in config.used_policies):
+        resolve_model(name, config.environment, home, _tell)
 
 
 def _tell(done: float, text: str) -> None:

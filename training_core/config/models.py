@@ -149,7 +149,7 @@ class Policy(Section):
     model_name_fields: ClassVar[tuple[str, ...]] = ("model",)
 
     model: str = "tiny"
-    """The model "tiny" (made for the environment), a hub id, a model folder, a name in TROUPE_HOME/models, or a checkpoint's policy."""
+    """Base model: "tiny" (warm-started by Troupe), a name of `troupe model list`, a hub id, a model folder, or a checkpoint's policy."""
     warm_start: WarmStart = WarmStart()
     """What the model is taught before the run begins."""
     adapter: Adapter = WholeModel()

@@ -25,7 +25,7 @@ class Field:
     label: str
     help: str
     kind: str
-    """bool, int, float, choice, list, text, long, or table: any names and values."""
+    """bool, int, float, choice, list, text, long, model (a base model's name), or table: any names and values."""
     value: Any
     preset: Any
     """What the preset says, defaults included; the default where the preset has no such part."""
@@ -204,6 +204,8 @@ class _Reader:
     def _kind(self, path: str, schema: Schema) -> tuple[str, tuple[Any, ...]]:
         if path.endswith(".policy"):
             return "choice", self.policies
+        if path.startswith("policies.") and path.endswith(".model"):
+            return "model", ()
         if "enum" in schema:
             return "choice", tuple(schema["enum"])
         if "const" in schema:

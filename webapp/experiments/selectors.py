@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.utils.safestring import mark_safe
 
 from training_core.config.effects.unused import unused_settings
@@ -16,6 +17,7 @@ from webapp.experiments.forms import Draft, essentials, stands_apart
 from webapp.experiments.team import team_read
 from webapp.experiments.team_editing import environment_section
 from webapp.experiments.team_picture import team_svg
+from workers.launch.base_models import base_models
 from workers.launch.estimates import max_turns, volume
 
 TABLES = {"team.roles": "role-name", "policies": "policy-name"}
@@ -27,6 +29,7 @@ def form_context(draft: Draft) -> dict[str, Any]:
     rest = [_rest(section) for section in draft.sections]
     return {
         "draft": draft,
+        "models": base_models(settings.TROUPE_HOME),
         "essentials": essentials(draft),
         "team": team_context(draft),
         "profiles": PROFILES,

@@ -21,9 +21,13 @@ class JobSerializer(serializers.Serializer[Any]):
     """A job to start; which fields count depends on the kind."""
 
     kind = serializers.ChoiceField(choices=Job.Kind.choices)
-    project = serializers.CharField(required=False, help_text="dry_run: slug; default: your first project")
-    preset = serializers.CharField(required=False, help_text="dry_run: a preset's name")
-    config = serializers.DictField(required=False, help_text="dry_run: a config tree in place of a preset")
+    project = serializers.CharField(
+        required=False, help_text="dry_run, prepare: slug; default: your first project"
+    )
+    preset = serializers.CharField(required=False, help_text="dry_run, prepare: a preset's name")
+    config = serializers.DictField(
+        required=False, help_text="dry_run, prepare: a config tree in place of a preset"
+    )
     run = serializers.CharField(required=False, help_text="id of the run whose checkpoint plays")
     checkpoint = serializers.CharField(
         required=False,
@@ -46,7 +50,7 @@ class SaySerializer(serializers.Serializer[Any]):
 
 
 class Jobs(APIView):
-    """Short jobs: dry runs, evaluations, conversations, matches."""
+    """Short jobs: dry runs, evaluations, conversations, matches, preparation of base models."""
 
     @extend_schema(operation_id="v1_jobs_list", responses=JSON)
     def get(self, request: Request) -> Response:

@@ -9,13 +9,14 @@ from webapp.runs.models import Run, new_run_id
 
 
 class Job(models.Model):
-    """One dry run, evaluation, conversation or match."""
+    """One dry run, evaluation, conversation, match, or preparation of base models."""
 
     class Kind(models.TextChoices):
         DRY_RUN = "dry_run", "dry run"
         EVALUATE = "evaluate", "evaluation"
         TALK = "talk", "conversation"
         MATCH = "match", "match"
+        PREPARE = "prepare", "model preparation"
 
     class State(models.TextChoices):
         """queued -> running -> finished | failed | cancelled."""

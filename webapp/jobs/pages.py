@@ -42,6 +42,7 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
             (label.format(steps=steps), job.result[name]) for name, label in FIGURES if name in job.result
         ],
         "rewards": job.result.get("rewards", {}),
+        "models": job.result.get("models", []),
         "seatings": job.result.get("seatings", []),
         "swapped": job.result.get("seats", {}) if job.parameters.get("swapped") else {},
         "roles": list(job.config["team"]["roles"]),
@@ -75,6 +76,7 @@ def job_title(job: Job) -> str:
         Job.Kind.DRY_RUN: f"Dry run of {who}",
         Job.Kind.EVALUATE: f"Evaluation of {who}{', roles swapped' if job.parameters.get('swapped') else ''}",
         Job.Kind.TALK: f"Conversation with {who}",
+        Job.Kind.PREPARE: f"Base models of {who}",
     }.get(Job.Kind(job.kind), who)
 
 

@@ -51,11 +51,16 @@ class Talk(Parameters):
     kind: Play = "eval_sampled"
 
 
+class Prepare(Parameters):
+    """Nothing to choose: the config names the models."""
+
+
 PARAMETERS: dict[str, type[Parameters]] = {
     Job.Kind.DRY_RUN: DryRun,
     Job.Kind.EVALUATE: Evaluate,
     Job.Kind.MATCH: Match,
     Job.Kind.TALK: Talk,
+    Job.Kind.PREPARE: Prepare,
 }
 
 
@@ -83,6 +88,8 @@ def check_for_networks(kind: str, wanted: Mapping[str, Any]) -> None:
             "small networks neither read nor write, so nobody can talk to them; "
             "evaluate the checkpoint and watch its episodes instead: troupe evaluate RUN best"
         )
+    if kind == Job.Kind.PREPARE:
+        wrong["kind"] = "small networks have no base model, so there is nothing to prepare; launch the run"
     if wanted.get("swapped"):
         wrong["swapped"] = (
             "roles of small networks see and do different things, so none can play another's part; "

@@ -17,8 +17,8 @@ from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
 
 
-def dry_run_start(user: Person, wanted: Mapping[str, Any]) -> Job:
-    """`preset` or `config` under `overrides`, in `project` (a slug; else their first)."""
+def config_job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:
+    """dry_run and prepare: `preset` or `config` under `overrides`, in `project` (a slug; else their first)."""
     preset, tree = str(wanted.get("preset") or ""), wanted.get("config")
     if tree is None:
         if preset not in preset_names():
@@ -29,7 +29,7 @@ def dry_run_start(user: Person, wanted: Mapping[str, Any]) -> Job:
     if project is None:
         raise Http404("you may launch in no project")
     subject = Subject(tree, overrides=wanted.get("overrides") or {})
-    return job_create(user, project, Job.Kind.DRY_RUN, subject, wanted.get("parameters"))
+    return job_create(user, project, kind, subject, wanted.get("parameters"))
 
 
 def checkpoint_job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:
@@ -71,8 +71,8 @@ def _networks(run: Run) -> dict[str, Any]:
 
 def job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:
     """Any kind. Raises ConfigError, Http404, PermissionDenied, TransitionRefused."""
-    if kind == Job.Kind.DRY_RUN:
-        return dry_run_start(user, wanted)
+    if kind in (Job.Kind.DRY_RUN, Job.Kind.PREPARE):
+        return config_job_start(user, kind, wanted)
     if kind == Job.Kind.MATCH:
         return match_start(user, wanted)
     if kind in (Job.Kind.EVALUATE, Job.Kind.TALK):

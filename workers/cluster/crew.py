@@ -13,7 +13,7 @@ from training_core.config.run import RunConfig
 from training_core.errors import WaitLeft
 from training_core.llm.models.making import being_made
 from training_core.llm.models.progress import Progress, silent
-from training_core.llm.models.tiny import tiny_folder
+from training_core.llm.models.registry import made_folder
 from workers.cluster.answers import answer, exit_of
 from workers.cluster.session import Session, connect, open_session
 from workers.gateway.announcing import announce
@@ -69,14 +69,14 @@ class RayCrew:
         """What is done while the workers start. Where the data folder is not on this machine, nothing is told."""
         self._spots.starting()
         config = self._attempt.config
-        if not isinstance(config, RunConfig) or all(
-            config.policies[policy].model != "tiny" for policy in config.used_policies
-        ):
+        if not isinstance(config, RunConfig):
             return
-        now = being_made(tiny_folder(config.environment, self._attempt.home))
-        if now and now != self._told:
-            self._told = now
-            self._waiting(*now)
+        for name in dict.fromkeys(config.policies[policy].model for policy in config.used_policies):
+            folder = made_folder(name, config.environment, self._attempt.home)
+            now = being_made(folder) if folder else None
+            if now and now != self._told:
+                self._told = now
+                self._waiting(*now)
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
         """See Crew."""

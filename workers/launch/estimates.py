@@ -12,6 +12,7 @@ from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.errors import ModelError
 from training_core.llm import memory
+from training_core.llm.models.packaged import PACKAGED_MODELS, packaged_shape
 from training_core.llm.models.places import model_folder
 from training_core.llm.models.shape import ModelShape, read_shape
 from training_core.llm.models.tiny import tiny_folder, tiny_shape
@@ -152,6 +153,8 @@ def model_shape(model: str, config: RunConfig, home: Path) -> ModelShape:
     if model == "tiny":
         made = tiny_folder(config.environment, home)
         return read_shape(made) if made.is_dir() else tiny_shape(config.environment)
+    if model in PACKAGED_MODELS:
+        return packaged_shape(model)
     folder = model_folder(model, home, anywhere=False)
     if folder is not None:
         return read_shape(folder)

@@ -86,6 +86,22 @@ def test_a_job_is_started_and_its_result_taken_over(
     assert AuditEntry.objects.get(act="job.create").target == job.pk
 
 
+def test_base_models_are_prepared_from_the_form_and_listed(
+    user: User, project: Project, client: Client, launcher: FakeLauncher
+) -> None:
+    client.force_login(user)
+    form = client.get("/experiments/new/?preset=plan_path_duo").content.decode()
+    assert '<option value="smollm2">SmolLM2-135M-Instruct' in form and "/jobs/start/prepare/" in form
+    client.post("/jobs/start/prepare/", {"preset": "plan_path_duo", "project": "lab"})
+    job = Job.objects.get()
+    assert job.kind == "prepare" and jobs_submit() == 1
+    models = [{"name": "smollm2", "vocabulary": 49152, "parameters": 134515008, "sha256": "b179c9523d0e6a0f"}]
+    job_folder(job).write("result", {"models": models})
+    jobs_follow()
+    page = client.get(f"/jobs/{job.pk}/").content.decode()
+    assert "Base models of" in page and "b179c9523d0e" in page and "49,152" in page.replace("\u202f", ",")
+
+
 def test_only_so_many_at_once_and_the_oldest_first(
     user: User, project: Project, run: Run, launcher: FakeLauncher
 ) -> None:

@@ -128,6 +128,11 @@ def test_what_makes_no_sense_is_refused_with_what_to_do_instead(
     assert not Job.objects.exists()
 
 
+def test_networks_have_no_base_model_to_prepare(user: User, project: Project, run: Run) -> None:
+    with pytest.raises(ConfigError, match="no base model"):
+        job_create(user, project, "prepare", Subject(run.config))
+
+
 def test_the_checkpoints_page_offers_what_there_is(user: User, run: Run, client: Client) -> None:
     kept(run)
     client.force_login(user)

@@ -191,3 +191,9 @@ def test_a_checkpoint_of_another_team_is_refused(tmp_path: Path, little_model: P
 def test_a_folder_without_a_request_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path), "--home", str(tmp_path)]) == 2
     assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_preparation_lists_the_base_models(little_model: Path, tmp_path: Path) -> None:
+    status, job = do(tmp_path / "job", little_model, "prepare")
+    (prepared,) = (job.read("result") or {})["models"]
+    assert status == 0 and prepared["name"] == str(little_model) and prepared["vocabulary"] > 0

@@ -35,6 +35,17 @@ def dry_run(
 
 
 @app.command()
+def prepare(
+    preset: Annotated[str, typer.Argument(help="A preset's name.")],
+    overrides: Overrides = None,
+    no_wait: NoWait = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make or convert the base models of an experiment on the server, before its first run."""
+    _start("prepare", {"preset": preset, "overrides": parse_overrides(overrides or [])}, no_wait, as_json)
+
+
+@app.command()
 def evaluate(
     run_id: Annotated[str, typer.Argument(help="Id of the run.")],
     checkpoint: Annotated[

@@ -1,0 +1,25 @@
+"""The short job that makes or converts the base models of a config before its first run."""
+
+from typing import Any
+
+from training_core.config.run import RunConfig
+from training_core.llm.models.loading import load_tokenizer
+from training_core.llm.models.registry import resolve_model
+from training_core.llm.models.tiny import read_facts
+from workers.jobs.context import JobContext
+
+
+def prepare(context: JobContext[RunConfig]) -> dict[str, Any]:
+    """Result: `models`, one entry per base model with name, source and, where Troupe made it, facts about it."""
+    config = context.config
+    names = list(dict.fromkeys(config.policies[policy].model for policy in config.used_policies))
+    models = []
+    for place, name in enumerate(names):
+
+        def tell(done: float, text: str, place: int = place, name: str = name) -> None:
+            context.progress((place + done) / len(names), f"{name}: {text}")
+
+        source = resolve_model(name, config.environment, context.home, tell)
+        vocabulary = len(load_tokenizer(source))
+        models.append({"name": name, "vocabulary": vocabulary} | read_facts(source))
+    return {"models": models}
