@@ -95,12 +95,13 @@ def _wanted(request: HttpRequest, kind: str) -> dict[str, Any]:
     if post.getlist("roles"):
         parameters["roles"] = post.getlist("roles")
     wanted: dict[str, Any] = {name: post.get(name, "") for name in SUBJECT} | {"parameters": parameters}
-    if kind == Job.Kind.DRY_RUN:
+    of_a_form = kind in (Job.Kind.DRY_RUN, Job.Kind.PREPARE)
+    if of_a_form:
         draft = draft_from_post(post.dict())
         if draft.config is None:
             raise ConfigError(draft.errors)
         wanted |= {"config": draft.tree, "project": post.get("project", ""), "parameters": {}}
-    wanted["overrides"] = {} if kind == Job.Kind.DRY_RUN else _overrides(post.get("overrides", ""))
+    wanted["overrides"] = {} if of_a_form else _overrides(post.get("overrides", ""))
     return wanted
 
 
