@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 from tests.end_to_end.conftest import run_make, tell
 from tests.end_to_end.looks import violations
 from tests.end_to_end.seed import Story, encoded
+from training_core.checkpoints import writing
 from webapp.accounts.models import User
 from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
@@ -34,7 +35,8 @@ def telling(ada: User) -> Telling:
 
 def ill(run: Run, story: Story) -> None:
     """Some iterations with a KL that has blown up and groups that teach nothing."""
-    values = {"policy/planner/kl": 6.0, "groups/planner/too_easy": 0.97, "rollout/truncated": 0.31}
+    values = {"policy/planner/kl": 30.0, "groups/planner/too_easy": 0.97, "rollout/truncated": 0.31}
+    values |= {"train/success": 0.5, "eval/success": 0.5}  # solved tasks may be easy
     tell(run, encoded(story.event("metrics", step=step, values=values) for step in range(25, 31)))
 
 
@@ -103,7 +105,8 @@ def test_badges_come_and_go_without_a_reload(page: Page, telling: Telling) -> No
 def test_a_finding_forks_the_run_once(page: Page, telling: Telling, settings: Any) -> None:
     run, story = telling
     path = "checkpoints/iteration-000020"
-    (settings.TROUPE_HOME / "runs" / run.pk / path).mkdir(parents=True)
+    with writing(settings.TROUPE_HOME / "runs" / run.pk / "checkpoints", 20, {}) as draft:
+        (draft / "planner").mkdir()
     Checkpoint.objects.filter(run=run).update(path=path)
     edit = "policies.planner.learner.learning_rate=5e-5"
     run.config["health"] |= {"kl_blow_up": {"fork_edits": [edit]}}
