@@ -51,7 +51,7 @@ Moment = Annotated[float, Field(ge=0, le=253402300799)]
 Data = Annotated[dict[str, Any], AfterValidator(_small)]
 """Free-form JSON."""
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./ -]*$")]
-Name = Annotated[str, Field(max_length=80)]
+Name = Annotated[str, Field(max_length=200)]
 """Of a role or a policy; configs allow 40 characters."""
 Item = TypeVar("Item")
 Named = Annotated[dict[Name, Item], BeforeValidator(_few)]

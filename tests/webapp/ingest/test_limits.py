@@ -176,6 +176,7 @@ COLUMNS: dict[tuple[type[Any], str], tuple[type[models.Model], str]] = {
     (events.UtilisationEvent, "worker"): (Utilisation, "worker"),
     (events.UtilisationEvent, "device"): (Utilisation, "device"),
     (events.CheckpointEvent, "path"): (Checkpoint, "path"),
+    (events.CheckpointEvent, "damaged"): (Checkpoint, "damaged"),
     (events.LogEvent, "level"): (LogLine, "level"),
     (events.LogEvent, "source"): (LogLine, "source"),
     (events.LogEvent, "message"): (LogLine, "message"),
