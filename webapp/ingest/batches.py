@@ -93,5 +93,5 @@ def _messages(error: ValidationError) -> dict[str, str]:
     """One message per field path; the first part of a location is the event's type."""
     messages: dict[str, str] = {}
     for item in error.errors(include_url=False, include_context=False, include_input=False)[:_MESSAGES]:
-        messages.setdefault(".".join(str(part) for part in item["loc"][1:])[:200], item["msg"][:300])
+        messages.setdefault(".".join(str(part)[:200] for part in item["loc"][1:])[:200], item["msg"][:300])
     return messages
