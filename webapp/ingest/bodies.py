@@ -19,7 +19,7 @@ MAX_BODY = 16 << 20
 """Bytes as sent."""
 MAX_EXPANDED = 64 << 20
 """Bytes after decompression."""
-MAX_MARKS = 3_000_000
+MAX_MARKS = 2_000_000
 """Of `[`, `,` and `:`, those inside strings included: about the values that are parsed."""
 MAX_OBJECTS = 400_000
 """Of `{`."""
@@ -29,8 +29,8 @@ LARGE = 2 << 20
 """Bytes; bodies beyond it are read one at a time. Reporters send about 1 MiB at once."""
 PATIENCE = 20.0
 """Seconds that a large body waits for others."""
-_SLICE = 1024
-"""Bytes that are expanded at once: at most 33 MiB of zstd (blocks of 4 bytes hold 128 KiB), 1 MiB of gzip."""
+_SLICE = 128
+"""Bytes that are expanded at once: at most about 4 MiB of zstd (blocks of 4 bytes hold 128 KiB)."""
 
 
 class Expander(Protocol):

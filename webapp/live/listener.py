@@ -15,6 +15,8 @@ logger = logging.getLogger(__name__)
 Heard = Callable[[str], None]
 """Takes a run id, or ACCESS; an empty one after a (new) subscription: hints may have been lost before it."""
 RETRY = 1.0
+QUIET = 1.0
+"""Seconds without a message after which the listener sees whether it is still wanted."""
 
 
 class HintListener:
@@ -39,7 +41,7 @@ class HintListener:
 
     async def _listen(self) -> None:
         complained = False
-        while True:
+        while self._wanted():
             try:
                 await self._subscribed()
                 complained = False
@@ -54,13 +56,23 @@ class HintListener:
         try:
             async with client.pubsub() as subscription:
                 await subscription.subscribe(CHANNEL)
-                async for message in subscription.listen():
+                while self._wanted():
+                    message = await subscription.get_message(timeout=QUIET)
+                    if message is None:
+                        continue
                     if message["type"] == "subscribe":
                         self._tell("")
                     elif message["type"] == "message":
                         self._tell(message["data"].decode().split(" ", 1)[0])
         finally:
             await client.aclose()
+
+    def _wanted(self) -> bool:
+        """Whether this task is still the one that listens. redis-py may lose a cancellation, one that comes while it connects: so a
+        task that was ended also finds out by itself.
+        """
+        task = asyncio.current_task()
+        return task is not None and task is self._task and not task.cancelling()
 
     def _tell(self, run_id: str) -> None:
         for heard in list(self._ears):

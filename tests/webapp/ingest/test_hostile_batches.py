@@ -116,10 +116,10 @@ def hostile(run: Run) -> dict[str, bytes]:
         empty = line(producer, type="status", state="running", iteration=0, facts={})
         return empty.replace(b'"facts": {}', b'"facts": {"a": ' + facts + b"}")
 
-    lists = [b"[" + b",".join([b"[]"] * count) + b"]" for count in (1_400_000, 10_000_000, 20_000_000)]
+    lists = [b"[" + b",".join([b"[]"] * count) + b"]" for count in (900_000, 10_000_000, 20_000_000)]
     numbers = random.Random(0).sample(range(1 << 30), 100_000)
     tokens = json.dumps(numbers).encode()[1:-1]
-    candidate = b'"candidates": [{"token_ids": [' + b",".join([tokens] * 29) + b"]}]"
+    candidate = b'"candidates": [{"token_ids": [' + b",".join([tokens] * 19) + b"]}]"
     turn = line("tokens", type="episode", turns=[{"candidates": 0}]).replace(b'"candidates": 0', candidate)
     values = {f"m{number}": 1.0 for number in range(60_000)}
     many = b"\n".join(
@@ -137,7 +137,7 @@ def hostile(run: Run) -> dict[str, bytes]:
         "60,000 names in 60 events": many,
         "a text of 60 MB": line("h", type="log", level="info", source="s", message="x" * 60_000_000),
         "a name of 60 MB": line("i", type="metrics", step=1, values={"x" * 60_000_000: 1.0}),
-        "2.9 million tokens": turn,
+        "1.9 million tokens": turn,
         "unknown fields": line("j", type="heartbeat", iteration=1, **{f"k{n}": 1 for n in range(390_000)}),
     }
 

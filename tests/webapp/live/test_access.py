@@ -142,6 +142,17 @@ def test_many_passes_take_few_queries(
     assert codes == gone | {Pass(10**9, None, None): 4401, Pass(viewer.pk, "no-session", None): 4401}
 
 
+async def test_sockets_that_come_and_go_leave_no_task(user: User, live_run: Run) -> None:
+    """redis-py may lose the cancellation of a listener that still connects."""
+    for _ in range(5):
+        client = socket(user, f"/ws/runs/{live_run.pk}/")
+        assert (await client.connect())[0]
+        await client.disconnect()
+    async with asyncio.timeout(PATIENCE):
+        while any(task.get_name() in ("hints", "access") for task in asyncio.all_tasks()):
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.parametrize(
     "path", ["/ws/runs/\0/", "/ws/nothing/", "/ws/", "/ws/runs/a/b/", "/", "/ws/runs/\n/"]
 )
