@@ -17,7 +17,7 @@ from webapp.ingest.errors import busy, invalid, too_large
 
 MAX_BODY = 16 << 20
 """Bytes as sent."""
-MAX_EXPANDED = 64 << 20
+MAX_EXPANDED = 32 << 20
 """Bytes after decompression."""
 MAX_MARKS = 2_000_000
 """Of `[`, `,` and `:`, those inside strings included: about the values that are parsed."""

@@ -18,7 +18,7 @@ import zstandard
 from workers.launch.spool import Batch, SpoolReader
 
 MAX_BYTES = 1 << 20
-"""Of a batch before compression; the server takes 64 MB."""
+"""Of a batch before compression; the server takes 32 MiB."""
 MAX_LINES = 5000
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

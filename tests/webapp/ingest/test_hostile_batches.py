@@ -135,8 +135,8 @@ def hostile(run: Run) -> dict[str, bytes]:
         "deeper than the parser": within("f", b"[" * 3_000_000),
         "60,000 names in one event": line("g", type="metrics", step=1, values=values),
         "60,000 names in 60 events": many,
-        "a text of 60 MB": line("h", type="log", level="info", source="s", message="x" * 60_000_000),
-        "a name of 60 MB": line("i", type="metrics", step=1, values={"x" * 60_000_000: 1.0}),
+        "a text of 30 MB": line("h", type="log", level="info", source="s", message="x" * 30_000_000),
+        "a name of 30 MB": line("i", type="metrics", step=1, values={"x" * 30_000_000: 1.0}),
         "1.9 million tokens": turn,
         "unknown fields": line("j", type="heartbeat", iteration=1, **{f"k{n}": 1 for n in range(390_000)}),
     }
