@@ -8,6 +8,7 @@ import pytest
 from django.conf import settings
 
 from tests.webapp.checkpoints.conftest import make, sent
+from training_core.config.health import Health
 from webapp.health.tasks import notify
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Run, RunState
@@ -26,6 +27,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def told(run: Run) -> Run:
     Attempt.objects.create(run=run, number=1, submission_id=f"troupe-{run.pk}-1", state="live")
     run.state = RunState.RUNNING
+    run.config["health"] = Health().model_dump(mode="json")  # bounds of the rules, not those of the preset
     run.save()
     return run
 

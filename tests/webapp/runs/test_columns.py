@@ -101,7 +101,8 @@ def test_what_is_no_column_is_refused(text: str, user: User, client: Client) -> 
     api.force_authenticate(user)
     assert api.get("/api/v1/runs/", {"columns": text}).status_code == 400
     client.force_login(user)
-    assert client.get("/runs/", {"columns": text}).status_code == 200
+    refused_text = "\0" in text
+    assert client.get("/runs/", {"columns": text}).status_code == (400 if refused_text else 200)
 
 
 def test_any_metric_and_any_field_is_an_order(user: User, make: Make) -> None:
