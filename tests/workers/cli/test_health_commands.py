@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 
 from tests.workers.cli.conftest import Troupe
+from training_core.checkpoints import writing
 from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
 from webapp.runs.models import Run
@@ -60,7 +61,8 @@ def test_fork_finding(
     refused = troupe("fork-finding", run.pk, str(finding.pk), "run.seed=4")
     assert refused.status == 1 and "no checkpoint of before step 3" in refused.err
     path = "checkpoints/iteration-000002"
-    (tmp_path / "runs" / run.pk / path).mkdir(parents=True)
+    with writing(tmp_path / "runs" / run.pk / "checkpoints", 2, {}) as draft:
+        (draft / "planner").mkdir()
     Checkpoint.objects.create(
         run=run, attempt=1, cursor=1, iteration=2, path=path, size=5, time=timezone.now()
     )

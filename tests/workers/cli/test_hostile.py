@@ -43,8 +43,8 @@ def test_what_can_be_no_id_is_told(troupe: Troupe, command: str, run_id: str) ->
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("algorithm.kl_coefficient=nan", "use finite numbers"),
-        ("algorithm.kl_coefficient=-inf", "use finite numbers"),
+        ("environment.step_reward=nan", "use finite numbers"),
+        ("environment.step_reward=-inf", "use finite numbers"),
         ("run.seed=2026-01-01", "run.seed"),
         ("run.seed", "key=value"),
     ],
