@@ -22,14 +22,23 @@ ENDED = (SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLostError)
 
 
 def task_ended(
-    task: "Task[Any, Any]", error: BaseException, args: Sequence[Any], kwargs: Mapping[str, Any]
+    task: "Task[Any, Any]",
+    task_id: str,
+    error: BaseException,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
 ) -> None:
-    """Take note of a task that failed in one of these ways, and send it again where nobody else does."""
+    """Record a task that failed in one of these ways, and send it again where nobody else does.
+
+    Celery reports a hard time limit twice: as the task's result and as the limit's own. Only the first report counts.
+    """
     if not isinstance(error, ENDED):
         return
     how = "its process died" if isinstance(error, WorkerLostError) else "it took too long"
     try:
         with _client() as client:
+            if not client.set(f"{KEY}:id:{task_id}", how, ex=TOLD, nx=True):
+                return
             noted = {"task": task.name, "how": how, "time": time.time()}
             client.set(KEY, json.dumps(noted), ex=TOLD)
             tried = _count(client, task.name, args) if args else TRIES

@@ -27,11 +27,13 @@ def _note_start(**_: Any) -> None:
 
 
 @task_failure.connect(weak=False)
-def _note_ended(sender: Any, exception: BaseException, args: Any, kwargs: Any, **_: Any) -> None:
-    """Of tasks that are ended for their time limit, the worker's main process sends this."""
+def _note_ended(
+    sender: Any, task_id: str, exception: BaseException, args: Any, kwargs: Any, **_: Any
+) -> None:
+    """Of tasks that are ended for their time limit, the worker's main process sends this, more than once for some."""
     from webapp.common.ended_tasks import task_ended
 
-    task_ended(sender, exception, args or (), kwargs or {})
+    task_ended(sender, task_id, exception, args or (), kwargs or {})
 
 
 @worker_ready.connect(weak=False)
