@@ -61,7 +61,7 @@ def start(client: httpx.Client, **request: Any) -> None:
 
 def test_a_plugin_of_a_folder_fills_the_buffer_by_its_own_hooks(service: Service) -> None:
     with service.client() as client:
-        assert client.get("/").json()["task_types"] == ["echo", "guess", "single_turn"]
+        assert client.get("/").json()["task_types"] == ["counted", "echo", "guess", "single_turn"]
         file = prompts(service, ["1", "2", "break", "4"])
         start(
             client,
@@ -180,7 +180,7 @@ def test_six_tries_and_no_more() -> None:
 
 def test_plugins_are_found_by_what_they_define() -> None:
     plugins = find_plugins([BUILT_IN, PLUGINS])
-    assert set(plugins.found) == {"echo", "guess", "single_turn"}
+    assert set(plugins.found) == {"counted", "echo", "guess", "single_turn"}
     assert set(plugins.found["echo"].hooks) == {"normalize_group_data", "get_group_data_meta_info"}
     with pytest.raises(
         PluginFailure, match=r"there are echo, guess, single_turn; broken_generator.py cannot be loaded"

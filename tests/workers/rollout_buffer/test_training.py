@@ -214,9 +214,9 @@ def test_a_generator_asks_the_policy_under_training_and_it_learns_from_its_own_a
 def test_records_of_the_runs_own_gateway_are_learnt_from_as_they_were_sampled(
     model: Path, service: Service, tmp_path: Path
 ) -> None:
-    """The built-in generator hands back ids, logprobs and versions: ratios begin at 1, ages are true."""
+    """The built-in query hands back ids, logprobs and versions: ratios begin at 1, ages are true."""
     told = config(
-        model, run__iterations=3, workflow__generator="single_turn", workflow__engine_url="policies", workflow__processes=4,
+        model, run__iterations=3, workflow__generator="counted", workflow__engine_url="policies", workflow__processes=4,
         checkpoint__every=0, reporting__episodes_per_iteration=32,
     )  # fmt: skip
     told = told.model_copy(update={"algorithm": told.algorithm.model_copy(update={"correction": "truncate"})})
