@@ -1,9 +1,12 @@
 """The base of every config section: frozen, strict about keys, documented field by field."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+
+Wording = Literal["words", "sentences"]
+"""How an environment writes observations and reads answers."""
 
 
 class Section(BaseModel):

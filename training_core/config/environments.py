@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from training_core.config.base import EnvironmentSection, Section
+from training_core.config.base import EnvironmentSection, Section, Wording
 from training_core.config.coding import Coding
 from training_core.config.puzzles import Blocksworld, EightQueens, Sokoban, Sudoku
 from training_core.config.tasks import Arithmetic, CustomEnvironment, Dataset
@@ -15,6 +15,8 @@ class PlanPathGrid(EnvironmentSection):
 
     type: str
     """Who sees what, and who walks."""
+    wording: Wording = "words"
+    """words: the tiny model's few words, answers read strictly. sentences: plain English for pretrained models, answers read leniently."""
     size: int = Field(5, ge=3, le=20)
     """Rows and columns of the grid, in cells."""
     wall_share: float = Field(0.08, ge=0.0, le=0.5)

@@ -4,18 +4,20 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from training_core.config.base import Arguments, EnvironmentSection
+from training_core.config.base import Arguments, EnvironmentSection, Wording
 from training_core.config.rewards import MathReward, Reward
 from training_core.importing import IMPORT_PATH
 
 
 class Arithmetic(EnvironmentSection):
-    """A sum to work out: a tool agent writes it for a calculator, a reasoner answers in a box; or reasoners alone."""
+    """A sum to work out: a reasoner answers, alone or after a calculator's tool agent, or a checker after a solver's proposal."""
 
     roles: ClassVar[tuple[str, ...]] = ("tool", "reasoner")
     open_roles: ClassVar[bool] = True
     type: Literal["arithmetic"] = "arithmetic"
-    """Generated arithmetic problems, answers read from a box and compared exactly."""
+    """Generated arithmetic problems, answers compared exactly."""
+    wording: Wording = "words"
+    """words: the tiny model's few words, answers read strictly. sentences: plain English for pretrained models, answers read leniently."""
     terms: int = Field(2, ge=2, le=8)
     """Numbers in a problem."""
     largest: int = Field(9, ge=1, le=1_000_000)
@@ -31,9 +33,9 @@ class Arithmetic(EnvironmentSection):
     right_reward: float = 1.0
     """Team reward for a right answer."""
     tool_reward: float = 1.0
-    """Local reward of the role `tool` for an expression whose value is the right answer."""
+    """Local reward of the role `tool` for an expression whose value is the right answer, and of `solver` for a right proposal."""
     format_reward: float = -0.1
-    """Local reward for an answer without a number in a box, or an expression that cannot be calculated."""
+    """Local reward for an answer without a number (in a box, with wording = "words"), or an expression that cannot be calculated."""
 
 
 class Dataset(EnvironmentSection):

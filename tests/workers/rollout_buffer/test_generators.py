@@ -183,7 +183,8 @@ def test_plugins_are_found_by_what_they_define() -> None:
     assert set(plugins.found) == {"counted", "echo", "guess", "single_turn"}
     assert set(plugins.found["echo"].hooks) == {"normalize_group_data", "get_group_data_meta_info"}
     with pytest.raises(
-        PluginFailure, match=r"there are counted, echo, guess, single_turn; broken_generator.py cannot be loaded"
+        PluginFailure,
+        match=r"there are counted, echo, guess, single_turn; broken_generator.py cannot be loaded",
     ):
         plugins.get("other")
 

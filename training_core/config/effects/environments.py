@@ -36,8 +36,8 @@ def _local(at: Place) -> str:
 
 
 def _pays_tools(at: Place) -> str:
-    has = "tool" in config_of(at).team.roles
-    return _local(at) if has else "the team has no role tool"
+    has = {"tool", "solver"} & set(config_of(at).team.roles)
+    return _local(at) if has else "the team has neither a role tool nor a role solver"
 
 
 def _divides(at: Place) -> str:
@@ -54,6 +54,7 @@ ENVIRONMENTS: Effects = {
     PlanPathGrid: always("type")
     | needs("size wall_share", _gives_tasks)
     | needs("max_turns moves_per_turn", _is_played)
+    | needs("wording", _gives_tasks)
     | needs("step_reward blocked_reward", _local)
     | needs("optimal_reward", _team)
     | _SOLVED
@@ -89,6 +90,7 @@ ENVIRONMENTS: Effects = {
     | needs("terms largest operators", _gives_tasks)
     | needs("fractions", both(_divides, _gives_tasks))
     | needs("max_turns", _is_played)
+    | needs("wording", _gives_tasks)
     | needs("turn_discount", _RETRIES)
     | needs("right_reward", _team)
     | needs("tool_reward", _pays_tools)

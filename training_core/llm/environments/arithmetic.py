@@ -1,11 +1,15 @@
-"""Arithmetic for a tool agent and a reasoning agent, or for reasoning agents alone.
+"""Arithmetic for a tool agent and a reasoning agent, for a solver and a checker, or for reasoning agents alone.
 
 After the math tasks of PettingLLMs (arXiv 2510.11062), where one agent writes code that is run and another reasons: here
-`tool` writes an expression, a calculator works it out, and whoever else plays (`reasoner`) sees the result and answers in a
-box. After a wrong answer the team is told so and tries again, until its turns are used up; success at a role's turn t pays
-turn_discount^(t - 1): 1 on the first try.
+`tool` writes an expression, a calculator works it out, and the other roles (`reasoner`) see the result and answer. Instead of
+a tool agent, a `solver` may propose a result, which the other roles (`checker`) confirm or correct. After a wrong answer the
+team is told so and tries again, until its turns are used up; success at a role's turn t pays turn_discount^(t - 1): 1 on the
+first try. `environment.wording` decides how it is all said.
 """
 
+import re
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 from training_core.config.tasks import Arithmetic
@@ -22,9 +26,32 @@ from training_core.llm.environments.task_environment import TaskEnvironment
 from training_core.llm.rewards.math import as_fraction, final_answer
 
 TOOL = "tool"
-"""The role whose answers go to the calculator; every other role answers the problem."""
+"""The role whose answers go to the calculator."""
+SOLVER = "solver"
+"""The role whose answers are proposals, shown to those who answer after it. Roles other than these two answer the problem."""
+_EXPRESSION = re.compile(r"[-(]*\d[\d\s+*/().-]*")
 NOTHING = "nothing"
 """Stands for a result or an answer that is no number."""
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The parts of an observation."""
+
+    ask: str
+    """The problem, to those who answer it."""
+    write: str
+    """The problem, to the tool agent."""
+    wrong: str
+    """Answers that were not correct."""
+    told: str
+    """A role's name and its result."""
+    between: str
+    """Between several wrong answers."""
+
+
+WORDS = Wording("What is {} ?", "Write {} as an expression .", "Not correct : {} .", "The {} says {} .", " ")
+SENTENCES = Wording("What is {}?", "Write {} as an expression.", "Not correct: {}.", "The {} says {}.", ", ")
 
 
 class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
@@ -41,6 +68,8 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
         self.problem = problem
         self.expression: str | None = None
         """What the tool agent wrote in this round; None before it did."""
+        self.proposal: str | None = None
+        """What the solver proposed in this round; None before it did."""
         self.wrong: tuple[str, ...] = ()
         """Answers that were not correct, in order."""
         self.speakers: tuple[str, ...] = ()
@@ -48,13 +77,16 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
 
     def observe(self, role: str) -> str:
         """The problem, what was answered wrongly so far, and for those who answer what the tool found."""
-        ask = "Write {} as an expression ." if role == TOOL else "What is {} ?"
-        seen = ask.format(self.problem.words)
+        say = SENTENCES if self.config.wording == "sentences" else WORDS
+        problem = self.problem.expression if say is SENTENCES else self.problem.words
+        parts = [(say.write if role == TOOL else say.ask).format(problem)]
         if self.wrong:
-            seen += f" Not correct : {' '.join(self.wrong)} ."
+            parts.append(say.wrong.format(say.between.join(self.wrong)))
         if role != TOOL and self.expression is not None:
-            seen += f" The tool says {self.result} ."
-        return seen
+            parts.append(say.told.format(TOOL, self.result))
+        if role not in (TOOL, SOLVER) and self.proposal is not None:
+            parts.append(say.told.format(SOLVER, self.proposal))
+        return " ".join(parts)
 
     @property
     def result(self) -> str:
@@ -63,8 +95,15 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
         return NOTHING if value is None else spelled(value)
 
     def act(self, role: str, answer: str) -> StepResult:
-        """Take an expression, or an answer."""
-        return self._calculate(after_thought(answer).strip()) if role == TOOL else self._answer(role, answer)
+        """Take an expression, a proposal, or an answer."""
+        if role == TOOL:
+            return self._calculate(self._expression(answer))
+        return self._propose(answer) if role == SOLVER else self._answer(role, answer)
+
+    def _expression(self, answer: str) -> str:
+        said = after_thought(answer).strip()
+        found = _EXPRESSION.search(said) if self.config.wording == "sentences" else None
+        return found[0] if found else said
 
     def _calculate(self, expression: str) -> StepResult:
         self.expression = expression
@@ -74,19 +113,31 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
         local = self.config.tool_reward if value == self.problem.value else 0.0
         return StepResult(local, 0.0, False, False, f"the calculator says {spelled(value)}")
 
+    def _propose(self, answer: str) -> StepResult:
+        value = self._number(answer)
+        self.proposal = NOTHING if value is None else spelled(value)
+        if value is None:
+            return StepResult(self.config.format_reward, 0.0, False, False, "no number")
+        local = self.config.tool_reward if value == self.problem.value else 0.0
+        return StepResult(local, 0.0, False, False, f"proposes {self.proposal}")
+
+    def _number(self, answer: str) -> Fraction | None:
+        """The number that an answer ends on; with wording = "words" it must stand in a box."""
+        given = final_answer(answer, strict=self.config.wording == "words")
+        return None if given is None else as_fraction(given)
+
     def _answer(self, role: str, answer: str) -> StepResult:
         tries = self.speakers.count(role)
         self.speakers += (role,)
-        given = final_answer(answer, strict=True)
-        value = None if given is None else as_fraction(given)
+        value = self._number(answer)
         self.success = self.done = value == self.problem.value
-        self.expression = None
+        self.expression = self.proposal = None
         if self.success:
             team = self.config.right_reward * self.config.turn_discount**tries
             return StepResult(0.0, team, True, True, "right")
         self.wrong += (NOTHING if value is None else spelled(value),)
         local = self.config.format_reward if value is None else 0.0
-        said = "no number in a box" if value is None else "wrong"
+        said = "wrong" if value is not None else "no number" + " in a box" * (self.config.wording == "words")
         return StepResult(local, 0.0, False, False, said)
 
     def board(self) -> dict[str, Any]:
@@ -98,6 +149,9 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
             lines.append(
                 (TOOL, f"{self.expression[:MOST_LETTERS]} = {self.result}", "good" if right else "bad")
             )
+        if self.proposal is not None:
+            good = self.proposal == spelled(self.problem.value)
+            lines.append((SOLVER, self.proposal, "good" if good else "bad"))
         if self.success:
             lines.append(("answer", spelled(self.problem.value), "good"))
         return {

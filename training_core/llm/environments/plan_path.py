@@ -1,31 +1,22 @@
 """Plan-path for two: the planner sees where the goal lies, the executor sees what blocks it here.
 
 After plan_path of PettingLLMs (arXiv 2510.11062), with the information split between the roles: neither can arrive
-alone. The planner reads a map and speaks in compass words; the executor walks up, down, left and right. Rows count
-downwards, columns to the right; a cell is (row, column); distances are shortest walks in cells.
+alone. The planner reads a map and speaks in compass words; the executor walks. Rows count downwards, columns to the right;
+a cell is (row, column); distances are shortest walks in cells. `environment.wording` decides how it is all said.
 """
 
 from collections import deque
-from collections.abc import Container
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 from typing import Any, ClassVar
 
 from training_core.config.environments import PlanPathGrid
-from training_core.llm.answers import after_thought
+from training_core.errors import ModelError
 from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.environments.plan_path_wording import COMPASS, MOVES, STUCK, WORDINGS, Cell, spoken
 from training_core.llm.environments.splits import Tasks, held_out
 from training_core.llm.environments.task_environment import PuzzleEnvironment
-
-Cell = tuple[int, int]
-
-MOVES: dict[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
-OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
-COMPASS = {"north": "up", "south": "down", "west": "left", "east": "right"}
-"""The planner's words and the moves that they mean. Roles have words of their own, so that neither learns the other's."""
-STUCK = "stuck"
-"""Shown beside the last move when the turn since has led nowhere: without it, greedy play repeats itself for ever."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +79,7 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
     def begin(self, grid: Grid) -> None:
         """Start on a given grid."""
         self.grid = grid
+        self.wording = WORDINGS[self.config.wording]
         self._distances = distances(grid)
         self.cell = self.grid.start
         self.plan: tuple[str, ...] = ()
@@ -98,43 +90,35 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
         """Planner: where the goal lies from here. Executor: what blocks it, its last moves, the plan."""
         if role == "planner":
             return self.sight_of_goal()
-        return f"{self.sight_around()} ; {self.memory()} ; {self.plan_heard()}"
+        return self.wording.join(self.sight_around(), self.memory(), self.wording.plan(self.plan))
 
     def sight_of_goal(self) -> str:
         """How far the goal lies, by axis."""
-        return f"goal {self._goal_words()}"
+        return self.wording.goal(self.grid.goal[0] - self.cell[0], self.grid.goal[1] - self.cell[1])
 
     def sight_around(self) -> str:
-        """Which of the four cells beside it are free."""
-        return " ".join(
-            f"{word} {'free' if self.grid.free(self.next_cell(word)) else 'wall'}" for word in MOVES
-        )
+        """Which of the four cells next to it are free."""
+        return self.wording.sides({move: self.grid.free(self.next_cell(move)) for move in MOVES})
 
     def memory(self) -> str:
         """The last move, and whether the last turn led nowhere."""
-        return f"last {spoken(self.last)}"
-
-    def plan_heard(self) -> str:
-        """What the planner said in this turn."""
-        return f"plan {spoken(self.plan)}"
+        return self.wording.memory(self.last)
 
     def act(self, role: str, answer: str) -> StepResult:
         """Take a plan, or walk."""
-        words = after_thought(answer).split()
-        return self.take_plan(words) if role == "planner" else self.walk(words)
+        return self.take_plan(answer) if role == "planner" else self.walk(answer)
 
-    def take_plan(self, words: list[str]) -> StepResult:
+    def take_plan(self, answer: str) -> StepResult:
         """Score a plan by what its speaker can know: as if no wall stood anywhere.
 
         Scored on the real grid it would also be paid for walls that it cannot see, and the best of K plans would have
         stepped round them already: the executor would seldom meet a blocked plan in training, as it does in evaluation.
         """
-        if not self._sayable(words, COMPASS):
-            self.plan = ()
+        self.plan = self.wording.read(answer, COMPASS, self.config.moves_per_turn)
+        if not self.plan:
             return StepResult(self.config.blocked_reward, 0.0, False, False, "no plan")
-        self.plan = tuple(words)
         cell, local = self.cell, 0.0
-        for word in words:
+        for word in self.plan:
             if cell == self.grid.goal:
                 break
             target = _beside(cell, COMPASS[word])
@@ -142,18 +126,18 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
             cell = target
         return StepResult(local, 0.0, False, False, f"plans {spoken(self.plan)}")
 
-    def walk(self, words: list[str]) -> StepResult:
+    def walk(self, answer: str) -> StepResult:
         """Make moves until one is blocked for good or the goal is reached; the turn of the team ends with it."""
         self.turns += 1
-        local = 0.0
-        if not self._sayable(words, MOVES):
-            local, words = self.config.blocked_reward, []
+        known = self.wording.walk
+        words = self.wording.read(answer, known, self.config.moves_per_turn)
+        local = 0.0 if words else self.config.blocked_reward
         taken: list[str] = []
-        for word in words:
-            cell, reward = self._move(self.cell, word)
+        for move in (known[word] for word in words):
+            cell, reward = self._move(self.cell, move)
             local += reward
             if cell != self.cell:
-                taken.append(word)
+                taken.append(move)
                 self.walked += 1
             self.cell = cell
             if cell == self.grid.goal:
@@ -188,9 +172,6 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
     def _steps_in_the_open(self, cell: Cell) -> int:
         return abs(cell[0] - self.grid.goal[0]) + abs(cell[1] - self.grid.goal[1])
 
-    def _sayable(self, words: list[str], known: Container[str]) -> bool:
-        return 0 < len(words) <= self.config.moves_per_turn and all(word in known for word in words)
-
     @property
     def reachable(self) -> list[Cell]:
         """Cells from which the goal can be reached, nearest first."""
@@ -199,15 +180,6 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
     def next_cell(self, word: str) -> Cell:
         """The cell that a direction points at, free or not."""
         return _beside(self.cell, word)
-
-    def _goal_words(self) -> str:
-        down, right = self.grid.goal[0] - self.cell[0], self.grid.goal[1] - self.cell[1]
-        words = []
-        if right:
-            words += [str(abs(right)), "east" if right > 0 else "west"]
-        if down:
-            words += [str(abs(down)), "south" if down > 0 else "north"]
-        return " ".join(words) or "here"
 
     def board(self) -> dict[str, Any]:
         """The grid with walls, goal and agent."""
@@ -232,12 +204,12 @@ def _beside(cell: Cell, word: str) -> Cell:
     return (cell[0] + MOVES[word][0], cell[1] + MOVES[word][1])
 
 
-def spoken(words: list[str] | tuple[str, ...]) -> str:
-    """Words as they are shown; "none" where there are none."""
-    return " ".join(words) or "none"
-
-
 def plan_path_vocabulary(config: PlanPathGrid) -> tuple[str, ...]:
-    """Every word that observations and answers are made of, in a fixed order."""
+    """Every word that observations and answers are made of, in a fixed order. Raises ModelError for sentences."""
+    if config.wording != "words":
+        raise ModelError(
+            f"the \"tiny\" model knows single words, not environment.wording = {config.wording!r}: set it to 'words', "
+            "or give policies.*.model a pretrained model such as smollm2"
+        )
     numbers = tuple(str(number) for number in range(1, config.size))
     return (*MOVES, *COMPASS, *numbers, "goal", "here", "free", "wall", "last", "plan", "none", STUCK, ";")

@@ -14,18 +14,12 @@ from itertools import count
 from random import Random
 
 from training_core.config.environments import PlanPath, PlanPathSingle, PlanPathTrio
-from training_core.llm.environments.plan_path import (
-    COMPASS,
-    MOVES,
-    OPPOSITE,
-    STUCK,
-    PlanPathEnvironment,
-    draw_grid,
-)
+from training_core.llm.environments.plan_path import PlanPathEnvironment, draw_grid
 from training_core.llm.environments.plan_path_teams import (
     PlanPathSingleEnvironment,
     PlanPathTrioEnvironment,
 )
+from training_core.llm.environments.plan_path_wording import COMPASS, IN_COMPASS, MOVES, OPPOSITE, STUCK
 from training_core.seeding import keyed_seed
 
 Demonstration = tuple[str, str]
@@ -42,7 +36,6 @@ MISREAD = 0.5
 """Probability that the executor does."""
 SEEN_WELL = 0.75
 """Probability that the scout tells a side as it is."""
-_IN_COMPASS = {move: word for word, move in COMPASS.items()}
 
 
 def plan_path_demonstrations(config: PlanPath, seed: int) -> Iterator[Demonstration]:
@@ -51,7 +44,7 @@ def plan_path_demonstrations(config: PlanPath, seed: int) -> Iterator[Demonstrat
     environment = PlanPathEnvironment(config, seed)
     for meant, read in _hard_states(environment, random):
         yield environment.observe("planner"), _planned(environment, random)
-        environment.plan = tuple(_IN_COMPASS[move] for move in meant)
+        environment.plan = tuple(IN_COMPASS[move] for move in meant)
         yield environment.observe("executor"), _noisy(_follow(environment, read, random), list(MOVES), random)
 
 
@@ -73,7 +66,7 @@ def plan_path_trio_demonstrations(config: PlanPathTrio, seed: int) -> Iterator[D
         walls = [word for word in MOVES if not environment.grid.free(environment.next_cell(word))]
         told = [word for word in MOVES if (word in walls) == (random.random() < SEEN_WELL)]
         yield environment.observe("scout"), _noisy(told, list(MOVES), random) or "none"
-        environment.plan = tuple(_IN_COMPASS[move] for move in meant)
+        environment.plan = tuple(IN_COMPASS[move] for move in meant)
         environment.report = tuple(walls)
         yield environment.observe("executor"), _noisy(_follow(environment, read, random), list(MOVES), random)
 
@@ -97,7 +90,7 @@ def _hard_states(environment: PlanPathEnvironment, random: Random) -> Iterator[t
 def _planned(environment: PlanPathEnvironment, random: Random) -> str:
     """What the planner says: the goal's axes, each turned round by a coin, in compass words."""
     said = _turned(_towards_goal(environment, random), TURNED, random)
-    return _noisy([_IN_COMPASS[move] for move in said], list(COMPASS), random)
+    return _noisy([IN_COMPASS[move] for move in said], list(COMPASS), random)
 
 
 def _random_state(environment: PlanPathEnvironment, random: Random) -> None:

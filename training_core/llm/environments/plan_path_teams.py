@@ -6,9 +6,9 @@ Tasks, rewards of walking and held-out instances are those of plan_path: what di
 from typing import ClassVar
 
 from training_core.config.environments import PlanPathTrio
-from training_core.llm.answers import after_thought
 from training_core.llm.environments.base import StepResult
-from training_core.llm.environments.plan_path import MOVES, Grid, PlanPathEnvironment, spoken
+from training_core.llm.environments.plan_path import Grid, PlanPathEnvironment
+from training_core.llm.environments.plan_path_wording import MOVES, spoken
 
 
 class PlanPathSingleEnvironment(PlanPathEnvironment):
@@ -18,11 +18,11 @@ class PlanPathSingleEnvironment(PlanPathEnvironment):
 
     def observe(self, role: str) -> str:
         """The goal, what blocks it, its last move."""
-        return f"{self.sight_of_goal()} ; {self.sight_around()} ; {self.memory()}"
+        return self.wording.join(self.sight_of_goal(), self.sight_around(), self.memory())
 
     def act(self, role: str, answer: str) -> StepResult:
         """Walk."""
-        return self.walk(after_thought(answer).split())
+        return self.walk(answer)
 
 
 class PlanPathTrioEnvironment(PlanPathEnvironment):
@@ -45,25 +45,25 @@ class PlanPathTrioEnvironment(PlanPathEnvironment):
             return self.sight_of_goal()
         if role == "scout":
             return self.sight_around()
-        return f"{self.memory()} ; {self.plan_heard()} ; wall {spoken(self.report)}"
+        return self.wording.join(
+            self.memory(), self.wording.plan(self.plan), self.wording.report(self.report)
+        )
 
     def act(self, role: str, answer: str) -> StepResult:
         """Take a plan, take a report, or walk; after walking both are forgotten."""
-        words = after_thought(answer).split()
         if role == "planner":
-            return self.take_plan(words)
+            return self.take_plan(answer)
         if role == "scout":
-            return self.take_report(words)
+            return self.take_report(answer)
         self.report = ()
-        return self.walk(words)
+        return self.walk(answer)
 
-    def take_report(self, words: list[str]) -> StepResult:
+    def take_report(self, answer: str) -> StepResult:
         """Sides said to be blocked ("none": none). Each of the four that is told right pays, each told wrong costs."""
-        said = [] if words == ["none"] else words
-        if not words or len(set(said)) != len(said) or any(word not in MOVES for word in said):
-            self.report = ()
+        said = self.wording.read_report(answer)
+        self.report = said or ()
+        if said is None:
             return StepResult(-self.config.report_reward, 0.0, False, False, "no report")
-        self.report = tuple(said)
         right = sum((word in said) != self.grid.free(self.next_cell(word)) for word in MOVES)
         share = (2 * right - len(MOVES)) / len(MOVES)
         return StepResult(

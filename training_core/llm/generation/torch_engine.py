@@ -2,7 +2,8 @@
 
 N nodes, C candidates, V vocabulary. A node is a prompt and what was said after it: candidates that have said the same
 after the same prompt share one node, so a prompt is computed once (however many candidates and prompts of the call
-share it) and candidates part company only where their tokens differ. Candidates that have ended leave, and others that
+share it) and candidates part company only where their tokens differ. A long beginning that different prompts share is
+computed once, too. Candidates that have ended leave, and others that
 wait take their place.
 """
 
@@ -23,12 +24,13 @@ from training_core.llm.generation.base import Interrupted, SamplingSettings
 from training_core.llm.generation.checking import check_prompts, context_of
 from training_core.llm.generation.forest import Forest, can_grow
 from training_core.llm.generation.jobs import Candidates, Ints, Plot, make_plots
-from training_core.llm.generation.kept import ConversationCache
+from training_core.llm.generation.kept import ConversationCache, Kept
 from training_core.llm.generation.padded import PaddedBatch
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.static_steps import bucket
 from training_core.llm.generation.stop_words import StopWords, texts_of
 from training_core.llm.models.adapters import load_trained_weights
+from training_core.llm.prefixes import shared_prefixes
 from training_core.types import Answer, Prompt
 
 _LUMP = 4
@@ -126,13 +128,34 @@ class TorchEngine:
         call = _Call(Candidates(prompts, settings.max_tokens), settings, words, interrupted or _never)
         plots = make_plots(prompts, self.max_batch, settings.max_tokens, shared=self.share_prefix)
         self.conversations.begin(self.version)
-        self._speak([self._recalled(plot, call.candidates) for plot in plots], call)
+        plots = [self._recalled(plot, call.candidates) for plot in plots]
+        self._speak(self._with_prefixes(plots) if self.share_prefix else plots, call)
         return self._collect(prompts, call)
 
-    def _ground(self, plots: Sequence[Plot]) -> _Ground:
+    def _grows(self) -> bool:
+        """Whether the model's nodes may grow in a forest."""
         if self.forests is None:
             self.forests = can_grow(self.model)
-        if not self.forests:
+        return self.forests
+
+    def _with_prefixes(self, plots: list[Plot]) -> list[Plot]:
+        """The plots, with each beginning that several prompts share computed once."""
+        shared = shared_prefixes(plot.text for plot in plots if plot.known is None)
+        if not shared or not self._grows():
+            return plots
+        prefixes = sorted(set(shared.values()), key=len)
+        forest = Forest(self.model, len(prefixes))
+        forest.plant(prefixes)
+        kept = {prefix: Kept(prefix, forest.path(node)) for node, prefix in enumerate(prefixes)}
+        return [
+            replace(plot, known=kept[shared[plot.text]])
+            if plot.known is None and plot.text in shared
+            else plot
+            for plot in plots
+        ]
+
+    def _ground(self, plots: Sequence[Plot]) -> _Ground:
+        if not self._grows():
             return PaddedBatch(self.model, self.pad)
         largest = max(len(plot.candidates) for plot in plots)
         rows = min(len(plots), 2 * self.max_batch // largest)

@@ -7,7 +7,8 @@ of a response predicts nothing and has no place.
 
 A conversation, each of whose prompts goes on where the turn before ended, is one sequence for the same reason: a prompt that
 begins with another group's prompt is taken apart into that prompt and a response, of which only the answer is learnt from.
-Its turns stay groups with advantages, lengths and annotations of their own; the loss is that of separate rows.
+So are prompts that share a long beginning, such as a system prompt with examples. Turns stay groups with advantages, lengths
+and annotations of their own; the loss is that of separate rows.
 
 Places are in preorder, so one number a place says who sees it: place j is seen by j, j + 1, ..., ends[j] - 1.
 """
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
+from training_core.llm.prefixes import shared_prefixes
 from training_core.types import Group
 
 Tokens = tuple[int, ...]
@@ -23,6 +25,8 @@ Response = tuple[Tokens, tuple[bool, ...]]
 """Token ids, and which of them are learnt from; empty for all."""
 Place = tuple[int, int]
 """(group, place of an answer in it)"""
+Responses = list[tuple[Response, list[Place]]]
+"""Distinct responses to a prompt, in lexicographic order, and who gave them."""
 
 
 @dataclass
@@ -42,6 +46,8 @@ class Row:
 
 _WORTH_A_PASS = 1024
 """Tokens; a forward pass over fewer is mostly overhead."""
+_PREFIXES_A_ROW = 8
+"""Length of a row of several prompts, in lengths of what they share."""
 _PADDING = 0.1
 """Padding, as a share of the tokens, above which a batch is ended."""
 
@@ -99,17 +105,42 @@ class _Tree:
 
 
 def tree_rows(groups: Sequence[Group], which: Iterable[int], longest: int) -> list[Row]:
-    """Packed rows of these groups: one per prompt, more where a row would exceed `longest` tokens."""
+    """Packed rows of these groups: one per prompt or shared beginning, more where a row would exceed `longest` tokens."""
     rows: list[Row] = []
-    for prompt, responses in _by_prompt(groups, which):
+    for prompt, responses, most in _with_prefixes(list(_by_prompt(groups, which)), longest):
         tree = _Tree(prompt)
         for response, answers in responses:
-            if not tree.fits(response[0], longest):
+            if not tree.fits(response[0], most):
                 rows.append(tree.close())
                 tree = _Tree(prompt)
             tree.add(response, answers)
         rows.append(tree.close())
     return rows
+
+
+def _with_prefixes(
+    prompts: Sequence[tuple[Tokens, Responses]], longest: int
+) -> Iterator[tuple[Tokens, Responses, int]]:
+    """Prompts with their responses, and the most tokens of a row.
+
+    A long beginning that several prompts share takes their place: the rest of each prompt belongs to its responses. Such
+    rows are kept short, because attention over a row costs the square of its tokens.
+    """
+    prefixes = shared_prefixes(prompt for prompt, _ in prompts)
+    together: dict[Tokens, Responses] = {}
+    for prompt, responses in prompts:
+        prefix = prefixes.get(prompt)
+        if prefix is None:
+            yield prompt, responses, longest
+            continue
+        rest = prompt[len(prefix) :]
+        unlearnt = (False,) * len(rest)
+        together.setdefault(prefix, []).extend(
+            (((*rest, *tokens), (*unlearnt, *(learnt or (True,) * len(tokens)))), answers)
+            for (tokens, learnt), answers in responses
+        )
+    for prefix, responses in together.items():
+        yield prefix, sorted(responses), min(longest, _PREFIXES_A_ROW * len(prefix))
 
 
 def single_rows(groups: Sequence[Group], which: Iterable[int]) -> list[Row]:
@@ -144,9 +175,7 @@ def conversations(groups: Sequence[Group], which: Iterable[int]) -> list[list[in
     return found
 
 
-def _by_prompt(
-    groups: Sequence[Group], which: Iterable[int]
-) -> Iterator[tuple[Tokens, list[tuple[Response, list[Place]]]]]:
+def _by_prompt(groups: Sequence[Group], which: Iterable[int]) -> Iterator[tuple[Tokens, Responses]]:
     """Distinct prompts with the distinct responses to them, in lexicographic order.
 
     Responses of which nothing is learnt are left out.

@@ -14,15 +14,21 @@ from training_core.llm.generation.forest import can_grow
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.token_logprobs import ResponseForward
+from training_core.llm.prefixes import SHORTEST
 from training_core.seeding import keyed_uniform
 from training_core.types import NoiseKey, Prompt
 
 EOS = TOKENIZER.eos_token_id
+BEGINNING = [6 + (5 * place) % 23 for place in range(SHORTEST)]
+"""Long enough for different prompts to share it."""
 PROMPTS = [
     Prompt([6, 7, 8, 9, 10], 5, NoiseKey(0, 0, 1, 0, 0, 0)),
     Prompt([11, 12], 3, NoiseKey(0, 0, 1, 1, 0, 0)),
     Prompt([20, 6, 9, 9, 14, 15, 16, 8], 6, NoiseKey(0, 0, 1, 2, 0, 1)),
     Prompt([25], 4, NoiseKey(3, 0, 1, 2, 0, 1)),
+    Prompt([*BEGINNING, 9, 12], 3, NoiseKey(0, 0, 1, 3, 0, 0)),
+    Prompt([*BEGINNING, 9, 7, 20, 6], 2, NoiseKey(0, 0, 1, 4, 0, 0)),
+    Prompt([*BEGINNING, 9], 2, NoiseKey(0, 0, 1, 5, 0, 0)),
 ]
 
 
@@ -140,8 +146,18 @@ def test_the_prompt_is_computed_once_and_equal_texts_are_one(
 def test_prompts_of_different_lengths_are_not_padded(model: PreTrainedModel, passes: list[int]) -> None:
     engine = TorchEngine(model, TOKENIZER)
     engine.forests = True
+    engine.generate(PROMPTS[:4], SamplingSettings(max_tokens=1))
+    assert passes[0] == sum(len(prompt.token_ids) for prompt in PROMPTS[:4]) == 16
+
+
+def test_a_long_beginning_that_prompts_share_is_computed_once(
+    model: PreTrainedModel, passes: list[int]
+) -> None:
+    engine = TorchEngine(model, TOKENIZER)
+    engine.forests = True
     engine.generate(PROMPTS, SamplingSettings(max_tokens=1))
-    assert passes[0] == sum(len(prompt.token_ids) for prompt in PROMPTS) == 16
+    assert passes[0] == SHORTEST, "one prompt ends with the next token, which stays its own"
+    assert sum(passes) == SHORTEST + 16 + 2 + 4 + 1
 
 
 def test_who_has_ended_makes_room_for_who_waits(model: PreTrainedModel, passes: list[int]) -> None:

@@ -17,15 +17,19 @@ from transformers import (
 from tests.training_core.llm.toys import SMALL, make_group, make_model, naive_logprobs
 from training_core.llm.learning.packing import Row, micro_batches, single_rows, tree_rows
 from training_core.llm.learning.token_logprobs import ResponseForward, collate, tree_mask
+from training_core.llm.prefixes import SHORTEST
 from training_core.types import Answer, Group
 
+BEGINNING = [6 + (5 * place) % 23 for place in range(SHORTEST)]
+"""Long enough for different prompts to share it."""
 KINDS = ("llama", "qwen2", "gpt_neox")
 
 
 def toy_groups(model: PreTrainedModel, seed: int = 0) -> list[Group]:
-    """Groups of several lengths; some share a prompt, many responses begin alike or are equal."""
+    """Groups of several lengths; some share a prompt or its beginning, many responses begin alike or are equal."""
     dice = random.Random(seed)
     prompts = [[6, 7, 8, 9], [10, 11], [12, 13, 14, 15, 16, 17, 18], [10, 11]]
+    prompts += [[*BEGINNING, 7, 6], [*BEGINNING, 9], [*BEGINNING, 9, 8, 6]]
     return [
         make_group(
             model,
@@ -225,3 +229,16 @@ def test_a_model_that_takes_no_such_mask_is_not_packed(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(model.base_model, "forward", strict)
     assert not ResponseForward(model).packs
+
+
+def test_prompts_that_begin_alike_share_a_row_of_bounded_length() -> None:
+    model = make_model()
+    prompts = [[*BEGINNING, 6 + number % 20, 6 + number // 20] for number in range(40)]
+    groups = [make_group(model, prompt, [[7, 8, 9], [7, 9]], [0.0] * 2) for prompt in prompts]
+    rows = tree_rows(groups, range(len(groups)), 4096)
+    told = [2 + 3] * len(groups)  # the end of the prompt; 7, 8 and 7 again without the last tokens, shared
+    assert max(len(row.tokens) for row in rows) <= 8 * SHORTEST
+    assert sum(len(row.tokens) for row in rows) < len(rows) * SHORTEST + sum(told)
+    assert sum(len(row.tokens) for row in tree_rows(groups, range(len(groups)), 4096)) < 0.25 * sum(
+        len(row.tokens) for index in range(len(groups)) for row in tree_rows(groups, [index], 4096)
+    )

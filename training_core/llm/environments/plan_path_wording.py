@@ -1,0 +1,167 @@
+"""How plan_path is put into words: what roles are shown, and how their answers are read."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from training_core.llm.answers import after_thought
+
+Cell = tuple[int, int]
+
+MOVES: dict[str, Cell] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
+COMPASS = {"north": "up", "south": "down", "west": "left", "east": "right"}
+"""The planner's words and the moves that they mean."""
+IN_COMPASS = {move: word for word, move in COMPASS.items()}
+STUCK = "stuck"
+"""Shown after the last move when the turn since has led nowhere: without it, greedy play repeats itself for ever."""
+_LETTERS = re.compile(r"[a-z]+")
+
+
+class Wording(Protocol):
+    """Moves are the keys of MOVES; a plan is made of the keys of COMPASS."""
+
+    walk: Mapping[str, str]
+    """The words of a role that walks, or that reports walls, and the moves that they mean."""
+
+    def goal(self, down: int, right: int) -> str:
+        """Where the goal lies, in cells from here."""
+        ...
+
+    def sides(self, free: Mapping[str, bool]) -> str:
+        """Which of the four sides are free, by move."""
+        ...
+
+    def memory(self, last: Sequence[str]) -> str:
+        """The last move, followed by STUCK where the turn since led nowhere."""
+        ...
+
+    def plan(self, plan: Sequence[str]) -> str:
+        """What the planner said."""
+        ...
+
+    def report(self, walls: Sequence[str]) -> str:
+        """The moves that the scout said to be blocked."""
+        ...
+
+    def join(self, *parts: str) -> str:
+        """One observation made of several parts."""
+        ...
+
+    def read(self, answer: str, known: Mapping[str, str], most: int) -> tuple[str, ...]:
+        """Up to `most` of the known words that an answer says; empty where it cannot be read."""
+        ...
+
+    def read_report(self, answer: str) -> tuple[str, ...] | None:
+        """The moves that a scout says to be blocked; None where its answer cannot be read."""
+        ...
+
+
+class Words:
+    """The few words of the tiny model, with an answer read as it stands: one unknown word, and it is none.
+
+    Planner and walkers have words of their own, so that neither learns the other's.
+    """
+
+    walk: Mapping[str, str] = {move: move for move in MOVES}
+
+    def goal(self, down: int, right: int) -> str:
+        """`goal 2 east 1 north`."""
+        return f"goal {' '.join(f'{steps} {word}' for steps, word in _axes(down, right)) or 'here'}"
+
+    def sides(self, free: Mapping[str, bool]) -> str:
+        """`up free down wall left free right free`."""
+        return " ".join(f"{move} {'free' if open_ else 'wall'}" for move, open_ in free.items())
+
+    def memory(self, last: Sequence[str]) -> str:
+        """`last up stuck`."""
+        return f"last {spoken(last)}"
+
+    def plan(self, plan: Sequence[str]) -> str:
+        """`plan east east north`."""
+        return f"plan {spoken(plan)}"
+
+    def report(self, walls: Sequence[str]) -> str:
+        """`wall up left`."""
+        return f"wall {spoken(walls)}"
+
+    def join(self, *parts: str) -> str:
+        """Parts with a semicolon between them."""
+        return " ; ".join(parts)
+
+    def read(self, answer: str, known: Mapping[str, str], most: int) -> tuple[str, ...]:
+        """Every word of the answer, where all are known and they are not too many."""
+        words = tuple(after_thought(answer).split())
+        return words if len(words) <= most and all(word in known for word in words) else ()
+
+    def read_report(self, answer: str) -> tuple[str, ...] | None:
+        """The sides by name, each once, or `none`."""
+        words = after_thought(answer).split()
+        said = [] if words == ["none"] else words
+        good = bool(words) and len(set(said)) == len(said) and all(word in MOVES for word in said)
+        return tuple(said) if good else None
+
+
+class Sentences:
+    """Plain English for pretrained models, with answers read for the compass words in them."""
+
+    walk: Mapping[str, str] = COMPASS
+
+    def goal(self, down: int, right: int) -> str:
+        """`The goal is 2 steps east and 1 step north.`"""
+        axes = [f"{steps} step{'s' * (steps != 1)} {word}" for steps, word in _axes(down, right)]
+        return f"The goal is {' and '.join(axes) or 'here'}."
+
+    def sides(self, free: Mapping[str, bool]) -> str:
+        """`Walls: south.`"""
+        return self.report([move for move, open_ in free.items() if not open_])
+
+    def memory(self, last: Sequence[str]) -> str:
+        """`Last move: north, then stuck.`"""
+        if not last:
+            return ""
+        words = [f"then {STUCK}" if move == STUCK else IN_COMPASS[move] for move in last]
+        return f"Last move: {', '.join(words)}."
+
+    def plan(self, plan: Sequence[str]) -> str:
+        """`Plan: east east north.`"""
+        return f"Plan: {spoken(plan)}."
+
+    def report(self, walls: Sequence[str]) -> str:
+        """`Walls: north, west.`"""
+        return f"Walls: {', '.join(IN_COMPASS[move] for move in walls) or 'none'}."
+
+    def join(self, *parts: str) -> str:
+        """One sentence after the other."""
+        return " ".join(part for part in parts if part)
+
+    def read(self, answer: str, known: Mapping[str, str], most: int) -> tuple[str, ...]:
+        """The first known words of the answer, whatever stands between them, in any case."""
+        words = _LETTERS.findall(after_thought(answer).lower())
+        return tuple(word for word in words if word in known)[:most]
+
+    def read_report(self, answer: str) -> tuple[str, ...] | None:
+        """Every side that the answer names; none of them where it says `none`."""
+        said = dict.fromkeys(self.read(answer, COMPASS, len(answer)))
+        if said or "none" in _LETTERS.findall(after_thought(answer).lower()):
+            return tuple(COMPASS[word] for word in said)
+        return None
+
+
+WORDINGS: dict[str, Wording] = {"words": Words(), "sentences": Sentences()}
+"""By `environment.wording`."""
+
+
+def spoken(words: Sequence[str]) -> str:
+    """Words as they are shown; "none" where there are none."""
+    return " ".join(words) or "none"
+
+
+def _axes(down: int, right: int) -> list[tuple[int, str]]:
+    """(cells, compass word) of each axis on which the goal lies away from here."""
+    axes = []
+    if right:
+        axes.append((abs(right), "east" if right > 0 else "west"))
+    if down:
+        axes.append((abs(down), "south" if down > 0 else "north"))
+    return axes
