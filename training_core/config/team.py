@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from training_core.config.base import Arguments, Section
 from training_core.importing import IMPORT_PATH
@@ -67,6 +67,8 @@ class Role(Section):
     """Name of the policy that speaks for this role. Two roles that name one policy share its weights."""
     prompt: str = ""
     """System prompt put before every observation; empty for none."""
+    examples: tuple[str, ...] = Field((), max_length=64)
+    """Few-shot examples after the system prompt: an observation, its answer, the next observation, and so on. Empty for none."""
     agent: RoleAgent = RoleAgent()
     """A prompt function of your own, asked before every turn."""
     trained: bool = True
@@ -77,6 +79,15 @@ class Role(Section):
     """How this role's tokens are drawn."""
     speaks: Speaks = Speaks()
     """The turns in which it speaks."""
+
+    @field_validator("examples")
+    @classmethod
+    def _every_example_has_an_answer(cls, examples: tuple[str, ...]) -> tuple[str, ...]:
+        if len(examples) % 2:
+            raise ValueError(
+                f"has {len(examples)} texts; give pairs: an observation, its answer, the next observation, its answer"
+            )
+        return examples
 
 
 class Team(Section):

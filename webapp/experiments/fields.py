@@ -92,13 +92,16 @@ def run_schema(kind: type[ExperimentConfig]) -> Schema:
 
 
 def spell(value: Any) -> str:
-    """A value as text: lists with commas, no quotes; tables as TOML."""
+    """A value as text: lists with commas, or as TOML where an item's own text would not survive that; tables as TOML."""
     if isinstance(value, Mapping):
         return tomlkit.dumps(value).strip()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
-        return ", ".join(spell(item) for item in value)
+        plain = all(
+            item == item.strip() and not set(item) & set(",[\n\r") for item in value if isinstance(item, str)
+        )
+        return ", ".join(spell(item) for item in value) if plain else str(tomlkit.item(value).as_string())
     return "" if value is None else str(value)
 
 

@@ -191,11 +191,19 @@ def posted_value(field: Field, post: Mapping[str, str]) -> Any:
     if field.kind == "choice":
         return next((choice for choice in field.choices if str(choice) == text), text)
     if field.kind == "list":
-        items = [item.strip() for item in text.split(",") if item.strip()]
-        return [_number(item) for item in items] if _numeric(field.preset) else items
+        return _list(text, numeric=_numeric(field.preset))
     if field.kind == "table":
         return _table(text)
     return post[field.path].replace("\r\n", "\n") if field.kind == "long" else text
+
+
+def _list(text: str, *, numeric: bool) -> Any:
+    """Items between commas, or a TOML array."""
+    if text.startswith("["):
+        array = _table(f"items = {text}")
+        return array["items"] if isinstance(array, dict) else text
+    items = [item.strip() for item in text.split(",") if item.strip()]
+    return [_number(item) for item in items] if numeric else items
 
 
 def _table(text: str) -> dict[str, Any] | str:

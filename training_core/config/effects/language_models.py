@@ -159,7 +159,7 @@ LANGUAGE_MODELS: Effects = {
     ),
     Team: always("roles turn_order") | needs("alternate", _has_several) | needs("parallel", _plays_turns),
     Role: always("policy trained sampling")
-    | needs("prompt", _prompts)
+    | needs("prompt examples", _prompts)
     | needs("agent may_pass speaks", _plays_turns),
     RoleAgent: always("path") | needs("args", unless("path", "")),
     Speaks: always("first last every"),

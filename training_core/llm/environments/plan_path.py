@@ -12,11 +12,10 @@ from random import Random
 from typing import Any, ClassVar
 
 from training_core.config.environments import PlanPathGrid
-from training_core.errors import ModelError
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.plan_path_wording import COMPASS, MOVES, STUCK, WORDINGS, Cell, spoken
 from training_core.llm.environments.splits import Tasks, held_out
-from training_core.llm.environments.task_environment import PuzzleEnvironment
+from training_core.llm.environments.task_environment import PuzzleEnvironment, require_words
 
 
 @dataclass(frozen=True)
@@ -206,10 +205,6 @@ def _beside(cell: Cell, word: str) -> Cell:
 
 def plan_path_vocabulary(config: PlanPathGrid) -> tuple[str, ...]:
     """Every word that observations and answers are made of, in a fixed order. Raises ModelError for sentences."""
-    if config.wording != "words":
-        raise ModelError(
-            f"the \"tiny\" model knows single words, not environment.wording = {config.wording!r}: set it to 'words', "
-            "or give policies.*.model a pretrained model such as smollm2"
-        )
+    require_words(config.wording)
     numbers = tuple(str(number) for number in range(1, config.size))
     return (*MOVES, *COMPASS, *numbers, "goal", "here", "free", "wall", "last", "plan", "none", STUCK, ";")

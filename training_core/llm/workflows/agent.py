@@ -191,7 +191,7 @@ def data_of(task: int, split: Split, views: dict[str, SlotView], config: RunConf
         "split": split,
         "title": views[""].title,
         "observations": {role: views[role].observation for role in config.team.order},
-        "messages": chat(config.team.roles[first].prompt, views[first]),
+        "messages": chat(config.team.roles[first], views[first]),
     }
 
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from training_core.config.run import RunConfig
@@ -156,18 +157,25 @@ def _conversation(key: NoiseKey) -> str:
 
 def opening(role: Role, view: SlotView) -> list[Message]:
     """What a role is asked, rewritten by its agent where it has one of its own."""
-    messages = chat(role.prompt, view)
+    messages = chat(role, view)
     return (
         list(made(role.agent.path, role.agent.args, "team.roles")(messages)) if role.agent.path else messages
     )
 
 
-def chat(system: str, view: SlotView) -> list[Message]:
-    """The messages that an agent sees: its own system prompt takes the place of the environment's."""
+def chat(role: Role, view: SlotView) -> list[Message]:
+    """The messages that an agent sees: its role's system prompt takes the place of the environment's, examples follow it."""
     seen: Sequence[Message] = view.messages or [{"role": "user", "content": view.observation}]
-    if not system:
+    if not role.prompt and not role.examples:
         return list(seen)
-    return [{"role": "system", "content": system}, *(each for each in seen if each["role"] != "system")]
+    system = [each for each in seen if each["role"] == "system"]
+    if role.prompt:
+        system = [{"role": "system", "content": role.prompt}]
+    speakers = cycle(("user", "assistant"))
+    shown = [
+        Message(role=speaker, content=text) for speaker, text in zip(speakers, role.examples, strict=False)
+    ]
+    return [*system, *shown, *(each for each in seen if each["role"] != "system")]
 
 
 def record_turn(

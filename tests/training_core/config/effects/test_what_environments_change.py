@@ -29,6 +29,7 @@ OTHERS: dict[str, Any] = {
     "fractions": True,
     "turn_discount": 0.5,
     "shaping_discount": 0.5,
+    "wording": "sentences",
 }
 CASES = [
     (name, field)

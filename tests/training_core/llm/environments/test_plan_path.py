@@ -6,15 +6,13 @@ import pytest
 
 from training_core.config.environments import PlanPath
 from training_core.llm.environments.plan_path import (
-    COMPASS,
-    MOVES,
     PLAN_PATH_TASKS,
-    Cell,
     Grid,
     PlanPathEnvironment,
     distances,
     plan_path_vocabulary,
 )
+from training_core.llm.environments.plan_path_wording import COMPASS, MOVES, Cell
 from training_core.llm.environments.splits import HELD_OUT_TASKS
 
 task_grid = PLAN_PATH_TASKS.instance

@@ -6,12 +6,13 @@ import pytest
 
 from training_core.config.environments import PlanPathSingle, PlanPathTrio
 from training_core.config.files import load_config
-from training_core.llm.environments.plan_path import MOVES, PLAN_PATH_TASKS, Grid, plan_path_vocabulary
+from training_core.llm.environments.plan_path import PLAN_PATH_TASKS, Grid, plan_path_vocabulary
 from training_core.llm.environments.plan_path_demonstrations import (
     plan_path_single_demonstrations,
     plan_path_trio_demonstrations,
 )
 from training_core.llm.environments.plan_path_teams import PlanPathSingleEnvironment, PlanPathTrioEnvironment
+from training_core.llm.environments.plan_path_wording import MOVES
 from training_core.llm.environments.registry import ENVIRONMENTS
 
 GRID = Grid(5, frozenset({(1, 0), (4, 4)}), start=(2, 0), goal=(1, 2))
