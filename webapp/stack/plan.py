@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx
 import psycopg
 
 from webapp.config import environment as env
@@ -24,6 +23,7 @@ from webapp.stack.supervisor import Service, Step
 from webapp.stack.worker_probe import forget_alive, worker_answers
 from workers.launch.bundled_ray import VARIABLE as BUNDLED_RAY
 from workers.launch.bundled_ray import note_start
+from workers.launch.probe import http_answers
 
 DEMO_PRESET = "plan_path_duo"
 PREPARE, MODEL, DEMO = "prepare", "base-model", "demo"
@@ -249,14 +249,6 @@ def ray_service(head: RayHead, before: Callable[[], None] | None = None) -> Serv
         folder=env.ROOT,
         before=before,
     )
-
-
-def http_answers(url: str) -> bool:
-    """Whether a GET of it is answered 200."""
-    try:
-        return httpx.get(url, timeout=3.0, trust_env=False).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 def new_stack_id() -> str:

@@ -7,10 +7,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import psutil
 
 from webapp.stack.ports import free_ports
+from workers.launch.probe import http_answers
 
 STRIPPED = (
     "DATABASE_URL",
@@ -91,16 +91,7 @@ class RayHead:
 
     def answers(self) -> bool:
         """Whether the job API is up."""
-        try:
-            answer = httpx.get(
-                f"{self.address}/api/jobs/",
-                headers={"Authorization": f"Bearer {self.token}"},
-                timeout=2.0,
-                trust_env=False,
-            )
-        except httpx.HTTPError:
-            return False
-        return answer.status_code == 200
+        return http_answers(f"{self.address}/api/jobs/", self.token)
 
 
 def new_ray_head(folder: Path) -> RayHead:

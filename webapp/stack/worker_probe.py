@@ -1,7 +1,12 @@
-"""Whether the Celery worker works: a task that beat sends leaves the time in Redis."""
+"""Whether the Celery worker works: a task that beat sends leaves the time in Redis.
+
+`python -m webapp.stack.worker_probe` exits with 0 while the last sign of life in REDIS_URL is fresh, with 1 otherwise.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -43,3 +48,7 @@ def worker_answers(url: str) -> bool:
     except redis.RedisError:
         return False
     return age is not None and age < STALE
+
+
+if __name__ == "__main__":
+    sys.exit(0 if worker_answers(os.environ["REDIS_URL"]) else 1)
