@@ -79,7 +79,7 @@ def test_ports_are_published_on_this_machine_only() -> None:
 def test_who_trains_has_no_secrets_of_the_server() -> None:
     ray = SERVICES["ray"]
     assert not set(ray["environment"]) & {"DATABASE_URL", "REDIS_URL", "TROUPE_SECRET_KEY", "TROUPE_TOKEN"}
-    assert {volume.split(":")[0] for volume in ray["volumes"]} == {"runs", "models"}
+    assert {volume.split(":")[0] for volume in ray["volumes"]} == {"runs", "models", "work"}
     for name in ("postgres", "redis"):
         assert not set(SERVICES[name]["networks"]) & set(ray["networks"])
 
@@ -90,10 +90,11 @@ def test_who_must_talk_shares_a_network() -> None:
             assert set(SERVICES[name]["networks"]) & set(SERVICES[other]["networks"])
 
 
-def test_runs_are_where_both_sides_look() -> None:
+def test_runs_models_and_short_jobs_are_where_both_sides_look() -> None:
     for name in ("web", "worker", "ray"):
         home = SERVICES[name]["environment"]["TROUPE_HOME"]
-        assert {f"runs:{home}/runs", f"models:{home}/models"} <= set(SERVICES[name]["volumes"])
+        wanted = {f"{folder}:{home}/{folder}" for folder in ("runs", "models", "work")}
+        assert wanted <= set(SERVICES[name]["volumes"])
 
 
 def test_shared_memory_holds_the_object_store() -> None:

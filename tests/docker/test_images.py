@@ -1,4 +1,4 @@
-"""Images, as far as reading goes: no engine is needed, and none has built them."""
+"""Images, as far as reading goes: no engine is needed. `make containers` builds and runs them."""
 
 import json
 import re
