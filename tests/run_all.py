@@ -24,13 +24,15 @@ STAGES: dict[str, list[str]] = {
     "lint": ["ruff", "check", "."],
     "format": ["ruff", "format", "--check", "."],
     "types": ["mypy"],
-    "stack": [*TOLD, "-m", "stack and not browser"],
-    "browser": [*TOLD, "-m", "browser", "--ignore=tests/benchmarks"],
-    "ray": [*TOLD, "-m", "ray and not stack and not browser"],
+    "stack": [*TOLD, "-m", "stack and not browser", "tests/end_to_end"],
+    "browser": [*TOLD, "-m", "browser", "tests/end_to_end"],
+    "ray": [*TOLD, "-m", "ray and not stack and not browser", "tests/workers"],
     "unit": QUIET,
     "slow": [*TOLD, "-m", "slow and not ray and not stack and not browser", "--ignore=tests/benchmarks"],
 }
-"""In the order in which they are begun: the short ones that fail most often; then so that both lanes end at about the same time
+"""A stage that names a folder does not import the other tests, which takes 20 s of CPU time.
+
+In the order in which they are begun: the short ones that fail most often; then so that both lanes end at about the same time
 (types, browser and unit in one; stack, ray and slow in the other).
 """
 LANES = 2
@@ -66,6 +68,13 @@ def forward(stage: str, child: "subprocess.Popen[str]") -> None:
             say(stage, line.rstrip("\n"))
 
 
+def variables() -> dict[str, str]:
+    """A stage's environment. Python keeps what it has compiled: else every process of every test compiles our modules again."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
+        "OMP_NUM_THREADS": "1"
+    }
+
+
 def run_stage(name: str, folder: Path, attempt: str = "", *more: str) -> Outcome:
     """Run one stage. pytest's reports and its list of what failed last lie in `folder`."""
     tool, *words = [*STAGES[name], *more]
@@ -80,7 +89,7 @@ def run_stage(name: str, folder: Path, attempt: str = "", *more: str) -> Outcome
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=variables(),
     )
     reader = Thread(target=forward, args=(name, child), daemon=True)
     reader.start()

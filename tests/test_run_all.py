@@ -1,6 +1,7 @@
 """Two lanes, the second try and the summary, on tiny projects with pytest itself."""
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -123,6 +124,26 @@ def test_meets_the_other():
 """
     status, lines = run(monkeypatch, tmp_path, capsys, first=[meeting], second=[meeting])
     assert status == 0, lines
+
+
+def test_every_marked_test_lies_where_its_stage_looks() -> None:
+    """Elsewhere no stage would run it."""
+    tests = Path(__file__).parent
+    for mark in ("stack", "browser", "ray"):
+        folder = tests.parent / run_all.STAGES[mark][-1]
+        word = re.compile(rf"mark\.{mark}\b")
+        files = [path for path in tests.rglob("test_*.py") if tests / "benchmarks" not in path.parents]
+        marked = [path for path in files if path != Path(__file__) and word.search(path.read_text())]
+        assert marked and all(folder in path.parents for path in marked), mark
+
+
+def test_a_stage_keeps_what_python_has_compiled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    status, lines = run(monkeypatch, tmp_path, capsys, first=[SOUND])
+    assert status == 0, lines
+    assert list(tmp_path.rglob("*.pyc"))
 
 
 def test_what_a_test_leaves_running_does_not_hold_up_its_stage(
