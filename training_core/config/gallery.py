@@ -47,6 +47,12 @@ GALLERY: dict[str, Expected] = {
         time="2 to 3 minutes on two CPU cores",
         result="success from 0.15 to 0.93 by iteration 40 (greedy, 256 held-out tasks)",
     ),
+    "plan_path_pretrained": Expected(
+        task="Plan-Path",
+        purpose="plan_path_duo in plain English: SmolLM2-135M-Instruct in both seats, an adapter for each.",
+        time="about 15 minutes on two CPU cores, 4 GB of memory",
+        result="success from 0.15 to 0.91 by iteration 20 (greedy, 128 held-out tasks, one seed)",
+    ),
     "plan_path": Expected(
         task="Plan-Path",
         purpose="Plan-Path on 6×6 with more walls than plan_path_duo; the seed's 10×10 is an override away.",
@@ -82,6 +88,12 @@ GALLERY: dict[str, Expected] = {
         purpose="A pair does sums: one agent writes them for a calculator, the other reads the result and answers in a box.",
         time="1 minute on two CPU cores",
         result="success from 0.26 (sampled) and 0.56 (greedy) to 0.9 or more on 256 held-out tasks",
+    ),
+    "arithmetic_pretrained": Expected(
+        task="Sums and programs",
+        purpose="A solver and a checker do sums in plain English: SmolLM2-135M-Instruct in both seats, an adapter for each.",
+        time="about 10 minutes on two CPU cores, 4 GB of memory",
+        result="success from 0.11 to over 0.9 (greedy, 128 held-out tasks, one seed)",
     ),
     "multi_turn_math": Expected(
         task="Sums and programs",
