@@ -104,6 +104,12 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
                 "TROUPE_HOME/weights.",
             ),
             (
+                "TROUPE_KEY_ADDRESSES",
+                "none",
+                "Addresses (`https://host:8443`, with commas) beside this machine's own to which such runs may send "
+                "`engine.key_variable` and `workflow.token_env`.",
+            ),
+            (
                 "TROUPE_WEBHOOK_NETWORKS",
                 "public ones",
                 "Networks that webhooks and channels may go to besides: `10.0.0.0/8,127.0.0.0/8`, or `any`.",

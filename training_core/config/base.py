@@ -21,6 +21,8 @@ class Section(BaseModel):
     """Fields that name a model: a server reads only models of the hub, of its model folders, and of checkpoints."""
     checkpoint_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that name a checkpoint: a server reads only those of runs that its person may see."""
+    key_fields: ClassVar[Mapping[str, str]] = {}
+    """Fields that name an environment variable with a key, each with the field of the addresses that it is sent to."""
     folder_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that name a folder to write to: a server writes only below folders that its owner has allowed."""
 

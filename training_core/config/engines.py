@@ -1,5 +1,6 @@
 """Engines: what turns a policy's prompts into sampled tokens."""
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -47,6 +48,7 @@ class OpenAi(EngineSection):
 
     model_name_fields: ClassVar[tuple[str, ...]] = ("model",)
     folder_fields: ClassVar[tuple[str, ...]] = ("weights_folder",)
+    key_fields: ClassVar[Mapping[str, str]] = {"key_variable": "urls"}
 
     type: Literal["openai"] = "openai"
     """The server samples; it takes new weights from a folder that both sides see."""

@@ -1,15 +1,16 @@
-"""What a config of somebody else's may name: code by import path, files of data, models, checkpoints, folders to write to.
+"""What a config of somebody else's may name: code by import path, files of data, models, checkpoints, folders to write to, keys.
 
 A run's owner is free where runs are started by hand (`python -m workers.run`). From pages and the API only what the server's
 owner has allowed: packages by name (TROUPE_IMPORT_PACKAGES), files and models below the server's data folder, models below
-TROUPE_MODEL_FOLDERS, folders for published weights below TROUPE_WEIGHTS_FOLDERS. Nothing here looks at a disk, so a refusal
-does not tell which folders there are.
+TROUPE_MODEL_FOLDERS, folders for published weights below TROUPE_WEIGHTS_FOLDERS, addresses for keys of the server's environment
+in TROUPE_KEY_ADDRESSES. Nothing here looks at a disk, so a refusal does not tell which folders there are.
 """
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from urllib.parse import urlsplit
 
 from training_core.config.base import Section
 from training_core.errors import ConfigError
@@ -49,19 +50,26 @@ class Permitted:
     """Absolute folders beside TROUPE_HOME/models below which models lie."""
     weights_folders: Sequence[str] = ()
     """Absolute folders beside TROUPE_HOME/weights below which engines may be handed new weights."""
+    key_addresses: Sequence[str] = ()
+    """Addresses beside this machine's own that keys may be sent to: scheme, host and port, such as https://host:8443."""
 
 
 def named(config: Section, kind: str) -> Iterator[tuple[str, str]]:
     """(dotted path of a field, its value) of every field of a kind: one of the `..._fields` of training_core.config.base.Section."""
+    for path, section in _sections(config):
+        for name in getattr(section, kind):
+            if value := getattr(section, name):
+                yield f"{path}{name}", str(value)
+
+
+def _sections(config: Section, path: str = "") -> Iterator[tuple[str, Section]]:
+    """Every section, with what its fields' dotted paths begin with."""
+    yield path, config
     for name, value in config:
-        if isinstance(value, Section):
-            yield from ((f"{name}.{path}", found) for path, found in named(value, kind))
-        elif isinstance(value, dict):
-            for key, part in value.items():
-                if isinstance(part, Section):
-                    yield from ((f"{name}.{key}.{path}", found) for path, found in named(part, kind))
-        elif value and name in getattr(config, kind):
-            yield name, str(value)
+        parts = value.items() if isinstance(value, dict) else [("", value)]
+        for key, part in parts:
+            if isinstance(part, Section):
+                yield from _sections(part, f"{path}{name}.{key}." if key else f"{path}{name}.")
 
 
 def check_permitted(config: Section, permitted: Permitted) -> None:
@@ -75,6 +83,7 @@ def check_permitted(config: Section, permitted: Permitted) -> None:
         **_models(config, permitted),
         **_checkpoints(config, permitted),
         **_folders(config, permitted),
+        **_keys(config, permitted),
     }
     if wrong:
         raise ConfigError(wrong)
@@ -149,6 +158,27 @@ def _folders(config: Section, permitted: Permitted) -> dict[str, str]:
         for field, value in named(config, "folder_fields")
         if not _is_below(value, permitted, "weights", permitted.weights_folders)
     }
+
+
+def _keys(config: Section, permitted: Permitted) -> dict[str, str]:
+    """Environment variables whose values would leave this machine for an address that the owner has not named."""
+    wrong: dict[str, str] = {}
+    for path, section in _sections(config):
+        for field, addresses in section.key_fields.items():
+            variable, urls = getattr(section, field), getattr(section, addresses)
+            for url in (urls,) if isinstance(urls, str) else urls:
+                if variable and url and not _may_have_keys(url, permitted):
+                    wrong[f"{path}{addresses}"] = (
+                        f"the value of the server's {variable} may not be sent to {url}; the server's owner can add the "
+                        "address to TROUPE_KEY_ADDRESSES"
+                    )
+    return wrong
+
+
+def _may_have_keys(url: str, permitted: Permitted) -> bool:
+    parts = urlsplit(url)
+    own = parts.hostname in ("127.0.0.1", "localhost", "::1") and not parts.username
+    return own or f"{parts.scheme}://{parts.netloc}" in permitted.key_addresses
 
 
 def _checkpoint_named(value: str, home: str) -> re.Match[str] | None:

@@ -1,5 +1,6 @@
 """Collection of experience, and the processes it runs in."""
 
+from collections.abc import Mapping
 from math import ceil
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -114,6 +115,7 @@ class RolloutBuffer(Section):
     """Rollouts made outside, by any program, are taken from a rollout buffer service; each prompt's K records are a group."""
 
     import_fields: ClassVar[tuple[str, ...]] = ("loss_mask_path",)
+    key_fields: ClassVar[Mapping[str, str]] = {"token_env": "url"}
     type: Literal["rollout_buffer"] = "rollout_buffer"
     """Any agents, anywhere: they write records to a service, and this run learns from them."""
     url: str = Field("", max_length=400)

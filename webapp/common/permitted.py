@@ -79,4 +79,5 @@ def _permitted() -> Permitted:
         home=str(settings.TROUPE_HOME),
         model_folders=settings.TROUPE_MODEL_FOLDERS,
         weights_folders=settings.TROUPE_WEIGHTS_FOLDERS,
+        key_addresses=settings.TROUPE_KEY_ADDRESSES,
     )

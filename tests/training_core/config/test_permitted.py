@@ -1,5 +1,6 @@
 """What a server lets configs name: code of allowed packages, files of its data folder."""
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -193,3 +194,29 @@ def test_a_model_folder_around_the_data_folder_opens_nothing_of_it() -> None:
     ):
         with pytest.raises(ConfigError):
             check_permitted(with_model(model), owner)
+
+
+@pytest.mark.parametrize(
+    ("url", "good"),
+    [("http://127.0.0.1:8000", True), ("http://localhost:8889", True), ("https://lab.example:8443", True),
+     ("https://lab.example", False), ("http://lab.example:8443", False), ("https://lab.example.evil:8443", False),
+     ("http://127.0.0.1@evil.example", False), ("http://127.0.0.1:x@127.0.0.1:8000", False)],
+)  # fmt: skip
+def test_keys_of_the_servers_environment_go_to_named_addresses_only(url: str, good: bool) -> None:
+    owner = replace(OWNER, key_addresses=("https://lab.example:8443",))
+    engine = {"type": "openai", "urls": ["http://127.0.0.1:8000", url], "key_variable": "WANDB_API_KEY"}
+    section = {"engine": engine, "devices": {"placement": "apart"}}
+    configs = {
+        "policies.p.engine.urls": {**OPEN, "policies": {"p": section}},
+        "workflow.url": {**OPEN, "workflow": {"type": "rollout_buffer", "url": url}},
+    }
+    for field, tree in configs.items():
+        if good:
+            check_permitted(parse_config(tree), owner)
+            continue
+        with pytest.raises(ConfigError) as refused:
+            check_permitted(parse_config(tree), owner)
+        assert "TROUPE_KEY_ADDRESSES" in refused.value.fields[field]
+    if not good:
+        keyless = {**engine, "key_variable": ""}
+        check_permitted(parse_config({**OPEN, "policies": {"p": {**section, "engine": keyless}}}), owner)
