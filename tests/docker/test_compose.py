@@ -14,7 +14,13 @@ DOCKER = ROOT / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text())
 CUDA: dict[str, Any] = yaml.safe_load((DOCKER / "compose.cuda.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
-KNOWN = {name for _, _, rows in GROUPS for name, _, _ in rows} | INTERNAL | {"DJANGO_SETTINGS_MODULE"}
+READ_BY_RAY = {"RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"}
+KNOWN = (
+    READ_BY_RAY
+    | {name for _, _, rows in GROUPS for name, _, _ in rows}
+    | INTERNAL
+    | {"DJANGO_SETTINGS_MODULE"}
+)
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("troupe-")]
 GIVEN_TO_POSTGRES = {"POSTGRES_USER", "POSTGRES_DB", "POSTGRES_PASSWORD"}
 ONE_SHOT = "prepare"
@@ -97,9 +103,16 @@ def test_runs_models_and_short_jobs_are_where_both_sides_look() -> None:
         assert wanted <= set(SERVICES[name]["volumes"])
 
 
-def test_shared_memory_holds_the_object_store() -> None:
-    assert SERVICES["ray"]["shm_size"]
-    assert CUDA["services"]["ray"]["shm_size"]
+@pytest.mark.parametrize("ray", [SERVICES["ray"], CUDA["services"]["ray"]])
+def test_shared_memory_holds_the_object_store(ray: dict[str, Any]) -> None:
+    """Ray would put a larger one into files."""
+    shared = int(ray["shm_size"].removesuffix("gb")) * 2**30
+    assert int(ray["environment"]["RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES"]) <= 0.95 * shared
+
+
+def test_ray_ends_before_an_engine_kills_it() -> None:
+    assert "stop_grace_period" not in SERVICES["ray"]
+    assert float(SERVICES["ray"]["environment"]["RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S"]) < 10
 
 
 def test_the_file_for_gpus_adds_to_the_other() -> None:
