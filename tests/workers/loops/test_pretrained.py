@@ -84,7 +84,7 @@ def test_an_agent_talks_with_it_through_the_gateway(model: Path, tmp_path: Path)
 
 def test_areals_workflow_talks_with_it_as_it_stands(model: Path, tmp_path: Path) -> None:
     file = tmp_path / "lines.jsonl"
-    file.write_text("\n".join(f'{{"prompt": "{QUESTION} {n}", "label": "east"}}' for n in range(12)))
+    file.write_text("\n".join(f'{{"prompt": "{QUESTION} {n}", "label": "east"}}' for n in range(40)))
     overrides: dict[str, Any] = {
         "environment.type": "dataset",
         "environment.path": str(file),
