@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.workers import running
+from tests.workers.forking import forked_workers
 
 MEGABYTE = 1024 * 1024
 
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
-    """Ray in this process, four (pretended) cores, loopback only."""
+    """Ray in this process, four (pretended) cores, loopback only. Its workers are forked (see forking.py)."""
     os.environ |= running.RAY_VARIABLES | {
         "RAY_AUTH_TOKEN": secrets.token_hex(32),  # else one is written to the home folder
         "TROUPE_BUFFER_TOKEN_OF_TESTS": secrets.token_hex(8),  # actors have the variables of this moment
@@ -25,16 +26,17 @@ def ray_cluster() -> Iterator[None]:
 
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     address = os.environ.pop("RAY_ADDRESS", None)
-    ray.init(
-        num_cpus=4,
-        include_dashboard=False,
-        object_store_memory=100 * MEGABYTE,
-        log_to_driver=False,
-        _temp_dir=folder,
-        _node_ip_address="127.0.0.1",
-    )
-    yield
-    ray.shutdown()
+    with forked_workers():
+        ray.init(
+            num_cpus=4,
+            include_dashboard=False,
+            object_store_memory=100 * MEGABYTE,
+            log_to_driver=False,
+            _temp_dir=folder,
+            _node_ip_address="127.0.0.1",
+        )
+        yield
+        ray.shutdown()
     if address:
         os.environ["RAY_ADDRESS"] = address
     shutil.rmtree(folder, ignore_errors=True)
