@@ -83,7 +83,7 @@ def _conditions(config: RunConfig) -> dict[str, Any]:
         "roles": {
             name: {
                 "prompt": role.prompt,
-                "examples": role.examples,
+                "examples": list(role.examples),
                 "may_pass": role.may_pass,
                 "speaks": role.speaks.model_dump(mode="json"),
                 "sampling": role.sampling.model_dump(mode="json", exclude={"temperature"}),

@@ -229,6 +229,7 @@ def test_the_base_figures_are_those_that_a_run_would_have_measured(made: Made) -
     [
         ("environment.wall_share", 0.2),
         ("team.roles.planner.prompt", "You are a planner."),
+        ("team.roles.planner.examples", ["goal 1 east", "east"]),
         ("team.roles.executor.sampling.top_k", 3),
         ("algorithm.team_weight", 2.0),
         ("evaluation.episodes", 64),
@@ -259,6 +260,7 @@ def tiny_evaluation() -> dict[str, object]:
     """As it stands in troupe.json, for the preset's own conditions."""
     role = {
         "prompt": "",
+        "examples": [],
         "may_pass": False,
         "speaks": {"first": 1, "last": 0, "every": 1},
         "sampling": {"top_k": 0, "top_p": 1.0, "eval_temperature": 0.0, "max_tokens": 8, "stop": []},
