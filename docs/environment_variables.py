@@ -106,7 +106,7 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
             (
                 "TROUPE_KEY_ADDRESSES",
                 "none",
-                "Addresses (`https://host:8443`, with commas) beside this machine's own to which such runs may send "
+                "Addresses (`https://host:8443`, with commas) other than this machine's own to which such runs may send "
                 "`engine.key_variable` and `workflow.token_env`.",
             ),
             (

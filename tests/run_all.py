@@ -30,10 +30,10 @@ STAGES: dict[str, list[str]] = {
     "unit": QUIET,
     "slow": [*TOLD, "-m", "slow and not ray and not stack and not browser", "--ignore=tests/benchmarks"],
 }
-"""A stage that names a folder does not import the other tests, which takes 20 s of CPU time.
+"""Commands by stage, in the order in which they start: first the short stages, which fail most often; the others in an order in
+which both lanes end at about the same time (types, browser and unit in one; stack, ray and slow in the other).
 
-In the order in which they are begun: the short ones that fail most often; then so that both lanes end at about the same time
-(types, browser and unit in one; stack, ray and slow in the other).
+A stage that names a folder does not import the other tests, which takes 20 s of CPU time.
 """
 LANES = 2
 """For two cores."""

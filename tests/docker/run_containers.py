@@ -25,11 +25,11 @@ from typing import Any
 import yaml
 
 from tests.architecture.source import ROOT
-from tests.docker.running import NotSo, Server, check_whole
+from tests.docker.running import CheckFailed, Server, check_whole
 
 FILE = ROOT / "docker" / "compose.yaml"
 SERVICES: dict[str, Any] = yaml.safe_load(FILE.read_text())["services"]
-STANDING = [name for name, service in SERVICES.items() if "test" in service["healthcheck"]]
+CHECKED_SERVICES = [name for name, service in SERVICES.items() if "test" in service["healthcheck"]]
 BUILT = ["web", "worker", "ray"]
 """One after the other: they share layers, which some engines would otherwise build at the same time."""
 RESTARTED = ["postgres", "redis", "worker", "beat", "web", "ray"]
@@ -37,7 +37,7 @@ RESTARTED = ["postgres", "redis", "worker", "beat", "web", "ray"]
 PRESET = "plan_path_duo"
 BASE_MODEL = "smollm2"
 PATIENCE = 900.0
-"""Seconds until something that does not come is an error."""
+"""Seconds after which a wait is an error."""
 AHEAD = 2
 """Iterations that the run must have stored after a restart before the next one."""
 SAY_EVERY = 30.0
@@ -51,12 +51,12 @@ def say(text: str) -> None:
 
 
 def wait(what: str, happened: Callable[[], bool]) -> float:
-    """Poll until it has happened; the seconds that took. Raises NotSo after PATIENCE."""
+    """Poll until it has happened; returns the seconds. Raises CheckFailed after PATIENCE."""
     began = said = time.monotonic()
     while not happened():
         now = time.monotonic()
         if now - began > PATIENCE:
-            raise NotSo(f"waited {PATIENCE:.0f} s in vain: {what}")
+            raise CheckFailed(f"timed out after {PATIENCE:.0f} s: {what}")
         if now - said > SAY_EVERY:
             said = now
             say(f"  waits for {now - began:.0f} s: {what}")
@@ -72,7 +72,7 @@ class Compose:
     variables: Path
 
     def run(self, *words: str, quiet: bool = False) -> str:
-        """Run it; what it says on stdout where `quiet`, else it goes to the terminal. Raises NotSo."""
+        """Run it. Returns its stdout where `quiet`; otherwise its output goes to the terminal. Raises CheckFailed."""
         kept = subprocess.PIPE if quiet else None
         try:
             done = subprocess.run(
@@ -85,21 +85,23 @@ class Compose:
                 check=False,
             )
         except OSError as error:
-            raise NotSo(f"{self.command[0]} cannot be started: {error}") from error
+            raise CheckFailed(f"{self.command[0]} cannot be started: {error}") from error
         if done.returncode != 0:
-            raise NotSo(f"{' '.join(words)}: exit status {done.returncode} {(done.stderr or '')[-500:]}")
+            raise CheckFailed(
+                f"{' '.join(words)}: exit status {done.returncode} {(done.stderr or '')[-500:]}"
+            )
         return done.stdout or ""
 
     def healthy(self, service: str) -> bool:
         """Whether the health check of a service succeeds inside its container."""
-        with suppress(NotSo):
+        with suppress(CheckFailed):
             self.run("exec", "-T", service, *SERVICES[service]["healthcheck"]["test"][1:], quiet=True)
             return True
         return False
 
     def show(self, *words: str) -> None:
         """Run it to inform; a failure is no error."""
-        with suppress(NotSo):
+        with suppress(CheckFailed):
             self.run(*words)
 
 
@@ -129,7 +131,7 @@ def come_up(compose: Compose, build: bool, port: int) -> Server:
     server = Server(f"http://127.0.0.1:{port}")
     wait("every part of /readyz is ok", server.ready)
     say(f"every part of /readyz is ok {time.monotonic() - began:.0f} s after up")
-    for service in STANDING:
+    for service in CHECKED_SERVICES:
         wait(f"the health check of {service} succeeds", lambda name=service: compose.healthy(name))
     say(f"every health check succeeds {time.monotonic() - began:.0f} s after up")
     compose.show("ps")
@@ -146,16 +148,18 @@ def prepare_model(server: Server) -> None:
     )
     found = server.job(job)
     if found["state"] != "finished":
-        raise NotSo(f"the job that prepares {BASE_MODEL}: {found['state']}, {found['message']}")
+        raise CheckFailed(f"the job that prepares {BASE_MODEL}: {found['state']}, {found['message']}")
     say(f"{BASE_MODEL} prepared by a job on Ray in {seconds:.0f} s")
 
 
 def restart(compose: Compose, server: Server, run: str, service: str) -> None:
-    """Restart a container and wait until its check succeeds and the run has moved on. Raises NotSo."""
+    """Restart a container and wait until its check succeeds and the run has moved on. Raises CheckFailed."""
     wait("the server tells the run's state", lambda: server.run(run)["state"] != "unknown")
     before = server.run(run)
     if before["state"] not in ("running", "starting"):
-        raise NotSo(f"the run is {before['state']} before {service} was restarted; give it more --iterations")
+        raise CheckFailed(
+            f"the run is {before['state']} before {service} was restarted; give it more --iterations"
+        )
     began = time.monotonic()
     compose.run("restart", service, quiet=True)
     done = time.monotonic() - began
@@ -169,7 +173,7 @@ def restart(compose: Compose, server: Server, run: str, service: str) -> None:
         ahead = now["iteration"] >= before["iteration"] + AHEAD
         return bool(started and ahead) or now["state"] in server.OVER
 
-    wait(f"the run goes on after the restart of {service}", moved_on)
+    wait(f"the run continues after the restart of {service}", moved_on)
     seen = server.run(run)
     say(
         f"{service}: restarted in {done:.0f} s, healthy after {well:.0f} s; run: iteration {before['iteration']} -> "
@@ -178,7 +182,7 @@ def restart(compose: Compose, server: Server, run: str, service: str) -> None:
 
 
 def learn(compose: Compose, server: Server, iterations: int) -> None:
-    """A run whose containers are restarted one after the other. Raises NotSo where it is not whole at the end."""
+    """A run whose containers are restarted one after the other. Raises CheckFailed where it is not whole at the end."""
     began = time.monotonic()
     overrides = {"run.iterations": iterations, "checkpoint.every": 10}
     run = server.post("/api/v1/runs/", {"preset": PRESET, "overrides": overrides})["id"]
@@ -190,7 +194,7 @@ def learn(compose: Compose, server: Server, iterations: int) -> None:
     wait("the run ends", lambda: server.run(run)["state"] in server.OVER)
     ended = server.run(run)
     if ended["state"] != "finished":
-        raise NotSo(f"the run is {ended['state']}: {ended['reason']}")
+        raise CheckFailed(f"the run is {ended['state']}: {ended['reason']}")
     say(f"the run finished {time.monotonic() - began:.0f} s after its launch")
     wait("every part of /readyz is ok", server.ready)
     for line in check_whole(server, run, iterations):
@@ -215,24 +219,24 @@ def main(arguments: list[str]) -> int:
         compose = Compose(shlex.split(options.compose), Path(folder) / "env")
         port = write_variables(compose.variables)
         try:
-            there = compose.run("ps", "-q", quiet=True).strip()
-        except NotSo as error:
+            existing = compose.run("ps", "-q", quiet=True).strip()
+        except CheckFailed as error:
             return refuse(f"{options.compose} does not work here: {error}")
-        if there:
+        if existing:
             return refuse("containers of docker/compose.yaml exist already; take them down first")
         try:
             server = come_up(compose, not options.no_build, port)
             prepare_model(server)
             learn(compose, server, options.iterations)
-        except (NotSo, KeyboardInterrupt) as error:
+        except (CheckFailed, KeyboardInterrupt) as error:
             compose.show("logs", "--tail=40")
             say(f"FAILED: {error or 'interrupted'}")
             return 1
         finally:
             if not options.keep:
-                say("takes everything down")
+                say("removes the containers and their volumes")
                 compose.show("down", "-v")
-    say("all is well")
+    say("passed")
     return 0
 
 

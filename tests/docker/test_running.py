@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.docker.running import NotSo, curve_of
+from tests.docker.running import CheckFailed, curve_of
 
 
 def points(attempt: int, first: int, last: int) -> list[tuple[int, int]]:
@@ -29,6 +29,6 @@ def test_a_later_attempt_goes_on_at_its_checkpoint() -> None:
     ],
 )
 def test_what_is_not_whole_is_told(found: list[tuple[int, int]], told: str) -> None:
-    with pytest.raises(NotSo) as error:
+    with pytest.raises(CheckFailed) as error:
         curve_of(found, 5)
     assert told in str(error.value)

@@ -1,9 +1,9 @@
 """Workers of the tests' Ray cluster, forked from a process that has imported torch and transformers already.
 
-A worker that imports them itself needs 9 s of CPU time before it does anything, and the tests start hundreds. What a worker runs,
-with which arguments and environment, in which process group, and how it ends, are as Ray has it. Ray's own start is tested where a run
-is a job (launch/test_runs_as_jobs.py), where a driver starts its cluster itself, and on the whole stack (tests/end_to_end).
-`python -m tests.workers.forking ADDRESS` serves until it is ended.
+A worker that imports them itself needs 9 s of CPU time before it does anything, and the tests start hundreds. A forked worker keeps the
+program, arguments, environment, process group and exit of Ray's own workers. Ray's own start is tested where a run is a job
+(launch/test_runs_as_jobs.py), where a driver starts its cluster itself, and on the whole stack (tests/end_to_end).
+`python -m tests.workers.forking ADDRESS` serves until it is terminated.
 """
 
 import atexit
@@ -30,7 +30,7 @@ NOT_FOR_WORKERS = ("--language", "--serialized-runtime-env-context")
 
 @contextmanager
 def forked_workers() -> Iterator[None]:
-    """A Ray node that is started meanwhile forks its workers."""
+    """A Ray node that is started inside this context forks its workers."""
     from ray._private import ray_constants
 
     with tempfile.TemporaryDirectory(prefix="forking-", dir="/tmp") as folder:
@@ -40,7 +40,7 @@ def forked_workers() -> Iterator[None]:
             stdout=subprocess.PIPE,
             preexec_fn=dies_with_parent(),
         )
-        assert server.stdout and server.stdout.readline(), "it says when it is ready"
+        assert server.stdout and server.stdout.readline(), "prints a line when it is ready"
         starter = ray_constants.SETUP_WORKER_FILENAME
         ray_constants.SETUP_WORKER_FILENAME = str(Path(ray_worker.__file__).resolve())
         os.environ[ray_worker.ADDRESS] = address
@@ -55,7 +55,7 @@ def forked_workers() -> Iterator[None]:
 
 
 def serve(address: str) -> dict[str, Any]:
-    """Fork for each that asks. Returns in the forked process only, with what was asked."""
+    """Forks a process per request. Returns in the forked process only, with the request."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
@@ -64,31 +64,31 @@ def serve(address: str) -> dict[str, Any]:
         while True:
             line, _ = listening.accept()
             _, streams, _, _ = socket.recv_fds(line, 1, 3)
-            told = b""
+            received = b""
             while part := line.recv(65536):
-                told += part
+                received += part
             if os.fork() == 0:
                 os.setpgid(0, 0)
                 for number, stream in enumerate(streams):
                     os.dup2(stream, number)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                asked: dict[str, Any] = json.loads(told)
-                asked["line"] = line  # open for as long as this process lives
-                return asked
+                request: dict[str, Any] = json.loads(received)
+                request["line"] = line  # open until this process ends
+                return request
             line.close()
             for stream in streams:
                 os.close(stream)
 
 
-def work(asked: dict[str, Any]) -> None:
-    """Be the worker. Does not return."""
+def work(request: dict[str, Any]) -> None:
+    """Runs the worker's program in this process. Does not return."""
     import numpy
 
     numpy.random.seed()  # not the state that every other worker has
     os.environ.clear()
-    os.environ.update(asked["environment"])
-    os.chdir(asked["folder"])
-    sys.argv = [word for word in asked["arguments"] if not word.startswith(NOT_FOR_WORKERS)]
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    sys.argv = [word for word in request["arguments"] if not word.startswith(NOT_FOR_WORKERS)]
     sys.path[0] = str(Path(sys.argv[0]).parent)
     status = 0
     try:
@@ -99,14 +99,14 @@ def work(asked: dict[str, Any]) -> None:
         traceback.print_exc()
         status = 1
     finally:
-        atexit._run_exitfuncs()  # Ray takes its leave; the rest of an interpreter's end waits for threads that no fork has
+        atexit._run_exitfuncs()  # disconnects from Ray; an interpreter's full exit would wait for threads that a fork does not have
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
 
 
 def main() -> None:
-    """Import, then serve. Ray itself is left to the workers: it reads the environment when it is imported."""
+    """Imports, then serves. The workers import Ray themselves: Ray reads the environment when it is imported."""
     from training_core.marl import trainer  # noqa: F401
     from workers.actors import marl_worker, router, sides  # noqa: F401
 

@@ -1,6 +1,6 @@
-"""What Ray's node starts in place of a worker's interpreter: asks `forking.py` for a process and lasts as long as that one.
+"""The program that Ray's node starts as a worker in tests: requests a process from `forking.py` and ends when that process ends.
 
-Ray starts it by its path and with the worker's arguments; it imports next to nothing.
+Ray starts it by its path with the worker's arguments. It imports the standard library only.
 """
 
 import json
@@ -12,12 +12,12 @@ ADDRESS = "TROUPE_TESTS_FORKING"
 
 
 def main() -> None:
-    """Hand over arguments, environment, folder and the three streams; return when the other end is closed."""
-    asked = {"arguments": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd()}
+    """Sends arguments, environment, folder and the three streams. Returns when the other end closes."""
+    request = {"arguments": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd()}
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(os.environ[ADDRESS])
         socket.send_fds(line, [b"\0"], [0, 1, 2])
-        line.sendall(json.dumps(asked).encode())
+        line.sendall(json.dumps(request).encode())
         line.shutdown(socket.SHUT_WR)
         line.recv(1)
 

@@ -51,7 +51,7 @@ class Permitted:
     weights_folders: Sequence[str] = ()
     """Absolute folders beside TROUPE_HOME/weights below which engines may be handed new weights."""
     key_addresses: Sequence[str] = ()
-    """Addresses beside this machine's own that keys may be sent to: scheme, host and port, such as https://host:8443."""
+    """Addresses other than this machine's own that keys may be sent to: scheme, host and port, such as https://host:8443."""
 
 
 def named(config: Section, kind: str) -> Iterator[tuple[str, str]]:
@@ -176,7 +176,11 @@ def _keys(config: Section, permitted: Permitted) -> dict[str, str]:
 
 
 def _may_have_keys(url: str, permitted: Permitted) -> bool:
-    parts = urlsplit(url)
+    """Whether an address is this machine's own, or one that the owner has named; what is no address is neither."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
     own = parts.hostname in ("127.0.0.1", "localhost", "::1") and not parts.username
     return own or f"{parts.scheme}://{parts.netloc}" in permitted.key_addresses
 

@@ -5,7 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from training_core.config.algorithms import Algorithm, AtGrpo, Ppo
-from training_core.config.environments import Environment, External, PlanPath
+from training_core.config.environments import Environment, External, PlanPath, PlanPathGrid
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
 from training_core.config.experiment import ExperimentConfig, Run
 from training_core.config.health import Health
@@ -18,6 +18,7 @@ from training_core.config.rollout import (
     TurnTree,
     Workflow,
 )
+from training_core.config.tasks import Arithmetic
 from training_core.config.team import Team
 
 
@@ -87,6 +88,35 @@ class RunConfig(ExperimentConfig):
             raise ValueError(
                 "rollout.over_sampling: every group is learnt from, so that no task makes room for another; set "
                 "algorithm.drop_zero_variance = true, a group_filter by its bounds, or over_sampling = 1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _somebody_decides(self) -> Self:
+        if not isinstance(self.environment, Arithmetic):
+            return self
+        proposer, roles = self.environment.proposer, ", ".join(self.team.roles)
+        if proposer and (proposer == "tool" or proposer not in self.team.roles):
+            raise ValueError(
+                f"environment.proposer: must be a role of the team other than tool, not {proposer!r}; roles are {roles}"
+            )
+        if set(self.team.roles) <= {"tool", proposer}:
+            raise ValueError(
+                f"team.roles: the answers of {roles} are only shown to other roles of arithmetic; add one that decides, such as "
+                "[team.roles.checker]"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tiny_models_know_the_words(self) -> Self:
+        wording = (
+            self.environment.wording if isinstance(self.environment, PlanPathGrid | Arithmetic) else "words"
+        )
+        tiny = [name for name in self.used_policies if self.policies[name].model == "tiny"]
+        if wording != "words" and tiny:
+            raise ValueError(
+                f'policies.{tiny[0]}.model: "tiny" knows single words, not environment.wording = "{wording}"; name a pretrained '
+                'model such as "smollm2", or set the wording to "words"'
             )
         return self
 

@@ -10,7 +10,7 @@ from training_core.importing import IMPORT_PATH
 
 
 class Arithmetic(EnvironmentSection):
-    """A sum to work out: a reasoner answers, alone or after a calculator's tool agent, or a checker after a solver's proposal."""
+    """A sum to work out: a reasoner answers, alone or after a calculator's tool agent, or after a proposer."""
 
     roles: ClassVar[tuple[str, ...]] = ("tool", "reasoner")
     open_roles: ClassVar[bool] = True
@@ -18,6 +18,8 @@ class Arithmetic(EnvironmentSection):
     """Generated arithmetic problems, answers compared exactly."""
     wording: Wording = "words"
     """words: the tiny model's few words, answers read strictly. sentences: plain English for pretrained models, answers read leniently."""
+    proposer: str = ""
+    """Role whose answers are proposals: roles after it see them and decide. Empty: every role but `tool` decides."""
     terms: int = Field(2, ge=2, le=8)
     """Numbers in a problem."""
     largest: int = Field(9, ge=1, le=1_000_000)
@@ -33,7 +35,7 @@ class Arithmetic(EnvironmentSection):
     right_reward: float = 1.0
     """Team reward for a right answer."""
     tool_reward: float = 1.0
-    """Local reward of the role `tool` for an expression whose value is the right answer, and of `solver` for a right proposal."""
+    """Local reward of the role `tool` for an expression whose value is the right answer, and of the proposer for a right proposal."""
     format_reward: float = -0.1
     """Local reward for an answer without a number (in a box, with wording = "words"), or an expression that cannot be calculated."""
 

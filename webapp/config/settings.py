@@ -173,7 +173,7 @@ TROUPE_MODEL_FOLDERS = env.folders("TROUPE_MODEL_FOLDERS", "/data")
 TROUPE_WEIGHTS_FOLDERS = env.folders("TROUPE_WEIGHTS_FOLDERS")
 """Folders beside TROUPE_HOME/weights that runs may write new weights to, for engines elsewhere."""
 TROUPE_KEY_ADDRESSES = env.words("TROUPE_KEY_ADDRESSES")
-"""Addresses beside this machine's own that runs may send keys of the server's environment to."""
+"""Addresses other than this machine's own that runs may send keys of the server's environment to."""
 TROUPE_WEBHOOK_NETWORKS = env.networks("TROUPE_WEBHOOK_NETWORKS")
 """Networks beside the public ones that webhooks and channels may go to; see webapp/common/networks.py."""
 

@@ -91,6 +91,10 @@ def run_schema(kind: type[ExperimentConfig]) -> Schema:
     return kind.model_json_schema()
 
 
+def _stands_between_commas(text: str) -> bool:
+    return bool(text) and text == text.strip() and not set(text) & set(",[\n\r")
+
+
 def spell(value: Any) -> str:
     """A value as text: lists with commas, or as TOML where an item's own text would not survive that; tables as TOML."""
     if isinstance(value, Mapping):
@@ -98,9 +102,7 @@ def spell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
-        plain = all(
-            item == item.strip() and not set(item) & set(",[\n\r") for item in value if isinstance(item, str)
-        )
+        plain = all(_stands_between_commas(item) for item in value if isinstance(item, str))
         return ", ".join(spell(item) for item in value) if plain else str(tomlkit.item(value).as_string())
     return "" if value is None else str(value)
 

@@ -200,7 +200,7 @@ def test_a_model_folder_around_the_data_folder_opens_nothing_of_it() -> None:
     ("url", "good"),
     [("http://127.0.0.1:8000", True), ("http://localhost:8889", True), ("https://lab.example:8443", True),
      ("https://lab.example", False), ("http://lab.example:8443", False), ("https://lab.example.evil:8443", False),
-     ("http://127.0.0.1@evil.example", False), ("http://127.0.0.1:x@127.0.0.1:8000", False)],
+     ("http://127.0.0.1@evil.example", False), ("http://[127.0.0.1", False), ("http://127.0.0.1:x@127.0.0.1:8000", False)],
 )  # fmt: skip
 def test_keys_of_the_servers_environment_go_to_named_addresses_only(url: str, good: bool) -> None:
     owner = replace(OWNER, key_addresses=("https://lab.example:8443",))

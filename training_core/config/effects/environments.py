@@ -36,8 +36,8 @@ def _local(at: Place) -> str:
 
 
 def _pays_tools(at: Place) -> str:
-    has = {"tool", "solver"} & set(config_of(at).team.roles)
-    return _local(at) if has else "the team has neither a role tool nor a role solver"
+    has = {"tool", at.section.proposer} & set(config_of(at).team.roles)
+    return _local(at) if has else "the team has no role tool, and environment.proposer is empty"
 
 
 def _divides(at: Place) -> str:
@@ -91,6 +91,7 @@ ENVIRONMENTS: Effects = {
     | needs("fractions", both(_divides, _gives_tasks))
     | needs("max_turns", _is_played)
     | needs("wording", _gives_tasks)
+    | needs("proposer", _is_played)
     | needs("turn_discount", _RETRIES)
     | needs("right_reward", _team)
     | needs("tool_reward", _pays_tools)

@@ -1,10 +1,10 @@
-"""Arithmetic for a tool agent and a reasoning agent, for a solver and a checker, or for reasoning agents alone.
+"""Arithmetic for a tool agent and a reasoning agent, for a proposer and a checker, or for reasoning agents alone.
 
 After the math tasks of PettingLLMs (arXiv 2510.11062), where one agent writes code that is run and another reasons: here
 `tool` writes an expression, a calculator works it out, and the other roles (`reasoner`) see the result and answer. Instead of
-a tool agent, a `solver` may propose a result, which the other roles (`checker`) confirm or correct. After a wrong answer the
-team is told so and tries again, until its turns are used up; success at a role's turn t pays turn_discount^(t - 1): 1 on the
-first try. `environment.wording` decides how it is all said.
+a tool agent, the role `environment.proposer` may propose a result, which the other roles confirm or correct. After a wrong answer the
+team tries again, until its turns are used up; success at a role's turn t pays turn_discount^(t - 1): 1 on the
+first try. `environment.wording` selects the form of observations and answers.
 """
 
 import re
@@ -26,17 +26,15 @@ from training_core.llm.environments.task_environment import TaskEnvironment
 from training_core.llm.rewards.math import as_fraction, final_answer
 
 TOOL = "tool"
-"""The role whose answers go to the calculator."""
-SOLVER = "solver"
-"""The role whose answers are proposals, shown to those who answer after it. Roles other than these two answer the problem."""
+"""The role whose answers go to the calculator. Every other role but `environment.proposer` answers the problem."""
 _EXPRESSION = re.compile(r"[-(]*\d[\d\s+*/().-]*")
 NOTHING = "nothing"
 """Stands for a result or an answer that is no number."""
 
 
 @dataclass(frozen=True)
-class Wording:
-    """The parts of an observation."""
+class Phrases:
+    """The parts of an observation, by `environment.wording`."""
 
     ask: str
     """The problem, to those who answer it."""
@@ -44,18 +42,24 @@ class Wording:
     """The problem, to the tool agent."""
     wrong: str
     """Answers that were not correct."""
-    told: str
-    """A role's name and its result."""
+    result: str
+    """A role's name and what it found."""
     between: str
     """Between several wrong answers."""
 
 
-WORDS = Wording("What is {} ?", "Write {} as an expression .", "Not correct : {} .", "The {} says {} .", " ")
-SENTENCES = Wording("What is {}?", "Write {} as an expression.", "Not correct: {}.", "The {} says {}.", ", ")
+PHRASES = {
+    "words": Phrases(
+        "What is {} ?", "Write {} as an expression .", "Not correct : {} .", "The {} says {} .", " "
+    ),
+    "sentences": Phrases(
+        "What is {}?", "Write {} as an expression.", "Not correct: {}.", "The {} says {}.", ", "
+    ),
+}
 
 
 class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
-    """One problem. Where there is a tool agent, it speaks first and its result is seen by the others."""
+    """One problem. A tool agent or a proposer speaks first; roles after it see its result."""
 
     roles: ClassVar[tuple[str, ...]] = (TOOL, "reasoner")
 
@@ -69,23 +73,23 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
         self.expression: str | None = None
         """What the tool agent wrote in this round; None before it did."""
         self.proposal: str | None = None
-        """What the solver proposed in this round; None before it did."""
+        """What the proposer said in this round; None before it did."""
         self.wrong: tuple[str, ...] = ()
         """Answers that were not correct, in order."""
         self.speakers: tuple[str, ...] = ()
         """Who has answered, in order."""
 
     def observe(self, role: str) -> str:
-        """The problem, what was answered wrongly so far, and for those who answer what the tool found."""
-        say = SENTENCES if self.config.wording == "sentences" else WORDS
-        problem = self.problem.expression if say is SENTENCES else self.problem.words
-        parts = [(say.write if role == TOOL else say.ask).format(problem)]
+        """The problem, wrong answers so far, and what the tool or the proposer found."""
+        phrases = PHRASES[self.config.wording]
+        problem = self.problem.words if self.config.wording == "words" else self.problem.expression
+        parts = [(phrases.write if role == TOOL else phrases.ask).format(problem)]
         if self.wrong:
-            parts.append(say.wrong.format(say.between.join(self.wrong)))
+            parts.append(phrases.wrong.format(phrases.between.join(self.wrong)))
         if role != TOOL and self.expression is not None:
-            parts.append(say.told.format(TOOL, self.result))
-        if role not in (TOOL, SOLVER) and self.proposal is not None:
-            parts.append(say.told.format(SOLVER, self.proposal))
+            parts.append(phrases.result.format(TOOL, self.result))
+        if role not in (TOOL, self.config.proposer) and self.proposal is not None:
+            parts.append(phrases.result.format(self.config.proposer, self.proposal))
         return " ".join(parts)
 
     @property
@@ -98,7 +102,7 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
         """Take an expression, a proposal, or an answer."""
         if role == TOOL:
             return self._calculate(self._expression(answer))
-        return self._propose(answer) if role == SOLVER else self._answer(role, answer)
+        return self._propose(answer) if role == self.config.proposer else self._answer(role, answer)
 
     def _expression(self, answer: str) -> str:
         said = after_thought(answer).strip()
@@ -151,7 +155,7 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
             )
         if self.proposal is not None:
             good = self.proposal == spelled(self.problem.value)
-            lines.append((SOLVER, self.proposal, "good" if good else "bad"))
+            lines.append((self.config.proposer, self.proposal, "good" if good else "bad"))
         if self.success:
             lines.append(("answer", spelled(self.problem.value), "good"))
         return {

@@ -2,7 +2,8 @@
 
 After plan_path of PettingLLMs (arXiv 2510.11062), with the information split between the roles: neither can arrive
 alone. The planner reads a map and speaks in compass words; the executor walks. Rows count downwards, columns to the right;
-a cell is (row, column); distances are shortest walks in cells. `environment.wording` decides how it is all said.
+a cell is (row, column); distances are shortest walks in cells. `environment.wording` selects
+the form of observations and answers.
 """
 
 from collections import deque
@@ -15,7 +16,7 @@ from training_core.config.environments import PlanPathGrid
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.plan_path_wording import COMPASS, MOVES, STUCK, WORDINGS, Cell, spoken
 from training_core.llm.environments.splits import Tasks, held_out
-from training_core.llm.environments.task_environment import PuzzleEnvironment, require_words
+from training_core.llm.environments.task_environment import PuzzleEnvironment
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,6 @@ def _beside(cell: Cell, word: str) -> Cell:
 
 
 def plan_path_vocabulary(config: PlanPathGrid) -> tuple[str, ...]:
-    """Every word that observations and answers are made of, in a fixed order. Raises ModelError for sentences."""
-    require_words(config.wording)
+    """Every word that observations and answers are made of, in a fixed order, with wording = "words"."""
     numbers = tuple(str(number) for number in range(1, config.size))
     return (*MOVES, *COMPASS, *numbers, "goal", "here", "free", "wall", "last", "plan", "none", STUCK, ";")

@@ -14,15 +14,15 @@ COMPASS = {"north": "up", "south": "down", "west": "left", "east": "right"}
 """The planner's words and the moves that they mean."""
 IN_COMPASS = {move: word for word, move in COMPASS.items()}
 STUCK = "stuck"
-"""Shown after the last move when the turn since has led nowhere: without it, greedy play repeats itself for ever."""
+"""Shown after the last move when the turn since has led nowhere: without it, greedy play repeats the same answer in every turn."""
 _LETTERS = re.compile(r"[a-z]+")
 
 
-class Wording(Protocol):
-    """Moves are the keys of MOVES; a plan is made of the keys of COMPASS."""
+class PlanPathWording(Protocol):
+    """What an entry of WORDINGS offers. Moves are the keys of MOVES; a plan is made of the keys of COMPASS."""
 
     walk: Mapping[str, str]
-    """The words of a role that walks, or that reports walls, and the moves that they mean."""
+    """The words of a role that walks, and the moves that they mean."""
 
     def goal(self, down: int, right: int) -> str:
         """Where the goal lies, in cells from here."""
@@ -58,7 +58,7 @@ class Wording(Protocol):
 
 
 class Words:
-    """The few words of the tiny model, with an answer read as it stands: one unknown word, and it is none.
+    """The few words of the tiny model. An answer with an unknown word, or with too many words, is no answer.
 
     Planner and walkers have words of their own, so that neither learns the other's.
     """
@@ -142,13 +142,12 @@ class Sentences:
 
     def read_report(self, answer: str) -> tuple[str, ...] | None:
         """Every side that the answer names; none of them where it says `none`."""
-        said = dict.fromkeys(self.read(answer, COMPASS, len(answer)))
-        if said or "none" in _LETTERS.findall(after_thought(answer).lower()):
-            return tuple(COMPASS[word] for word in said)
-        return None
+        words = _LETTERS.findall(after_thought(answer).lower())
+        said = dict.fromkeys(COMPASS[word] for word in words if word in COMPASS)
+        return tuple(said) if said or "none" in words else None
 
 
-WORDINGS: dict[str, Wording] = {"words": Words(), "sentences": Sentences()}
+WORDINGS: dict[str, PlanPathWording] = {"words": Words(), "sentences": Sentences()}
 """By `environment.wording`."""
 
 

@@ -4,7 +4,6 @@ import copy
 from abc import ABC, abstractmethod
 from typing import Generic, Protocol, Self, TypeVar
 
-from training_core.errors import ModelError
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.shaping import shaped
 
@@ -91,12 +90,3 @@ class PuzzleEnvironment(TaskEnvironment[P, T]):
     def shaped(self, left: float, left_after: float, whole: float) -> float:
         """What going from so much left to do to so much earns, of the `whole` that there was at the start."""
         return shaped(-left / whole, -left_after / whole, self.config.shaping, self.config.shaping_discount)
-
-
-def require_words(wording: str) -> None:
-    """Raises ModelError where observations are more than the single words that the tiny model knows."""
-    if wording != "words":
-        raise ModelError(
-            f"the \"tiny\" model knows single words, not environment.wording = {wording!r}: set it to 'words', "
-            "or give policies.*.model a pretrained model such as smollm2"
-        )

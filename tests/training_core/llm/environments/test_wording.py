@@ -5,13 +5,13 @@ from fractions import Fraction
 import pytest
 
 from training_core.config.environments import PlanPath, PlanPathSingle, PlanPathTrio
+from training_core.config.files import load_config, parse_config
 from training_core.config.tasks import Arithmetic
-from training_core.errors import ModelError
-from training_core.llm.environments.arithmetic import SOLVER, TOOL, ArithmeticEnvironment
+from training_core.errors import ConfigError
+from training_core.llm.environments.arithmetic import TOOL, ArithmeticEnvironment
 from training_core.llm.environments.arithmetic_problems import Problem
 from training_core.llm.environments.plan_path import Grid, PlanPathEnvironment
 from training_core.llm.environments.plan_path_teams import PlanPathSingleEnvironment, PlanPathTrioEnvironment
-from training_core.llm.environments.registry import WARM_STARTS
 
 # S # .      the shortest walk from S to G: south, south, east, east
 # . # .
@@ -78,15 +78,45 @@ def test_the_scout_names_walls(said: str, heard: str, share: float) -> None:
     assert environment.act("scout", "no idea").local_reward == -0.2
 
 
-@pytest.mark.parametrize("name", ["plan_path", "arithmetic"])
-def test_the_tiny_model_reads_no_sentences(name: str) -> None:
-    section = PlanPath(wording="sentences") if name == "plan_path" else Arithmetic(wording="sentences")
-    with pytest.raises(ModelError, match="set it to 'words', or give policies"):
-        WARM_STARTS[name].vocabulary(section)
+@pytest.mark.parametrize("preset", ["plan_path_duo", "arithmetic"])
+def test_the_tiny_model_reads_no_sentences(preset: str) -> None:
+    with pytest.raises(ConfigError, match=r"\"tiny\" knows single words.*set the wording to"):
+        load_config(preset, {"environment.wording": "sentences"})
+    roles = load_config(preset, {}).policies
+    models = {f"policies.{name}.model": "smollm2" for name in roles}
+    assert load_config(preset, {"environment.wording": "sentences", **models})
+
+
+@pytest.mark.parametrize(
+    ("names", "proposer", "told"),
+    [
+        (("solver",), "solver", "add one that decides"),
+        (("tool",), "", "add one that decides"),
+        (("tool", "solver"), "solver", "add one that decides"),
+        (("tool", "reasoner"), "tool", "other than tool"),
+        (("tool", "reasoner"), "solver", "roles are tool, reasoner"),
+    ],
+)
+def test_a_team_in_which_nobody_decides_is_refused(names: tuple[str, ...], proposer: str, told: str) -> None:
+    tree = {
+        "team": {"roles": {name: {"policy": "a"} for name in names}},
+        "policies": {"a": {}},
+        "environment": {"type": "arithmetic", "proposer": proposer},
+    }
+    with pytest.raises(ConfigError, match=told):
+        parse_config(tree)
+
+
+def test_without_a_proposer_a_role_of_any_name_decides() -> None:
+    environment = ArithmeticEnvironment(Arithmetic(wording="sentences"), seed=0)
+    environment.start(Problem("7 + 5", Fraction(12)), "train-0")
+    assert environment.act("solver", "12").success
 
 
 def sums(**settings: int) -> ArithmeticEnvironment:
-    section = Arithmetic.model_validate({"wording": "sentences", "max_turns": 2} | settings)
+    section = Arithmetic.model_validate(
+        {"wording": "sentences", "proposer": "solver", "max_turns": 2} | settings
+    )
     environment = ArithmeticEnvironment(section, seed=0)
     environment.start(Problem("7 + 5", Fraction(12)), "train-0")
     return environment
@@ -94,20 +124,22 @@ def sums(**settings: int) -> ArithmeticEnvironment:
 
 def test_a_solver_proposes_and_a_checker_decides() -> None:
     environment = sums()
-    assert environment.observe(SOLVER) == environment.observe("checker") == "What is 7 + 5?"
-    result = environment.act(SOLVER, "It is 13.")
+    assert environment.observe("solver") == environment.observe("checker") == "What is 7 + 5?"
+    result = environment.act("solver", "It is 13.")
     assert (result.local_reward, result.team_reward, result.done) == (0.0, 0.0, False)
     assert environment.observe("checker") == "What is 7 + 5? The solver says 13."
     assert environment.act("checker", "14").info == "wrong"
-    assert environment.observe(SOLVER) == environment.observe("checker") == "What is 7 + 5? Not correct: 14."
-    assert environment.act(SOLVER, "7 + 5 = 12").local_reward == 1.0
+    assert (
+        environment.observe("solver") == environment.observe("checker") == "What is 7 + 5? Not correct: 14."
+    )
+    assert environment.act("solver", "7 + 5 = 12").local_reward == 1.0
     result = environment.act("checker", "Yes, 12")
     assert (result.team_reward, result.success) == (1.0, True)
 
 
 def test_what_is_no_number_costs_and_is_shown_as_nothing() -> None:
     environment = sums()
-    assert environment.act(SOLVER, "I cannot say").local_reward == environment.config.format_reward
+    assert environment.act("solver", "I cannot say").local_reward == environment.config.format_reward
     assert environment.observe("checker") == "What is 7 + 5? The solver says nothing."
     assert environment.act("checker", "?").local_reward == environment.config.format_reward
 
@@ -121,8 +153,8 @@ def test_the_tool_finds_the_expression(said: str) -> None:
 
 
 def test_in_words_a_proposal_stands_in_a_box() -> None:
-    environment = ArithmeticEnvironment(Arithmetic(), seed=0)
+    environment = ArithmeticEnvironment(Arithmetic(proposer="solver"), seed=0)
     environment.start(Problem("7 + 5", Fraction(12)), "train-0")
-    assert environment.act(SOLVER, "12").local_reward == environment.config.format_reward
-    assert environment.act(SOLVER, r"\boxed{ 12 }").local_reward == 1.0
+    assert environment.act("solver", "12").local_reward == environment.config.format_reward
+    assert environment.act("solver", r"\boxed{ 12 }").local_reward == 1.0
     assert environment.observe("checker") == "What is 7 plus 5 ? The solver says 12 ."
