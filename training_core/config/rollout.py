@@ -80,10 +80,7 @@ class Agent(Section):
 
     @model_validator(mode="after")
     def _only_calls_are_discounted(self) -> Self:
-        if self.export_style == "concat" and self.turn_discount != 1.0:
-            raise ValueError(
-                'turn_discount: only calls with returns of their own are discounted; set export_style = "individual"'
-            )
+        _refuse_discount_of_sequences(self.export_style, self.turn_discount)
         return self
 
 
@@ -109,6 +106,23 @@ class RolloutWorkflow(Section):
     """Seconds that an episode may take; a slower one has failed."""
     success_at: float = 1.0
     """An episode that earned at least this counts as a success."""
+    export_style: Literal["concat", "individual"] = "concat"
+    """Unit of credit of interactions and of agents with queues, as in workflow.type = "agent"; tensors have one reward a sequence."""
+    turn_discount: float = Field(1.0, ge=0.0, le=1.0)
+    """With individual: a call's return is its own reward plus this times the return of the role's next call."""
+
+    @model_validator(mode="after")
+    def _only_calls_are_discounted(self) -> Self:
+        _refuse_discount_of_sequences(self.export_style, self.turn_discount)
+        return self
+
+
+def _refuse_discount_of_sequences(export_style: str, turn_discount: float) -> None:
+    """Raises ValueError where a discount would change nothing."""
+    if export_style == "concat" and turn_discount != 1.0:
+        raise ValueError(
+            'turn_discount: only calls with returns of their own are discounted; set export_style = "individual"'
+        )
 
 
 class RolloutBuffer(Section):

@@ -205,7 +205,9 @@ LANGUAGE_MODELS: Effects = {
     Agent: always("type path timeout success_at export_style turn_discount port batch_window")
     | needs("args concurrency", unless("path", ""))
     | needs("patience", where("path", "")),
-    RolloutWorkflow: always("type path args environment_path reward concurrency timeout success_at")
+    RolloutWorkflow: always(
+        "type path args environment_path reward concurrency timeout success_at export_style turn_discount"
+    )
     | needs("environment_args", unless("environment_path", "")),
     RolloutBuffer: always(
         "type url token_env channel generator input_file loss_mask loss_mask_path reward success_at poll_interval retry_interval "

@@ -26,10 +26,11 @@ def as_heard(row: Stretch, heard: Sequence[tuple[str, ModelResponse]], role: str
 
 def sequence_of(interactions: Iterable[Interaction]) -> Iterator[Stretch]:
     """Interactions joined; see `joined_calls`."""
-    return joined_calls(_call(each) for each in interactions)
+    return joined_calls(call_of(each) for each in interactions)
 
 
-def _call(each: Interaction) -> Stretch:
+def call_of(each: Interaction) -> Stretch:
+    """One call: its prompt, its answer and its own reward."""
     said, ids = each.response, list(each.response.output_tokens)
     answer = Answer(
         ids, list(said.output_logprobs), list(said.output_versions), said.stop_reason, "", [True] * len(ids)

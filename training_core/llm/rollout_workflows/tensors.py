@@ -4,13 +4,14 @@ B sequences, S padded length.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
 
 from training_core.errors import EnvironmentFailure
 from training_core.llm.rollout_workflows.api import EpisodeResult, Interaction, Trajectory
-from training_core.llm.rollout_workflows.joining import Stretch, sequence_of
+from training_core.llm.rollout_workflows.joining import Stretch, call_of, sequence_of
 from training_core.types import NOT_SAMPLED, Answer
 
 NEEDED = ("input_ids", "attention_mask", "loss_mask", "logprobs", "rewards")
@@ -75,18 +76,24 @@ def _versions(trajectory: Trajectory, row: int, seen: Tensor, mask: list[bool], 
     return [version if learnt else NOT_SAMPLED for learnt in mask]
 
 
-def stretches(result: EpisodeResult, version: int) -> list[Stretch]:
+def is_tensors(result: EpisodeResult) -> TypeGuard[Trajectory]:
+    """Whether a result is padded tensors, not interactions."""
+    return isinstance(result, dict) and all(isinstance(value, Tensor) for value in result.values())
+
+
+def stretches(result: EpisodeResult, version: int, *, by_call: bool = False) -> list[Stretch]:
     """(prompt ids, what follows, reward, role) of all sequences of an episode's result; none for a rejected one.
 
-    Raises EnvironmentFailure for a result that is none of the known forms.
+    Interactions are joined to sequences, or with `by_call` one each. Raises EnvironmentFailure for a result that is none of the
+    known forms.
     """
     if result is None:
         return []
-    if isinstance(result, dict) and all(isinstance(value, Tensor) for value in result.values()):
+    if is_tensors(result):
         return list(rows_of(result, version))
     interactions = list(result.values()) if hasattr(result, "values") else list(result)
     if not all(isinstance(one, Interaction) for one in interactions):
         raise EnvironmentFailure(
             "arun_episode must return tensors, interactions, or None for a rejected episode"
         )
-    return list(sequence_of(interactions))
+    return [call_of(one) for one in interactions] if by_call else list(sequence_of(interactions))

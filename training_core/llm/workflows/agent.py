@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from typing import Any, Literal
 
-from training_core.config.rollout import Agent
+from training_core.config.rollout import Agent, RolloutWorkflow
 from training_core.config.run import RunConfig
 from training_core.config.tasks import Dataset
 from training_core.errors import EnvironmentFailure
@@ -46,7 +46,7 @@ def play_agents(tasks: Sequence[int], table: Table) -> list[Episode]:
             number = task * count + sibling
             episode = episode_of(table, "train", f"{number}", views[task][""])
             episode.siblings = f"{table.iteration}-{task}"
-            episode.turn_discount = _turn_discount(config)
+            episode.turn_discount = turn_discount_of(config)
             noise = (config.run.seed, AGENT_STREAM, table.iteration, number)
             voices = _voices(table, lambda role: settings_of(config.team.roles[role].sampling))
             sessions.append(
@@ -77,10 +77,10 @@ def play_agents_evaluation(
     return _play(sessions, table)
 
 
-def _turn_discount(config: RunConfig) -> float | None:
+def turn_discount_of(config: RunConfig) -> float | None:
     """None where calls are joined to sequences; see workflow.export_style."""
     workflow = config.workflow
-    if isinstance(workflow, Agent) and workflow.export_style == "individual":
+    if isinstance(workflow, Agent | RolloutWorkflow) and workflow.export_style == "individual":
         return workflow.turn_discount
     return None
 

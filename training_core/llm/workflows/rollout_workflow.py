@@ -1,6 +1,7 @@
 """Rollout workflows of one's own, in AReaL's manner: K episodes of each task, compared as wholes.
 
-The group is (task, role), as in whole episodes. An episode that is rejected teaches nothing; one that raises is data.
+The group is (task, role), as in whole episodes; for interactions with workflow.export_style = "individual" it is (task, role,
+number of the call), and each call has its own return. An episode that is rejected teaches nothing; one that raises is data.
 """
 
 import asyncio
@@ -26,9 +27,9 @@ from training_core.llm.rollout_workflows.inference_engine import InferenceEngine
 from training_core.llm.rollout_workflows.joining import Stretch, as_heard
 from training_core.llm.rollout_workflows.making import make_reward_function, make_workflow
 from training_core.llm.rollout_workflows.rows import RowData
-from training_core.llm.rollout_workflows.tensors import stretches
+from training_core.llm.rollout_workflows.tensors import is_tensors, stretches
 from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
-from training_core.llm.workflows.agent import data_of, episode_of, views_of
+from training_core.llm.workflows.agent import data_of, episode_of, turn_discount_of, views_of
 from training_core.llm.workflows.independent import EVALUATION_SEED, evaluation_settings
 from training_core.llm.workflows.overlong import charge_overlong
 from training_core.llm.workflows.table import Table
@@ -179,7 +180,7 @@ def _written(seat: _Seat, table: Table, section: Section) -> Iterator[Episode]:
     except Exception as error:
         _fail(episode, describe(error))
         found = []
-    if len(found) < 2 or isinstance(seat.result, list | tuple) or not isinstance(seat.result, dict):
+    if len(found) < 2 or not is_tensors(seat.result):
         yield _with_turns(episode, found, table, section)
         return
     for row, stretch in enumerate(found):
@@ -195,8 +196,11 @@ def _found(seat: _Seat, table: Table) -> list[Stretch]:
     ones. Raises EnvironmentFailure, DataError.
     """
     first = table.config.team.order[0]
-    found = stretches(seat.result, seat.version)
-    if len(found) == 1 and isinstance(seat.result, dict) and seat.heard:
+    discount = turn_discount_of(table.config)
+    found = stretches(seat.result, seat.version, by_call=discount is not None)
+    if not is_tensors(seat.result):
+        seat.episode.turn_discount = discount
+    elif len(found) == 1 and seat.heard:
         found = as_heard(found[0], seat.heard, first)
     for prompt, answer, reward, role in found:
         if role and role not in table.config.team.roles:
