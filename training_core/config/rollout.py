@@ -155,7 +155,10 @@ class RolloutBuffer(Section):
     loss_mask: Literal["generic", "qwen", "qwen3", "qwen3_5", "distill_qwen", "custom"] = "generic"
     """How a conversation's tokens that are trained on are told from the others; custom asks the function of loss_mask_path."""
     loss_mask_path: str = Field("", pattern=rf"^$|{IMPORT_PATH}")
-    """For loss_mask = "custom": package.module:function of (messages, tokenizer, tools) that answers with a MaskedTokens."""
+    """For loss_mask = "custom": package.module:function of (messages, tokenizer, tools) that answers with a MaskedTokens, or a class on
+    slime's MultiTurnLossMaskGenerator."""
+    loss_mask_type: str = Field("", max_length=60)
+    """The `tokenizer_type` that such a class is made with: what slime's flag --loss-mask-type says."""
     reward: Literal["raw", "normalised"] = "raw"
     """Learn from rewards as they were written, or as the service normalised them in their group (then use mean_level = "none")."""
     max_staleness: int = Field(4, ge=0, le=1_000_000)

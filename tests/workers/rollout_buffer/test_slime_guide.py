@@ -1,29 +1,34 @@
 """Slime's agent rollout guide: its generator, hooks and examples run as they stand, against a real service."""
 
+import asyncio
 import copy
+import importlib
 import json
 import queue
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.training_core.llm.outside.test_records import reader
+from tests.training_core.llm.outside.test_records import record as talk
 from tests.training_core.llm.toys import TOKENIZER
 from tests.workers.rollout_buffer.engine import StubEngine
 from tests.workers.rollout_buffer.serving import Service
 from tests.workers.rollout_buffer.test_training import config
 from tests.workers.rollout_buffer.test_training import model as model  # a fixture
 from tests.workers.running import curve, events
-from training_core.llm.learning.loss_masks import MaskedTokens
 from workers.loops.attempt import run_attempt
 from workers.loops.records import Attempt
 from workers.rollout_buffer.plugins import load_plugin
 
 GUIDE = Path(__file__).with_name("slime_guide")
+ROLLOUT = "tests.workers.rollout_buffer.slime_agent_rollout"
 LINES = [
     {"instance_id": f"task_00{number}", "prompt": [{"role": "user", "content": f"w{number}"}]}
     for number in range(1, 5)
@@ -167,35 +172,43 @@ def test_records_of_the_guides_worker_are_taken_by_the_service(service: Service)
     assert [record["uid"] for record in taken] == [record["uid"] for record in group]
 
 
-def your_task(messages: list[dict[str, Any]], tokenizer: Any, tools: Any) -> MaskedTokens:
-    """The guide's loss mask, as a function: what its class does between `token_ids = []` and `return`."""
-    token_ids: list[int] = []
-    loss_mask: list[int] = []
-
-    for message in messages:
-        role = message["role"]
-        content = message["content"]
-
-        # Tokenize the message
-        msg_tokens = tokenizer.encode(content)
-        token_ids.extend(msg_tokens)
-
-        # Only train on assistant responses
-        if role == "assistant":
-            loss_mask.extend([1] * len(msg_tokens))
-        else:
-            loss_mask.extend([0] * len(msg_tokens))
-
-    return MaskedTokens(token_ids, [each == 1 for each in loss_mask])
-
-
-def test_the_guides_loss_mask_is_a_function_here() -> None:
-    from dataclasses import replace
-
-    from tests.training_core.llm.outside.test_records import reader, record
-
-    path = f"{__name__}:your_task"
-    given = record(("user", "w1 w2"), ("assistant", "w3 w4"))
-    (turn,) = replace(reader(loss_mask="custom", loss_mask_path=path)).episode(given, "train", "0").turns
+def test_the_guides_loss_mask_class_masks_records() -> None:
+    path = f"{ROLLOUT}:YourTaskLossMaskGenerator"
+    given = talk(("user", "w1 w2"), ("assistant", "w3 w4"))
+    reads = reader(loss_mask="custom", loss_mask_path=path, loss_mask_type="your_task")
+    (turn,) = reads.episode(given, "train", "0").turns
     assert turn.prompt_ids == TOKENIZER.encode("w1 w2")
     assert turn.candidates[0].answer.token_ids == TOKENIZER.encode("w3 w4")
+    failed = reader(loss_mask="custom", loss_mask_path=path).episode(given, "train", "0")
+    assert "set workflow.loss_mask_type to a type that it knows" in failed.error
+
+
+@pytest.mark.parametrize("kind", ["qwen", "generic"])
+def test_the_guides_rollout_function_of_the_trainer_reads_the_service(
+    kind: str, model: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """slime's trainer, as example 2 has it, asks this service for a batch and masks it."""
+    guide: Any = importlib.import_module(ROLLOUT)
+    asleep: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        asleep.append(seconds)
+        await asyncio.sleep(0.05)
+
+    monkeypatch.setattr(guide, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(guide, "START_ROLLOUT", True)
+    with StubEngine(lambda request: ("w3 w4", "stop", 2)) as engine:
+        args = SimpleNamespace(
+            hf_checkpoint=str(model), agent_rollout_buffer_url=service.url.replace("//", f"//buffer:{service.token}@"),
+            rollout_batch_size=4, n_samples_per_prompt=8, fetch_trajectory_retry_times=-1, loss_mask_type=kind,
+            task_type="your_custom_task", prompt_data="your_data.jsonl", rollout_num_process=4, engine_url=engine.url,
+        )  # fmt: skip
+        held: list[Any] = []
+        samples = asyncio.run(guide.generate_agent_rollout(args, 0, held))
+    assert samples == held and len(samples) == 32 and set(asleep) == {5}
+    assert {sample.index for sample in samples} == {line["instance_id"] for line in LINES}
+    answer = TOKENIZER.encode("w3 w4 <eos>")
+    for sample in samples:
+        assert sample.response_length == len(answer) and sample.tokens[-len(answer) :] == answer
+        assert sample.loss_mask == [1] * len(answer)
+        assert sample.metadata["raw_reward"] == pytest.approx(0.3 * 5 / 1000)

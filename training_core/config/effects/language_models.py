@@ -213,6 +213,7 @@ LANGUAGE_MODELS: Effects = {
         "type url token_env channel generator input_file loss_mask loss_mask_path reward success_at poll_interval retry_interval "
         "retry_limit max_staleness"
     )
+    | needs("loss_mask_type", unless("loss_mask_path", ""))
     | needs("epochs processes engine_url ahead", unless("generator", ""))
     | needs("evaluation_file", both(unless("generator", ""), _evaluates)),
 }

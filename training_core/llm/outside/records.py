@@ -4,17 +4,19 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import isclass
 from typing import Any, Literal
 
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError, DataError
-from training_core.importing import made
+from training_core.importing import load_object, made
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.sequences import check_sequence
 from training_core.llm.learning.loss_masks import MaskedTokens, mask_messages
 from training_core.llm.outside.buffer_client import Record
 from training_core.llm.outside.sampled import sampled_stretches
+from training_core.llm.outside.slime import MultiTurnLossMaskGenerator, generated_mask
 from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message, Stage, Turn
 
 
@@ -92,7 +94,7 @@ class Reader:
         return turns
 
     def _mask(self, messages: Any, tools: Any, tokenizer: Any) -> MaskedTokens:
-        """By the kind that the config names, or by a function of the user's own. Raises DataError, ConfigError."""
+        """By the kind that the config names, or by the user's own function or class. Raises DataError, ConfigError."""
         path = self.workflow.loss_mask_path
         if tools is not None and not (
             isinstance(tools, list) and all(isinstance(each, dict) for each in tools)
@@ -100,7 +102,11 @@ class Reader:
             raise DataError("a record's tools are a list of objects, as they were offered to the policy")
         if not path:
             return mask_messages(self.workflow.loss_mask, messages, tokenizer, tools or None)
-        masked = made(path, {}, "workflow.loss_mask_path")(messages, tokenizer, tools or None)
+        found = load_object(path, "workflow.loss_mask_path")
+        if isclass(found) and issubclass(found, MultiTurnLossMaskGenerator):
+            masked = generated_mask(found, self.workflow.loss_mask_type, messages, tokenizer, tools)
+        else:
+            masked = made(path, {}, "workflow.loss_mask_path")(messages, tokenizer, tools or None)
         if not isinstance(masked, MaskedTokens) or len(masked.token_ids) != len(masked.loss_mask):
             raise DataError(f"{path} is to answer with MaskedTokens, one mark for each token")
         return masked

@@ -1,0 +1,41 @@
+"""slime's loss-mask class under its own name: replace the import of slime.utils.mask_utils by one from here, and nothing else."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from training_core.errors import DataError
+from training_core.llm.learning.loss_masks import MaskedTokens, mask_messages
+
+
+class MultiTurnLossMaskGenerator:
+    """Token ids and loss mask of a conversation, by a kind of LOSS_MASKS; subclasses add kinds of their own."""
+
+    def __init__(self, tokenizer: Any, tokenizer_type: str = "qwen") -> None:
+        self.tokenizer = tokenizer
+        self.tokenizer_type = tokenizer_type
+
+    def get_loss_mask(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> tuple[list[int], list[int]]:
+        """(token ids, marks): one mark per token, 1 where it is trained on. Raises DataError."""
+        found = mask_messages(self.tokenizer_type, messages, self.tokenizer, tools)
+        return found.token_ids, [int(mark) for mark in found.loss_mask]
+
+    def get_response_lengths(self, loss_masks: Sequence[Sequence[int]]) -> list[int]:
+        """Tokens from the first that is trained on to the end, of each mask; 0 where none is."""
+        return [len(mask) - list(mask).index(1) if 1 in mask else 0 for mask in loss_masks]
+
+
+def generated_mask(
+    generator: type[MultiTurnLossMaskGenerator], kind: str, messages: Any, tokenizer: Any, tools: Any
+) -> MaskedTokens:
+    """What a class of the user's own says of a conversation. Raises DataError where it says nothing."""
+    options = {"tools": tools} if tools else {}
+    found: Any = generator(tokenizer, tokenizer_type=kind).get_loss_mask(messages, **options)
+    if found is None:
+        raise DataError(
+            f"{generator.__name__}.get_loss_mask answers None for tokenizer_type {kind!r}; set workflow.loss_mask_type to a "
+            "type that it knows"
+        )
+    token_ids, marks = found
+    return MaskedTokens(list(token_ids), [mark == 1 for mark in marks])
