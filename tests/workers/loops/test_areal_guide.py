@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import nullcontext
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,20 +14,22 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from tests.training_core.llm.rollout_workflows.areal_guide import MultiTurnWorkflow, reward_fn
 from tests.training_core.llm.toys import SMALL, TOKENIZER
 from tests.workers.running import curve, events
-from training_core.config.files import load_config
+from training_core.config.files import load_config, parse_overrides
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.rollout_workflows.areal import (
     GenerationHyperparameters,
     InferenceEngine,
     cycle_dataloader,
+    stats_tracker,
 )
 from training_core.llm.rollout_workflows.inference_engine import Limits
 from training_core.llm.rollout_workflows.rows import RowData
 from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
-from workers.loops.attempt import run_attempt
+from workers.loops.attempt import FAILED, run_attempt
 from workers.loops.records import Attempt
 
 GUIDE = "tests.training_core.llm.rollout_workflows.areal_guide"
+EXPERIMENT = "tests.training_core.llm.rollout_workflows.areal_experiment"
 WORDS = ("north", "south", "west", "east")
 KNOWN: dict[str, Any] = {
     "workflow.path": f"{GUIDE}:MultiTurnWorkflow",
@@ -127,11 +129,36 @@ def test_the_guides_agent_with_queues_trains(little_model: Path, tmp_path: Path)
     assert all(values["policy/planner/mismatch_max", iteration] < 1e-3 for iteration in (1, 2, 3))
 
 
+def experiment(folder: Path, model: Path, **overrides: Any) -> Attempt:
+    """The guide's `python3 training/main_async_ppo.py my_param=5.0`."""
+    words = parse_overrides([f"workflow.path={EXPERIMENT}:AsyncPPOMATHConfig", "workflow.args.my_param=5.0"])
+    plain = {"workflow.args": {}, "workflow.reward": {"type": "math"}, "workflow.success_at": 5.0}
+    return attempt(folder, model, **plain | words | overrides)
+
+
+def test_the_guides_registered_agent_and_experiment_train(little_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert run_attempt(experiment(folder, little_model), local=True) == 0
+    values = curve(folder)
+    assert all(values["rollout/failed", iteration] == 0 for iteration in (1, 2, 3))
+    assert all(values["policy/planner/grad_norm", iteration] > 0 for iteration in (1, 2, 3))
+    assert {event["episode_return"] for event in events(folder, "episode")} == {0.0, 5.0, 10.0}, "my_param"
+
+
+def test_what_is_not_registered_is_told_with_what_is(little_model: Path, tmp_path: Path) -> None:
+    overrides = {"workflow.path": f"{EXPERIMENT}:Misspelt", "workflow.args": {}}
+    assert run_attempt(experiment(tmp_path / "run", little_model, **overrides), local=True) == FAILED
+    message = events(tmp_path / "run", "status")[-1]["message"]
+    assert "no agent is registered as 'math-multi-trun' (registered: math-multi-turn)" in message
+
+
 @pytest.mark.parametrize("async_training", [True, False])
 def test_the_guides_training_script_runs(async_training: bool) -> None:
     """Its main function from the first to the last line, but for the names that its setup code would have made."""
     rows = [{"messages": [{"role": "user", "content": f"w{number}"}], "label": "w3"} for number in range(6)]
     batches: list[Any] = []
+    gconfig = GenerationHyperparameters(max_new_tokens=4)
+    config = SimpleNamespace(async_training=async_training, gconfig=gconfig)
     torch.manual_seed(0)
     roomy = LlamaForCausalLM(
         LlamaConfig(**SMALL | {"max_position_embeddings": 512}, num_key_value_heads=2)
@@ -143,7 +170,7 @@ def test_the_guides_training_script_runs(async_training: bool) -> None:
         # Create your custom workflow
         workflow = MultiTurnWorkflow(
             reward_fn=reward_fn,
-            gconfig=GenerationHyperparameters(max_new_tokens=4),
+            gconfig=config.gconfig,
             tokenizer=tokenizer,
             turn_discount=0.9,
             max_turns=5,
@@ -152,8 +179,8 @@ def test_the_guides_training_script_runs(async_training: bool) -> None:
         # Run training—no other changes needed!
         data_generator = iter(train_dataloader)
         for global_step in range(max_steps):
-            with nullcontext():
-                if async_training:
+            with stats_tracker.record_timing("rollout"):
+                if config.async_training:
                     batch = rollout.prepare_batch(train_dataloader, workflow=workflow)
                 else:
                     try:
@@ -164,6 +191,7 @@ def test_the_guides_training_script_runs(async_training: bool) -> None:
                     batch = rollout.rollout_batch(data, workflow=workflow)
             rollout.set_version(global_step + 1)
             batches.append(batch)
+    assert stats_tracker.export().keys() == {"timeperf/rollout"} and not stats_tracker.export()
     for batch in batches:
         assert batch["rewards"].shape == (4,)
         assert batch["input_ids"].shape == batch["loss_mask"].shape == batch["versions"].shape

@@ -1,4 +1,4 @@
-"""AReaL's names in one place: replace a workflow's imports of areal (or arealite) by an import from here, and nothing else."""
+"""AReaL's names in one place: replace imports of areal, arealite or realhf by an import from here, and nothing else."""
 
 from training_core.llm.rollout_workflows.api import (
     GenerationHyperparameters,
@@ -16,16 +16,29 @@ from training_core.llm.rollout_workflows.queue_agents import (
     BundledGenerationOutputs,
     EnvironmentService,
 )
+from training_core.llm.rollout_workflows.registered import (
+    AgentAbstraction,
+    AsyncRLExperimentConfig,
+    EnvServiceAbstraction,
+    PPOMATHConfig,
+    register_agent,
+    register_environment,
+)
+from training_core.llm.rollout_workflows.stats_tracker import StatsTracker
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
 
 TensorDict = Trajectory
 LLMResponse = ModelResponse
 cycle_dataloader = RestartingLoader
+stats_tracker = StatsTracker()
 
 __all__ = [
     "Agent",
+    "AgentAbstraction",
+    "AsyncRLExperimentConfig",
     "AsyncRewardWrapper",
     "BundledGenerationOutputs",
+    "EnvServiceAbstraction",
     "EnvironmentService",
     "GenerationHyperparameters",
     "InferenceEngine",
@@ -33,9 +46,13 @@ __all__ = [
     "LLMResponse",
     "ModelRequest",
     "ModelResponse",
+    "PPOMATHConfig",
     "RestartingLoader",
     "RolloutWorkflow",
     "TensorDict",
     "cycle_dataloader",
     "concat_padded_tensors",
+    "register_agent",
+    "register_environment",
+    "stats_tracker",
 ]

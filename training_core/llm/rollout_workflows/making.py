@@ -11,6 +11,12 @@ from training_core.importing import load_object
 from training_core.llm.rewards.pool import reward_pool
 from training_core.llm.rollout_workflows.api import GenerationHyperparameters, RolloutWorkflow
 from training_core.llm.rollout_workflows.queue_agents import QueueAgentWorkflow
+from training_core.llm.rollout_workflows.registered import (
+    AsyncRLExperimentConfig,
+    DatasetFile,
+    registered_agent,
+    registered_environment,
+)
 
 RewardFunction = Callable[..., float]
 """(prompt, completions, prompt_ids, completion_ids, **data) -> reward, as AReaL's workflows call it."""
@@ -46,11 +52,19 @@ def make_reward_function(section: Section) -> RewardFunction:
 
 
 def make_workflow(
-    section: Section, gconfig: GenerationHyperparameters, tokenizer: Any, reward_fn: RewardFunction
+    section: Section,
+    gconfig: GenerationHyperparameters,
+    tokenizer: Any,
+    reward_fn: RewardFunction,
+    dataset: str = "",
 ) -> RolloutWorkflow:
-    """The workflow that a config names. Raises ConfigError."""
+    """The workflow that a config names; `dataset` is the file of the run's data, if it has one. Raises ConfigError."""
     at_hand = {"gconfig": gconfig, "tokenizer": tokenizer, "reward_fn": reward_fn}
-    made: Any = _made(section.path, "workflow.path", section.args, at_hand)
+    made: Any = _made(
+        section.path, "workflow.path", section.args, at_hand | {"dataset": DatasetFile(dataset)}
+    )
+    if isinstance(made, AsyncRLExperimentConfig):
+        return _experiment(made, section.path, at_hand)
     if callable(getattr(made, "arun_episode", None)):
         workflow: RolloutWorkflow = made
         return workflow
@@ -65,12 +79,31 @@ def make_workflow(
     raise ConfigError({"workflow.path": f"{section.path} has neither arun_episode nor collect_trajectory"})
 
 
+def _experiment(made: AsyncRLExperimentConfig, path: str, at_hand: dict[str, Any]) -> QueueAgentWorkflow:
+    """The registered agent and environment that an experiment's config names."""
+    agent, service = made.agent, made.env
+    environment = registered_environment(service)
+    return QueueAgentWorkflow(
+        _called(
+            registered_agent(agent), f"{path}, agent {agent.type_!r}", "workflow.path", agent.args, at_hand
+        ),
+        environment
+        and _called(environment, f"{path}, env {service.type_!r}", "workflow.path", service.args, at_hand),
+    )
+
+
 def _made(path: str, field: str, args: dict[str, Any], at_hand: dict[str, Any]) -> Any:
+    """An object of the class at an import path."""
+    return _called(load_object(path, field), path, field.replace("path", "args"), args, at_hand)
+
+
+def _called(
+    found: Callable[..., Any], name: str, field: str, args: dict[str, Any], at_hand: dict[str, Any]
+) -> Any:
     """An object of a class, with those of `at_hand` that it takes by name."""
-    found = load_object(path, field)
     takes = inspect.signature(found).parameters
     wanted = {name: value for name, value in at_hand.items() if name in takes}
     try:
         return found(**(wanted | args))
     except TypeError as error:
-        raise ConfigError({field.replace("path", "args"): f"{path} cannot be made: {error}"}) from error
+        raise ConfigError({field: f"{name} cannot be made: {error}"}) from error

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from training_core.config.rollout import RolloutWorkflow as Section
 from training_core.config.run import RunConfig
+from training_core.config.tasks import Dataset
 from training_core.errors import DataError, EngineFailure
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Interrupted, SamplingSettings, settings_of
@@ -147,6 +148,7 @@ def _play(
         _gconfig(settings[order[0]]),
         workflow_tokenizer(table.tokenizers[config.team.roles[order[0]].policy]),
         make_reward_function(section),
+        config.environment.path if isinstance(config.environment, Dataset) else "",
     )
     with InferenceEngine(voices, Limits(section.concurrency), noise=noise, first=first) as engine:
         for seat in seats:

@@ -1,0 +1,100 @@
+"""Agents and environments by name, as AReaL's older experiment files (realhf) have them.
+
+Such a file registers classes under names, and its config says in two properties which name is played with which arguments. Here
+the config class is named by `workflow.path`, and its fields are `workflow.args`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from training_core.errors import ConfigError
+
+AGENTS: dict[str, Callable[..., Any]] = {}
+"""Filled by the user's modules, when they are imported."""
+ENVIRONMENTS: dict[str, Callable[..., Any]] = {}
+
+
+def register_agent(name: str, agent: Callable[..., Any]) -> None:
+    """Make a class known to AgentAbstraction. Raises ConfigError where another one has the name."""
+    _register(AGENTS, name, agent)
+
+
+def register_environment(name: str, environment: Callable[..., Any]) -> None:
+    """Make a class known to EnvServiceAbstraction. Raises ConfigError where another one has the name."""
+    _register(ENVIRONMENTS, name, environment)
+
+
+@dataclass
+class AgentAbstraction:
+    """A registered agent and what it is made with."""
+
+    type_: str
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class EnvServiceAbstraction:
+    """A registered environment and what it is made with; "null" is none."""
+
+    type_: str = "null"
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class DatasetFile:
+    """What an experiment's config says of its data."""
+
+    path: str = ""
+
+
+@dataclass
+class AsyncRLExperimentConfig:
+    """The base of an experiment's config. `dataset` is filled with the run's `environment.path`."""
+
+    dataset: DatasetFile = field(default_factory=DatasetFile)
+
+    @property
+    def agent(self) -> AgentAbstraction:
+        """Who plays. Raises ConfigError where the class does not say."""
+        raise ConfigError(
+            {"workflow.path": f"{type(self).__name__} needs a property agent: an AgentAbstraction"}
+        )
+
+    @property
+    def env(self) -> EnvServiceAbstraction:
+        """Where it is played."""
+        return EnvServiceAbstraction()
+
+
+class PPOMATHConfig:
+    """The second base that such configs name. What it holds in AReaL is in the run's own config here."""
+
+
+def registered_agent(abstraction: AgentAbstraction) -> Callable[..., Any]:
+    """The class of an agent. Raises ConfigError, naming those that there are."""
+    return _known(AGENTS, abstraction.type_, "agent", "register_agent")
+
+
+def registered_environment(abstraction: EnvServiceAbstraction) -> Callable[..., Any] | None:
+    """The class of an environment, None for "null". Raises ConfigError, naming those that there are."""
+    if abstraction.type_ == "null":
+        return None
+    return _known(ENVIRONMENTS, abstraction.type_, "environment", "register_environment")
+
+
+def _register(known: dict[str, Callable[..., Any]], name: str, made_by: Callable[..., Any]) -> None:
+    there = known.setdefault(name, made_by)
+    if (there.__module__, there.__qualname__) != (made_by.__module__, made_by.__qualname__):
+        raise ConfigError(
+            {"workflow.path": f"{name!r} is already registered for {there.__qualname__}; take another name"}
+        )
+    known[name] = made_by
+
+
+def _known(known: dict[str, Callable[..., Any]], name: str, kind: str, how: str) -> Callable[..., Any]:
+    if name not in known:
+        there = ", ".join(sorted(known)) or "none"
+        text = f"no {kind} is registered as {name!r} (registered: {there}); call {how} in a module that workflow.path imports"
+        raise ConfigError({"workflow.path": text})
+    return known[name]

@@ -1,0 +1,27 @@
+"""How long the parts of a training script take, under AReaL's names. Runs have the metrics `time/...` without it."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class StatsTracker:
+    """Seconds by part, until they are exported."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, list[float]] = {}
+
+    @contextmanager
+    def record_timing(self, key: str) -> Iterator[None]:
+        """Note how long the block takes."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds.setdefault(key, []).append(time.perf_counter() - start)
+
+    def export(self) -> dict[str, float]:
+        """Mean seconds of each part as `timeperf/<key>`, AReaL's names; begins anew."""
+        found = {f"timeperf/{key}": sum(each) / len(each) for key, each in self._seconds.items()}
+        self._seconds = {}
+        return found
