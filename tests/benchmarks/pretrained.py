@@ -26,7 +26,11 @@ POLICIES = {
     "arithmetic_pretrained": ("solver", "checker"),
 }
 FULL = {"adapter.type": "none", "learner.learning_rate": "2e-5", "learner.final_learning_rate": "2e-6"}
-GRPO = {"algorithm.type": "grpo", "workflow.type": "independent"}
+GRPO = {
+    "algorithm.type": "grpo",
+    "workflow": '{type = "episodes"}',
+    "resources.environments_per_worker": "128",
+}
 COLOURS = {"lora": "#2563eb", "full": "#d97706", "grpo": "#059669"}
 GAIN = 0.3
 """Success over the base model's that is claimed, with intervals that do not touch."""
@@ -142,7 +146,7 @@ def read(preset: str, variant: str, seed: int, folder: Path) -> Run:
     """A finished run's figures."""
     greedy: dict[int, float] = {}
     curve: list[tuple[float, float]] = []
-    spent = 0.0
+    spent = success = 0.0
     speeds: list[float] = []
     for event in metrics(folder):
         values = event["values"]
@@ -150,9 +154,10 @@ def read(preset: str, variant: str, seed: int, folder: Path) -> Run:
             greedy[event["step"]] = values["eval/success"]
         if "rollout/tokens_per_second" in values:
             speeds.append(values["rollout/tokens_per_second"])
-        if "time/iteration" in values:
+        success = values.get("train/success", success)
+        if "time/iteration" in values:  # told last
             spent += values["time/iteration"]
-            curve.append((spent / 60, values["train/success"]))
+            curve.append((spent / 60, success))
     episodes = int(told(folder, "evaluation", "episodes"))
     cost = json.loads((folder / COST).read_text())
     return Run(preset, variant, seed, greedy, episodes, curve, mean(speeds), cost)

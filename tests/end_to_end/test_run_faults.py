@@ -124,6 +124,22 @@ def test_a_part_killed_in_mid_run_costs_nothing(
     check_whole(client, run)
 
 
+def forked(process: psutil.Process) -> bool:
+    parent = process.parent()
+    return parent is not None and "workers.node.fork_server" in parent.cmdline()
+
+
+def test_the_workers_of_a_run_are_forked(stack: RunningStack, client: Client, model: Path) -> None:
+    run = client.launch(model, **{"run.iterations": 500})
+    client.until(run, lambda found: found["iteration"] >= 1)
+    workers = [
+        process for process in stack.tree() if "".join(process.cmdline()).startswith("ray::PolicyWorker")
+    ]
+    assert len(workers) == 2 and all(map(forked, workers))
+    assert client.http.post(f"{stack.url}/api/v1/runs/{run}/stop/").status_code == 200
+    client.until(run, lambda found: found["state"] == "stopped")
+
+
 def test_training_goes_on_while_the_server_is_away(stack: RunningStack, client: Client, model: Path) -> None:
     """The web server hangs (stopped, so that nothing restarts it) until many batches wait on disk, then comes back."""
     run = client.launch(model)

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.workers import running
-from tests.workers.forking import forked_workers
+from workers.node.forking import forked_workers
 
 MEGABYTE = 1024 * 1024
 
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
-    """Ray in this process, four (pretended) cores, loopback only. Its workers are forked (see forking.py)."""
+    """Ray in this process, four (pretended) cores, loopback only. Its workers are forked (workers.node)."""
     os.environ |= running.RAY_VARIABLES | {
         "RAY_AUTH_TOKEN": secrets.token_hex(32),  # else one is written to the home folder
         "TROUPE_BUFFER_TOKEN_OF_TESTS": secrets.token_hex(8),  # actors have the variables of this moment
@@ -26,7 +26,7 @@ def ray_cluster() -> Iterator[None]:
 
     folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")
     address = os.environ.pop("RAY_ADDRESS", None)
-    with forked_workers():
+    with forked_workers(wait=True):
         ray.init(
             num_cpus=4,
             include_dashboard=False,

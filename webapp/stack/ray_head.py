@@ -58,7 +58,7 @@ class RayHead:
         start = [
             sys.executable,
             "-m",
-            "ray.scripts.scripts",
+            "workers.node",
             "start",
             "--head",
             "--block",

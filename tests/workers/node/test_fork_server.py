@@ -1,0 +1,74 @@
+"""Which workers the fork server takes; a program that no fork server serves."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workers.node.fork_server import OWN, expanded, parsed, refusal
+from workers.node.forked_worker import ray_program, requested
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = "/somewhere/ray/_private/workers/default_worker.py"
+
+
+def arguments(program: str = PROGRAM, **context: Any) -> list[str]:
+    return [
+        program,
+        "--node-id=1",
+        f"--serialized-runtime-env-context={json.dumps(context)}",
+        "--language=PYTHON",
+    ]
+
+
+def refused(words: list[str], **variables: str) -> str:
+    return refusal({"arguments": words, "environment": variables}, {"HF_HOME": "/models"})
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "reason"),
+    [
+        (arguments(), {}, ""),
+        (arguments(py_executable=sys.executable, command_prefix=[]), {}, ""),
+        (arguments(env_vars={"OMP_NUM_THREADS": "2", "PYTHONUNBUFFERED": "1"}), {}, ""),
+        (arguments(env_vars={"PYTHONPATH": str(ROOT)}), {}, ""),
+        (arguments(env_vars={"HF_HOME": "/other"}), {}, "HF_HOME has another value"),
+        (arguments(), {"TORCH_LOGS": "all"}, "TORCH_LOGS has another value"),
+        (arguments(py_executable="/usr/bin/python3"), {}, "another interpreter"),
+        (arguments(command_prefix=["cd", "/tmp", "&&"]), {}, "a command of its runtime environment"),
+        (arguments(override_worker_entrypoint="/x/default_worker.py"), {}, "another program"),
+        (["-m", "ray.util.client.server"], {}, "another program"),
+        (arguments("/x/y.py"), {}, "another program"),
+    ],
+)  # fmt: skip
+def test_a_worker_is_forked_where_nothing_of_it_differs(
+    words: list[str], variables: dict[str, str], reason: str
+) -> None:
+    said = refused(words, **{"HF_HOME": "/models"} | variables)
+    assert reason in said and bool(reason) == bool(said)
+
+
+def test_a_run_with_packages_of_its_own_is_not_forked(tmp_path: Path) -> None:
+    (tmp_path / OWN[0]).mkdir()
+    path = os.pathsep.join(["/nowhere", str(tmp_path), str(ROOT)])
+    assert (
+        refused(arguments(env_vars={"PYTHONPATH": path}), HF_HOME="/models")
+        == f"its packages are those of {tmp_path}"
+    )
+    first = os.pathsep.join([str(ROOT), str(tmp_path)])
+    assert refused(arguments(env_vars={"PYTHONPATH": first}), HF_HOME="/models") == ""
+
+
+def test_variables_of_a_runtime_environment_name_those_of_the_node() -> None:
+    context, program = parsed(arguments(env_vars={"A": "${B}:$B:$C", "D": "${A}"}))
+    assert program == PROGRAM
+    assert expanded({"B": "b"}, context) == {"B": "b", "A": "b:b:", "D": "b:b:"}
+
+
+def test_without_a_fork_server_rays_own_program_takes_over(tmp_path: Path) -> None:
+    assert not requested(str(tmp_path / "nobody"), arguments())
+    assert not requested("", arguments())
+    assert ray_program().is_file()

@@ -1,0 +1,230 @@
+"""A process that has imported what workers need, and forks them: `python -m workers.node.fork_server SOCKET PARENT IDLE`.
+
+A worker that imports torch, transformers and Troupe itself needs 7 to 9 s of CPU time before it does anything. A forked worker needs
+none of it, and shares the memory of what was imported. The process imports only: it opens no device and starts no thread, so that forks
+are safe. A worker keeps the program, arguments, environment, folder, process group, niceness and exit that Ray gives it.
+"""
+
+import atexit
+import ctypes
+import gc
+import importlib
+import json
+import os
+import re
+import runpy
+import select
+import shutil
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from workers.node.forked_worker import FORKED
+
+MODULES = (
+    "workers.actors.env_worker",
+    "workers.actors.marl_env_worker",
+    "workers.actors.marl_worker",
+    "workers.actors.policy_worker",
+    "workers.actors.rollout_worker",
+    "workers.actors.router",
+    "workers.actors.sides",
+    "workers.actors.update_worker",
+    "training_core.marl.trainer",
+    "training_core.llm.environments.registry",
+    "transformers.models.llama.modeling_llama",
+)
+"""What actors import. Not Ray, which reads the environment when it is imported."""
+READ_AT_IMPORT = re.compile(
+    r"HF_|HUGGINGFACE_|TRANSFORMERS_|TORCH|PYTORCH_|NCCL_|LD_|MALLOC_|PYTHON(?!PATH$|UNBUFFERED$)"
+)
+"""Variables that an interpreter or a library reads once: a worker that has other values of them is not forked."""
+OWN = ("training_core", "workers")
+"""Packages of Troupe. A run may bring its own version of them, which a fork would not use."""
+WORKER_PROGRAM = "default_worker.py"
+_PR_SET_PDEATHSIG = 1
+
+
+def main(path: str, parent: int, idle: float) -> None:
+    """Import at the first request or after `idle` seconds; then serve. Ends with the process `parent`.
+
+    Prints a line once requests are taken, and a second one once they are answered.
+    """
+    end_with_parent(parent)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(200)
+        signal.signal(signal.SIGTERM, lambda *_: remove(path))
+        tell("listening")
+        select.select([listener], [], [], idle)
+        started = dict(os.environ)
+        for name in MODULES:
+            importlib.import_module(name)
+        gc.collect()
+        gc.freeze()  # collections in workers do not copy the pages of what was imported
+        tell("ready")
+        added = {name: value for name, value in os.environ.items() if name not in started}
+        request = serve(listener, started)
+    run(request, added)
+
+
+def tell(state: str) -> None:
+    """A line for the node's process."""
+    sys.stdout.write(f"{state}\n")
+    sys.stdout.flush()
+
+
+def end_with_parent(parent: int) -> None:
+    """The kernel ends this process when the node's process is gone. Elsewhere than on Linux nothing happens."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def remove(path: str) -> NoReturn:
+    """Remove the socket and its folder, and end."""
+    shutil.rmtree(Path(path).parent, ignore_errors=True)
+    os._exit(0)
+
+
+def serve(listener: socket.socket, started: Mapping[str, str]) -> dict[str, Any]:
+    """Fork a process per request. Returns in forked processes only, with the request. started: the environment before the imports."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
+    while True:
+        line, _ = listener.accept()
+        with line:
+            request, streams = receive(line)
+            try:
+                if request is not None and accepted(request, started) and os.fork() == 0:
+                    become(request, streams, line)
+                    return request
+            finally:
+                for stream in streams:
+                    os.close(stream)
+
+
+def accepted(request: Mapping[str, Any], started: Mapping[str, str]) -> bool:
+    """Whether a worker can be forked; the node's log tells why not."""
+    reason = refusal(request, started)
+    if reason:
+        sys.stderr.write(f"A worker is not forked: {reason}.\n")
+    return not reason
+
+
+def receive(line: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """A request and its three streams; no request where the sender has gone."""
+    streams: list[int] = []
+    try:
+        _, streams, _, _ = socket.recv_fds(line, 1, 3)
+        parts = []
+        while part := line.recv(65536):
+            parts.append(part)
+        return json.loads(b"".join(parts)), list(streams)
+    except (OSError, ValueError):
+        return None, list(streams)
+
+
+def refusal(request: Mapping[str, Any], started: Mapping[str, str]) -> str:
+    """Why a worker cannot be forked from this process; empty where it can. started: this process's environment before its imports."""
+    context, program = parsed(request["arguments"])
+    if Path(program).name != WORKER_PROGRAM or context.get("override_worker_entrypoint"):
+        return "it runs another program"
+    if context.get("command_prefix"):
+        return "it is started by a command of its runtime environment"
+    if context.get("py_executable") not in (None, sys.executable):
+        return "it runs in another interpreter"
+    wanted = expanded(request["environment"], context)
+    for name in sorted({*wanted, *started}):
+        if READ_AT_IMPORT.match(name) and wanted.get(name) != started.get(name):
+            return f"{name} has another value"
+    found = next((folder for folder in search_path(wanted) if (Path(folder) / OWN[0]).is_dir()), None)
+    if found is not None and Path(found).resolve() != Path(__file__).resolve().parents[2]:
+        return f"its packages are those of {found}"
+    return ""
+
+
+def parsed(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
+    """The runtime environment's context of a worker's arguments, and its program. Raises no error for unknown ones."""
+    context: dict[str, Any] = {}
+    program = ""
+    for word in arguments:
+        name, _, value = word.partition("=")
+        if name == "--serialized-runtime-env-context":
+            context = json.loads(value or "{}")
+        elif not word.startswith("-") and not program:
+            program = word
+    return context, program
+
+
+def expanded(environment: Mapping[str, str], context: Mapping[str, Any]) -> dict[str, str]:
+    """A worker's environment: the node's, and the variables of its runtime environment, in which ${NAME} is replaced."""
+    result = dict(environment)
+    for name, value in (context.get("env_vars") or {}).items():
+        result[name] = re.sub(
+            r"\$\{(\w+)\}|\$(\w+)", lambda found: result.get(found[1] or found[2], ""), value
+        )
+    return result
+
+
+def search_path(environment: Mapping[str, str]) -> list[str]:
+    """The folders of PYTHONPATH."""
+    return [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
+
+
+def become(request: Mapping[str, Any], streams: Sequence[int], line: socket.socket) -> None:
+    """Take the process group, niceness and streams of the worker that was requested. `line` stays open until this process ends."""
+    try:
+        line.sendall(FORKED)
+    except OSError:
+        os._exit(0)  # the sender has not waited
+    line.detach()
+    os.setpgid(0, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, max(request["niceness"], os.getpriority(os.PRIO_PROCESS, 0)))
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def run(request: Mapping[str, Any], added: Mapping[str, str]) -> NoReturn:
+    """Run the worker's program in this process, and end it as an interpreter would. added: variables that the imports have set."""
+    import numpy
+
+    numpy.random.seed()  # a fork has the state of every other fork
+    context, program = parsed(request["arguments"])
+    before = search_path(os.environ)
+    os.environ.clear()
+    os.environ.update({**added, **expanded(request["environment"], context)})
+    os.chdir(request["folder"])
+    sys.argv = list(request["arguments"])[list(request["arguments"]).index(program) :]
+    sys.argv = [
+        word for word in sys.argv if not word.startswith(("--language=", "--serialized-runtime-env-context="))
+    ]
+    sys.path[:] = [
+        str(Path(program).parent),
+        *search_path(os.environ),
+        *(folder for folder in sys.path[1:] if folder not in before),
+    ]
+    status = 1
+    try:
+        runpy.run_path(program, run_name="__main__")
+        status = 0
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        atexit._run_exitfuncs()  # disconnects from Ray; a full exit would wait for threads that a fork does not have
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))

@@ -1,0 +1,61 @@
+"""The program that a Ray node starts for each worker: requests a process from the fork server and ends when that process ends.
+
+Ray starts it by its path, with the worker's arguments. It imports the standard library only, since it runs once per worker. Where
+the fork server cannot serve a worker (another interpreter, other code, a container), it becomes Ray's own program for workers.
+"""
+
+import importlib.util
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+SOCKET = "TROUPE_FORK_SERVER"
+"""Environment variable: the path of the fork server's socket."""
+FORKED = b"f"
+"""The fork server's answer once the worker is a process."""
+TIMEOUT = 20.0
+"""Seconds to wait for that answer, since the first workers wait for the fork server's imports. Ray gives a worker 60 s to register."""
+
+
+def main() -> None:
+    """Request a process; become Ray's own program where there is none."""
+    if not requested(os.environ.get(SOCKET, ""), sys.argv[1:]):
+        program = str(ray_program())
+        os.execv(sys.executable, [sys.executable, program, *sys.argv[1:]])
+
+
+def requested(path: str, arguments: list[str]) -> bool:
+    """Whether a worker was forked, after it has ended. Arguments, environment, folder and the three streams are sent."""
+    request = {
+        "arguments": arguments,
+        "environment": dict(os.environ),
+        "folder": str(Path.cwd()),
+        "niceness": os.getpriority(os.PRIO_PROCESS, 0),
+    }
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(TIMEOUT)
+        try:
+            line.connect(path)
+            socket.send_fds(line, [b"\0"], [0, 1, 2])
+            line.sendall(json.dumps(request).encode())
+            line.shutdown(socket.SHUT_WR)
+            if line.recv(1) != FORKED:
+                return False
+        except OSError:
+            return False
+        line.settimeout(None)
+        line.recv(1)  # returns when the worker has ended
+        return True
+
+
+def ray_program() -> Path:
+    """Ray's own program for workers, found without importing Ray."""
+    spec = importlib.util.find_spec("ray")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent / "_private" / "workers" / "setup_worker.py"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Ray nodes whose workers are forked, where this process starts the node."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from workers.node import forked_worker
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Of libraries that would start threads in the fork server; workers set their own number."""
+
+
+IDLE = 10.0
+"""Seconds without a worker after which the fork server begins its imports: the other services of a machine start first."""
+
+
+@contextmanager
+def forked_workers(*, wait: bool = False) -> Iterator[None]:
+    """A Ray node that this process starts inside the context forks its workers. wait: return once the imports are done.
+
+    Ray's name for the program of workers is a constant that every process reads which starts a node.
+    """
+    from ray._private import ray_constants
+
+    with tempfile.TemporaryDirectory(prefix="fork-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        address = str(Path(folder) / "socket")
+        server = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "workers.node.fork_server",
+                address,
+                str(os.getpid()),
+                str(0.0 if wait else IDLE),
+            ],
+            env=os.environ | dict.fromkeys(THREADS, "1"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+        )
+        assert server.stdout is not None
+        server.stdout.readline()  # where the server has ended, workers start as Ray starts them
+        if wait:
+            server.stdout.readline()
+        program = ray_constants.SETUP_WORKER_FILENAME
+        ray_constants.SETUP_WORKER_FILENAME = str(Path(forked_worker.__file__).resolve())
+        os.environ[forked_worker.SOCKET] = address
+        try:
+            yield
+        finally:
+            ray_constants.SETUP_WORKER_FILENAME = program
+            del os.environ[forked_worker.SOCKET]
+            server.terminate()
+            server.wait()
+            server.stdout.close()
