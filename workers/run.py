@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from training_core.config.files import apply_overrides, parse_config, parse_overrides, read_preset, read_toml
+from training_core.config.foreign import NO_FIELD, no_such_field
 from training_core.config.kinds import AnyConfig
 from training_core.config.marl.run import MarlConfig
 from training_core.config.permitted import checkpoint_below_home
@@ -27,8 +28,9 @@ USAGE_ERROR = 2
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one attempt; the exit status."""
-    arguments = _parser().parse_args(words)
+    arguments, unknown = _parser().parse_known_args(words)
     try:
+        _refuse(unknown)
         config = _config(arguments)
     except (ConfigError, OSError) as error:
         _complain(error)
@@ -64,7 +66,9 @@ def _fork_from(said: Path | None, config: AnyConfig, home: Path) -> Path | None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m workers.run", description="Run one attempt at a run.")
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.run", description="Run one attempt at a run.", allow_abbrev=False
+    )
     parser.add_argument(
         "words", nargs="*", metavar="CONFIG.toml | key=value", help="config file and overrides"
     )
@@ -86,6 +90,15 @@ def _parser() -> argparse.ArgumentParser:
         "--home", type=Path, default=Path(default), help="data folder with base models and runs"
     )
     return parser
+
+
+def _refuse(unknown: Sequence[str]) -> None:
+    """Options that there are not, which may be another library's flags. Raises ConfigError."""
+    flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+    if flags:
+        plain = "there is no such option; a field is set by name=value, without dashes"
+        told = {flag: no_such_field(flag) for flag in flags}
+        raise ConfigError({flag: plain if text == NO_FIELD else text for flag, text in told.items()})
 
 
 def _config(arguments: argparse.Namespace) -> AnyConfig:

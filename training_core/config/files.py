@@ -12,6 +12,7 @@ from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.base import Section
 from training_core.config.engines import ENGINE_CONFIGS
 from training_core.config.environments import ENVIRONMENT_CONFIGS
+from training_core.config.foreign import no_such_field
 from training_core.config.gallery import GALLERY
 from training_core.config.kinds import AnyConfig, config_class
 from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
@@ -35,7 +36,6 @@ KINDS: dict[str, Collection[str]] = {
 """Sections of several kinds, and the kinds."""
 PRESETS = Path(__file__).parent / "presets"
 MESSAGES = {
-    "extra_forbidden": "there is no such field",
     "missing": "this is needed, and has no default",
     "dict_type": "write `name = value`, one on a line, as in TOML",
 }
@@ -188,5 +188,6 @@ def _messages(error: ValidationError) -> dict[str, str]:
         if item["type"] == "union_tag_invalid":
             path = f"{path}.type"
         kind = "missing" if item["input"] == "" and item["type"].startswith("string_") else item["type"]
-        messages.setdefault(path, MESSAGES.get(kind, text))
+        known = no_such_field(path) if kind == "extra_forbidden" else MESSAGES.get(kind, text)
+        messages.setdefault(path, known)
     return messages

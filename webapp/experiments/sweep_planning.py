@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import Any, cast
 
 from training_core.config.files import apply_overrides, read_preset
+from training_core.config.foreign import NO_FIELD
 from training_core.config.kinds import AnyConfig
 from training_core.config.sweeps import SEED, Method, combinations, count, expand_path
 from training_core.errors import ConfigError
@@ -116,9 +117,9 @@ def _wrong(plan: SweepPlan, tree: Mapping[str, Any], path: str, values: Sequence
         own = {at: text for at, text in found.items() if any(_same(at, single) for single in singles)}
         if own:
             text = next(iter(own.values()))
-            return (
-                text + _meant(path, tree) if text == "there is no such field" else f"{spell(value)}: {text}"
-            )
+            if text.startswith(NO_FIELD):
+                return text + (_meant(path, tree) if text == NO_FIELD else "")
+            return f"{spell(value)}: {text}"
     return ""
 
 
