@@ -61,4 +61,4 @@ class Reporting(Section):
     wandb_mode: Literal["offline", "online"] = "offline"
     """offline: kept below wandb/ in the run's folder, for `wandb sync`; online: sent at once, with the machine's own W&B login."""
     histograms: bool = False
-    """Hand these loggers the distribution of the episodes' returns and lengths as well."""
+    """Hand these loggers distributions as well: of episodes' returns and lengths, of small networks' weights and gradients."""

@@ -124,6 +124,14 @@ class MarlTrainer:
             for name in self.config.trained_policies
         }
 
+    def distributions(self) -> dict[str, list[float]]:
+        """Weights and last gradients of the trained policies' networks, by "<policy>/<network>/<kind>/<layer>"."""
+        return {
+            f"{name}/{key}": numbers
+            for name in self.config.trained_policies
+            for key, numbers in self.learners[name].distributions().items()
+        }
+
     def evaluate(self, greedy: bool, episodes: int, kept: int = 0) -> Collection:
         """The same `episodes` episodes every time, with the likeliest or with sampled actions; `kept` of them step by step."""
         count = min(episodes, self.config.rollout.environments)

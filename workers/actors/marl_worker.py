@@ -88,7 +88,10 @@ class MarlWorker:
         start = time.time()
         metrics = self.trainer.update(iteration)
         self._version = iteration
-        return Updated(metrics, [], {}, None, None, [self._span("update", iteration, start)])
+        told = self.trainer.distributions() if self._config.reporting.histograms else {}
+        return Updated(
+            metrics, [], {}, None, None, [self._span("update", iteration, start)], distributions=told
+        )
 
     def publish(self, iteration: int) -> list[Span]:
         """See Crew. The same weights act and learn."""

@@ -122,6 +122,9 @@ class Journal:
         """Every trained policy was updated."""
         values = metrics.update_metrics(updated) | metrics.compute_metrics(updated.spans)
         self._metrics(iteration, values | {"time/update": seconds})
+        if self.loggers:
+            for name, numbers in updated.distributions.items():
+                self.loggers.histogram(iteration, f"policy/{name}", numbers)
         for document in updated.annotations:
             self._reporter.annotation(document)
         for document in updated.batch:

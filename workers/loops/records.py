@@ -193,6 +193,8 @@ class Updated:
     spans: list[Span] = field(default_factory=list)
     batch: list[dict[str, Any]] = field(default_factory=list)
     """The episodes learnt from: fields of batch events."""
+    distributions: dict[str, list[float]] = field(default_factory=dict)
+    """Of networks' weights and gradients, by name without prefix; empty where no logger asks for them."""
 
 
 @dataclass(frozen=True)

@@ -260,7 +260,8 @@ class CustomMarl(MarlEnvironment):
     type: Literal["custom_marl"] = "custom_marl"
     """reset(seed) -> (obs, critic_obs); step(actions) -> (obs, critic_obs, reward, done, info)."""
     path: str = Field(pattern=IMPORT_PATH)
-    """package.module:Class with num_agents, obs_dim, action_dim, reset and step."""
+    """package.module:Class with num_agents, obs_dim, action_dim, reset and step; or a factory that answers with (environment, obs_dim,
+    action_dim, num_agents)."""
     args: Arguments = {}
     """Arguments that it is made with."""
 

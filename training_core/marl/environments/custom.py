@@ -4,6 +4,8 @@
     reset(seed=None) -> (obs (N, obs_dim), critic_obs (any length, always the same))
     step(actions (N,) int64) -> (obs, critic_obs, reward: float, done: bool, info: dict)
 
+or a factory(num_agents, seed, max_cycles, ...) -> (environment, obs_dim, action_dim, num_agents), as MARLKit's register_env takes.
+
 The one reward is the team's: every agent earns an equal share. Of `info`: `action_mask` (N, action_dim), where true choices are allowed,
 `truncated`, true where the episode was cut off rather than ended, and `success` at its end, one for the team or one per agent. A method
 board(), where there is one, gives pictures.
@@ -22,20 +24,26 @@ from training_core.marl.environments.singles import Outcome, Sight, Singles
 from training_core.marl.environments.success import SUCCESS
 
 FIELD = "environment.path"
-NEEDED = ("num_agents", "obs_dim", "action_dim", "reset", "step")
+PLAYED = ("reset", "step")
+SIZES = ("num_agents", "obs_dim", "action_dim")
 
 
 class ContractSingle:
-    """One environment by the contract."""
+    """One environment by the contract; or what MARLKit's factories answer with, (env, obs_dim, action_dim, num_agents)."""
 
-    def __init__(self, environment: Any) -> None:
-        if missing := [name for name in NEEDED if not hasattr(environment, name)]:
+    def __init__(self, made: Any) -> None:
+        whole = isinstance(made, tuple) and len(made) == 4
+        environment, observation_dim, action_dim, agent_count = made if whole else (made, None, None, None)
+        needed = PLAYED if whole else (*SIZES, *PLAYED)
+        if missing := [name for name in needed if not hasattr(environment, name)]:
             raise ConfigError({FIELD: f"{type(environment).__name__} has no {', '.join(missing)}"})
+        if not whole:
+            agent_count, observation_dim, action_dim = (getattr(environment, name) for name in SIZES)
         self._env = environment
-        self._shape = (int(environment.num_agents), int(environment.obs_dim))
+        self._shape = (int(agent_count), int(observation_dim))
         agents = tuple(f"agent_{number}" for number in range(self._shape[0]))
         _, critic = environment.reset(seed=0)
-        role = RoleSpec(agents, self._shape[1], Choices(int(environment.action_dim)))
+        role = RoleSpec(agents, self._shape[1], Choices(int(action_dim)))
         self.spec = Spec({"agents": role}, state_dim=np.asarray(critic).size)
 
     def reset(self, seed: int) -> Sight:

@@ -30,6 +30,8 @@ from training_core.seeding import keyed_seed
 
 SHUFFLES = 3
 """Stream of the minibatches' orders; see MarlTrainer."""
+HISTOGRAM = 500
+"""Most numbers that stand for a layer's weights or gradients."""
 
 
 @dataclass
@@ -139,6 +141,16 @@ class PolicyLearner:
                 "lower the learning rates, or look for rewards or observations that are no numbers"
             )
         return metrics | {"explained_variance": explained, "lr": rate}
+
+    def distributions(self) -> dict[str, list[float]]:
+        """Weights and last gradients, as a step applied them, of every layer of both networks: "actor/weights/<layer>" and so on."""
+        return {
+            f"{name}/{kind}/{layer}": _quantiles(tensor)
+            for name, network in (("actor", self.actor), ("critic", self.critic))
+            for layer, parameter in network.named_parameters()
+            for kind, tensor in (("weights", parameter), ("gradients", parameter.grad))
+            if tensor is not None
+        }
 
     def _rate(self, iteration: int, iterations: int) -> float:
         """Set both learning rates; returns the actor's."""
@@ -286,6 +298,15 @@ def learnt_from(rewards: Tensor, seats: Seats, reward: str) -> Tensor:
         team = role.sum(-1, keepdim=True) if reward == "team_sum" else role.mean(-1, keepdim=True)
         parts.append(team.expand_as(role))
     return torch.cat(parts, dim=-1)
+
+
+def _quantiles(tensor: Tensor) -> list[float]:
+    """All numbers of a tensor, or HISTOGRAM of them at even places in their order."""
+    found = tensor.detach().float().flatten().sort().values
+    if len(found) > HISTOGRAM:
+        found = found[torch.linspace(0, len(found) - 1, HISTOGRAM, device=found.device).round().long()]
+    numbers: list[float] = found.tolist()
+    return numbers
 
 
 def _last_layers(critic: nn.Module) -> list[nn.Linear]:

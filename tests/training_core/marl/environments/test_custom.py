@@ -120,6 +120,40 @@ def test_masks_of_its_own_are_taken() -> None:
     assert masks.tolist() == [[[True, False], [True, True], [True, True]]]
 
 
+class Bare:
+    """An environment that leaves its sizes to its factory."""
+
+    def __init__(self, num_agents: int, max_cycles: int) -> None:
+        self._relay = Relay(num_agents, most_steps=max_cycles)
+
+    def reset(self, seed: int | None = None) -> Any:
+        return self._relay.reset(seed)
+
+    def step(self, actions: Any) -> Any:
+        return self._relay.step(actions)
+
+
+def factory(num_agents: int, seed: int, max_cycles: int, **kwargs: Any) -> tuple[Bare, int, int, int]:
+    """What MARLKit's register_env("my_env", factory) takes."""
+    assert kwargs == {"extra": 1} and seed == 0
+    return Bare(num_agents, max_cycles), 3, 2, num_agents
+
+
+def test_a_factory_of_marlkit_makes_environments_and_they_are_learnt() -> None:
+    args = {"num_agents": 4, "seed": 0, "max_cycles": 7, "extra": 1}
+    environment = {"type": "custom_marl", "path": f"{HERE}:factory", "args": args}
+    tree = {
+        "team": {"roles": {"agents": {"policy": "agents"}}}, "policies": {"agents": {}}, "environment": environment,
+        "rollout": {"environments": 2, "steps": 14}, "run": {"iterations": 1},
+    }  # fmt: skip
+    trainer = MarlTrainer(MarlConfig.model_validate(tree))
+    role = trainer.spec.roles["agents"]
+    assert (len(role.agents), role.observation_dim, role.actions) == (4, 3, Choices(2))
+    collected = trainer.collect(1)
+    assert {played.length for played in collected.episodes} <= set(range(1, 8)) and collected.episodes
+    assert trainer.update(1)["agents"]["grad_norm"] > 0
+
+
 def test_what_breaks_the_contract_is_told() -> None:
     with pytest.raises(ConfigError, match="Empty has no obs_dim, action_dim, reset, step"):
         make_environments(CustomMarl(path=f"{HERE}:Empty"), 1)
