@@ -25,7 +25,7 @@ from training_core.marl.environments.success import SUCCESS
 
 FIELD = "environment.path"
 PLAYED = ("reset", "step")
-SIZES = ("num_agents", "obs_dim", "action_dim")
+SIZES = ("obs_dim", "action_dim", "num_agents")
 
 
 class ContractSingle:
@@ -33,17 +33,17 @@ class ContractSingle:
 
     def __init__(self, made: Any) -> None:
         whole = isinstance(made, tuple) and len(made) == 4
-        environment, observation_dim, action_dim, agent_count = made if whole else (made, None, None, None)
+        environment = made[0] if whole else made
         needed = PLAYED if whole else (*SIZES, *PLAYED)
         if missing := [name for name in needed if not hasattr(environment, name)]:
             raise ConfigError({FIELD: f"{type(environment).__name__} has no {', '.join(missing)}"})
-        if not whole:
-            agent_count, observation_dim, action_dim = (getattr(environment, name) for name in SIZES)
+        sizes = made[1:] if whole else [getattr(environment, name) for name in SIZES]
+        observation_dim, action_dim, agent_count = (int(size) for size in sizes)
         self._env = environment
-        self._shape = (int(agent_count), int(observation_dim))
+        self._shape = (agent_count, observation_dim)
         agents = tuple(f"agent_{number}" for number in range(self._shape[0]))
         _, critic = environment.reset(seed=0)
-        role = RoleSpec(agents, self._shape[1], Choices(int(action_dim)))
+        role = RoleSpec(agents, self._shape[1], Choices(action_dim))
         self.spec = Spec({"agents": role}, state_dim=np.asarray(critic).size)
 
     def reset(self, seed: int) -> Sight:
