@@ -11,6 +11,7 @@ from docs.make_configuration import PAGE, page
 from tests.architecture.source import ROOT, modules
 from training_core.config.environments import ENVIRONMENT_CONFIGS
 from training_core.config.files import load_config, parse_overrides, preset_names
+from training_core.config.marl.algorithms import MARL_ALGORITHM_CONFIGS
 from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS, SuperSuit
 from training_core.config.marl.policies import NETWORK_CONFIGS
 from training_core.config.marl.run import MarlConfig
@@ -143,6 +144,8 @@ def small_network_fields() -> dict[str, Any]:
     config = MarlConfig.model_validate({"team": team, "policies": {"one": {}}}).model_dump(mode="json")
     for section in MARL_ENVIRONMENT_CONFIGS.values():
         config["environment"] |= dict.fromkeys(section.model_fields)
+    for algorithm in MARL_ALGORITHM_CONFIGS.values():
+        config["algorithm"] |= dict.fromkeys(algorithm.model_fields)
     config["environment"]["supersuit"] = dict.fromkeys(SuperSuit.model_fields)
     for network in NETWORK_CONFIGS.values():
         config["policies"]["one"]["network"] |= dict.fromkeys(network.model_fields)

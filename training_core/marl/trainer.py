@@ -4,13 +4,16 @@ Whatever is random follows from (run.seed, stream, iteration): a run that is res
 """
 
 from collections.abc import Callable, Mapping
+from inspect import isclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from training_core.config.marl.algorithms import CustomPpo, MarlPpo
 from training_core.config.marl.run import MarlConfig, unseen_steps
 from training_core.errors import CheckpointError, ConfigError
+from training_core.importing import load_object
 from training_core.marl.collecting import Rollout, collect
 from training_core.marl.environments.base import Spec, VectorEnvironment
 from training_core.marl.environments.keeping import Kept
@@ -41,6 +44,17 @@ def refuse_unseen_steps(config: MarlConfig, spec: Spec) -> None:
         raise ConfigError({"rollout.fresh": unseen_steps(steps, spec.max_steps)})
 
 
+def learner_class(algorithm: MarlPpo) -> type[PolicyLearner]:
+    """What learns: our own class, or one by import path. Raises ConfigError."""
+    if not isinstance(algorithm, CustomPpo):
+        return PolicyLearner
+    found = load_object(algorithm.path, "algorithm.path")
+    if not (isclass(found) and issubclass(found, PolicyLearner)):
+        text = f"{algorithm.path} is no class on PolicyLearner of training_core/marl/learning/learner.py; derive it from that class"
+        raise ConfigError({"algorithm.path": text})
+    return found
+
+
 class MarlTrainer:
     """Policies, their learners, and the environments that they play."""
 
@@ -56,7 +70,7 @@ class MarlTrainer:
         seats = seats_of(config, self.spec)
         seed = config.run.seed
         self.learners = {
-            name: PolicyLearner(
+            name: learner_class(config.algorithm)(
                 config.policies[name],
                 config.algorithm,
                 seats,

@@ -90,6 +90,7 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
     "ppo": _CRITIC,
     "mappo": _NETWORKS,
     "ippo": _NETWORKS,
+    "custom_ppo": _NETWORKS,
 }  # fmt: skip
 """algorithm.type -> ids of CHARTS, what tells most first."""
 

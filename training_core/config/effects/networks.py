@@ -1,7 +1,7 @@
 """Fields of small networks' configs."""
 
 from training_core.config.effects.rules import Effects, Place, always, needs, unless, where
-from training_core.config.marl.algorithms import Ippo, Mappo, MarlPpo
+from training_core.config.marl.algorithms import CustomPpo, Ippo, Mappo, MarlPpo
 from training_core.config.marl.environments import (
     CustomMarl,
     GymnasiumVector,
@@ -84,6 +84,7 @@ NETWORKS: Effects = {
     | needs("value_clip", where("clip_value", True)),
     Mappo: always("type") | needs("critic_sees", _one_role_sees_all),
     Ippo: always("type"),
+    CustomPpo: always("type path args critic_sees"),
     MarlPolicy: needs("network", _is_used) | needs("learner", _is_trained),
     MarlLearner: always(
         "actor_learning_rate critic_learning_rate weight_decay schedule max_grad_norm epochs minibatch_size precision compile"

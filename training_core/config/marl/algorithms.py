@@ -1,10 +1,14 @@
 """Algorithms of small-network agents by `type`: multi-agent PPO with a centralised critic, and independent PPO."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from training_core.config.base import Section
+from training_core.config.base import Arguments, Section
+from training_core.importing import IMPORT_PATH
+
+View = Literal["all", "team", "own"]
+"""What a critic sees: the joint observation of all agents or of its role's, or its own agent's."""
 
 
 class MarlPpo(Section):
@@ -35,6 +39,11 @@ class MarlPpo(Section):
     bootstrap_truncated: bool = True
     """An episode that is cut off goes on in the values: V of its last state takes the place of what would have followed."""
 
+    @property
+    def view(self) -> View:
+        """What the critic sees."""
+        return "own"
+
 
 class Mappo(MarlPpo):
     """Multi-agent PPO: the critic sees what all agents see (MAPPO, arXiv 2103.01955)."""
@@ -44,6 +53,11 @@ class Mappo(MarlPpo):
     critic_sees: Literal["all", "team"] = "all"
     """The joint observation of all agents, or of the critic's own role alone; an environment's own critic_obs goes before both."""
 
+    @property
+    def view(self) -> View:
+        """What the critic sees."""
+        return self.critic_sees
+
 
 class Ippo(MarlPpo):
     """Independent PPO: the critic sees what its agent sees (IPPO, arXiv 2011.09533)."""
@@ -52,7 +66,26 @@ class Ippo(MarlPpo):
     """Decentralised critic on each agent's own observation."""
 
 
-AnyMarlAlgorithm = Annotated[Mappo | Ippo, Field(discriminator="type")]
+class CustomPpo(MarlPpo):
+    """Multi-agent PPO of your own: a class by import path says what the critic sees, and what the losses are."""
+
+    import_fields: ClassVar[tuple[str, ...]] = ("path",)
+    type: Literal["custom_ppo"] = "custom_ppo"
+    """A class on PolicyLearner of training_core/marl/learning/learner.py."""
+    path: str = Field(pattern=IMPORT_PATH)
+    """package.module:Class on PolicyLearner; it may override `make_sight`, `policy_loss` and `losses`."""
+    args: Arguments = {}
+    """What the class reads as `self.algorithm.args`."""
+    critic_sees: View = "all"
+    """The joint observation of all agents, or of the critic's own role, or its agent's alone; unless `make_sight` says otherwise."""
+
+    @property
+    def view(self) -> View:
+        """What the critic sees."""
+        return self.critic_sees
+
+
+AnyMarlAlgorithm = Annotated[Mappo | Ippo | CustomPpo, Field(discriminator="type")]
 """One class per algorithm, told apart by `type`."""
 
-MARL_ALGORITHM_CONFIGS: dict[str, type[MarlPpo]] = {"mappo": Mappo, "ippo": Ippo}
+MARL_ALGORITHM_CONFIGS: dict[str, type[MarlPpo]] = {"mappo": Mappo, "ippo": Ippo, "custom_ppo": CustomPpo}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from training_core.config.marl.algorithms import Mappo, MarlPpo
+from training_core.config.marl.algorithms import MarlPpo
 from training_core.config.marl.policies import Network
 from training_core.marl.collecting import Rollout
 from training_core.marl.environments.base import Spec
@@ -37,10 +37,9 @@ class Sight:
     def __init__(
         self, algorithm: MarlPpo, seats: Seats, every: dict[str, Seats], spec: Spec, reward: str
     ) -> None:
-        self.central = isinstance(algorithm, Mappo)
+        self.central = algorithm.view != "own"
         self.state = self.central and spec.state_dim > 0
-        everyone = isinstance(algorithm, Mappo) and algorithm.critic_sees == "all"
-        self.policies = list(every) if everyone else [seats.policy]
+        self.policies = list(every) if algorithm.view == "all" else [seats.policy]
         self.seats = seats
         joint = sum(every[name].count * every[name].observation_dim for name in self.policies)
         self.inputs = (spec.state_dim or joint) if self.central else seats.observation_dim

@@ -1,5 +1,7 @@
 """The learner of one policy: its actor and critic, and PPO updates of both.
 
+A class on PolicyLearner is an algorithm of one's own (`algorithm.type = "custom_ppo"`): it overrides `make_sight`, `policy_loss`, `losses`.
+
 Letters: T steps, B environments, N agents, L steps of a chunk, K columns of values (see critics).
 """
 
@@ -87,7 +89,7 @@ class PolicyLearner:
         self.seats = seats[name]
         self.seed = seed
         self.head = make_head(self.seats.actions, self.seats.widths)
-        self.sight = Sight(algorithm, self.seats, seats, spec, reward)
+        self.sight = self.make_sight(seats, spec)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network, count = policy.network, self.seats.count
@@ -102,8 +104,38 @@ class PolicyLearner:
         self.updates = 0
         self.length = self.actor.chunk_length
         self._critic_memory: Memory | None = None
-        losses = partial(_losses, self)
-        self._losses = torch.compile(losses) if self.settings.compile else losses
+        self._losses = torch.compile(self.losses) if self.settings.compile else self.losses
+
+    def make_sight(self, seats: dict[str, Seats], spec: Spec) -> Sight:
+        """What the critic sees; `seats` by policy."""
+        return Sight(self.algorithm, self.seats, seats, spec, self.reward)
+
+    def policy_loss(self, log_ratio: Tensor, advantages: Tensor) -> Tensor:
+        """The actor's loss, sample by sample: (G, L, N) each, and of the result."""
+        return policy_loss(log_ratio, advantages, self.algorithm.clip)
+
+    def losses(self, part: Chunks) -> tuple[Tensor, Tensor]:
+        """The sum of actor's and critic's losses (), whose gradients do not meet; and a row of Figures without the norms."""
+        algorithm = self.algorithm
+        out = masked(self.actor.sequence(part.observations, part.actor_memory, part.begins), part.masks)
+        log_probs, entropies = self.head.log_prob(out, part.raw)
+        log_ratio = log_probs - part.log_probs
+        if (
+            part.weights is not None
+        ):  # what does not count may be any number, even one whose ratio is infinite
+            log_ratio = log_ratio.masked_fill(part.weights == 0, 0.0)
+        actor_loss = mean(self.policy_loss(log_ratio, part.advantages), part.weights)
+        entropy = mean(entropies, part.weights)
+        seen = self.critic.sequence(part.critic_inputs, part.critic_memory, part.begins)
+        values = self.sight.columns(seen).float()
+        limit = algorithm.value_clip if algorithm.clip_value else None
+        critic_loss = mean(value_loss(values, part.old_values, part.returns, limit), part.value_weights)
+        loss = (
+            actor_loss - algorithm.entropy_coefficient * entropy + algorithm.value_coefficient * critic_loss
+        )
+        losses = torch.stack([actor_loss.detach(), critic_loss.detach(), entropy.detach()])
+        weight = losses.new_ones(1) if part.weights is None else part.weights.sum().view(1)
+        return loss, torch.cat([losses, ratio_figures(log_ratio, algorithm.clip, part.weights), weight])
 
     def kept(self, steps: int) -> tuple[int, ...]:
         """The steps before which a rollout keeps the actor's memory: where chunks begin."""
@@ -266,26 +298,6 @@ class PolicyLearner:
             loss, row = self._losses(part)
         loss.backward()
         return torch.cat([row, torch.stack([self.actor_adam.step(), self.critic_adam.step()])])
-
-
-def _losses(learner: PolicyLearner, part: Chunks) -> tuple[Tensor, Tensor]:
-    """The sum of actor's and critic's losses (), whose gradients do not meet; and a row of Figures without the norms."""
-    algorithm = learner.algorithm
-    out = masked(learner.actor.sequence(part.observations, part.actor_memory, part.begins), part.masks)
-    log_probs, entropies = learner.head.log_prob(out, part.raw)
-    log_ratio = log_probs - part.log_probs
-    if part.weights is not None:  # what does not count may be any number, even one whose ratio is infinite
-        log_ratio = log_ratio.masked_fill(part.weights == 0, 0.0)
-    actor_loss = mean(policy_loss(log_ratio, part.advantages, algorithm.clip), part.weights)
-    entropy = mean(entropies, part.weights)
-    seen = learner.critic.sequence(part.critic_inputs, part.critic_memory, part.begins)
-    values = learner.sight.columns(seen).float()
-    limit = algorithm.value_clip if algorithm.clip_value else None
-    critic_loss = mean(value_loss(values, part.old_values, part.returns, limit), part.value_weights)
-    loss = actor_loss - algorithm.entropy_coefficient * entropy + algorithm.value_coefficient * critic_loss
-    losses = torch.stack([actor_loss.detach(), critic_loss.detach(), entropy.detach()])
-    weight = losses.new_ones(1) if part.weights is None else part.weights.sum().view(1)
-    return loss, torch.cat([losses, ratio_figures(log_ratio, algorithm.clip, part.weights), weight])
 
 
 def learnt_from(rewards: Tensor, seats: Seats, reward: str) -> Tensor:

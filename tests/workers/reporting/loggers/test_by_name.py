@@ -1,5 +1,6 @@
 """MARLKit's make_logger in a script, with each backend."""
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ def test_marlkits_example_of_a_logger_runs(
     logger.log_scalars({"EV": 0.5, "KL": 0.25}, 20)
     logger.log_histogram("weights", [1.0, 2.0, 4.0], 20)
     logger.close()
+    if kind == "wandb":
+        importlib.import_module("wandb").teardown()  # its process has written all when it is gone
     runs = tmp_path / "runs"
     if kind == "jsonl":
         first, scalar, both, histogram = lines(runs)

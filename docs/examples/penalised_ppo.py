@@ -1,0 +1,16 @@
+"""PPO with a penalty in place of the clip (Schulman et al. 2017, section 4), as an algorithm of one's own. See docs/custom.md."""
+
+from torch import Tensor
+
+from training_core.config.marl.algorithms import CustomPpo
+from training_core.marl.learning.learner import PolicyLearner
+
+
+class PenalisedPpo(PolicyLearner):
+    """-(r A) + beta KL, with `beta` from algorithm.args."""
+
+    def policy_loss(self, log_ratio: Tensor, advantages: Tensor) -> Tensor:
+        assert isinstance(self.algorithm, CustomPpo)
+        beta = float(self.algorithm.args.get("beta", 1.0))
+        ratio = log_ratio.exp()
+        return -ratio * advantages + beta * (ratio - 1 - log_ratio)
