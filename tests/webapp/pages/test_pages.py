@@ -243,7 +243,7 @@ def test_checkpoints_show_best_and_removed(ada: Client, told: Run) -> None:
         time="2026-01-01T00:00Z",
     )
     html = read(ada, "runs:checkpoints", told.pk)
-    assert html.count("data-best") == 1 and "removed to save space" in html and "5.3 MB" in html
+    assert html.count("data-best") == 1 and "deleted to save space" in html and "5.3 MB" in html
 
 
 def test_templates_hold_no_inline_script_style_or_safe() -> None:
