@@ -20,6 +20,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,15 +62,46 @@ def main(path: str, parent: int, idle: float) -> None:
         signal.signal(signal.SIGTERM, lambda *_: remove(path))
         tell("listening")
         select.select([listener], [], [], idle)
-        started = dict(os.environ)
+        environment = dict(os.environ)
+        # Without it a library that counts GPUs opens the driver, which forks cannot use.
+        os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         for name in MODULES:
             importlib.import_module(name)
         gc.collect()
         gc.freeze()  # collections in workers do not copy the pages of what was imported
         tell("ready")
-        added = {name: value for name, value in os.environ.items() if name not in started}
-        request = serve(listener, started)
+        added = {name: value for name, value in os.environ.items() if name not in environment}
+        request = serve(listener, Imported(environment, own_files()))
     run(request, added)
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What the imports depended on."""
+
+    environment: Mapping[str, str]
+    """Before them: they set variables themselves."""
+    files: Mapping[Path, int]
+    """Modules of OWN, and when they were last changed (ns)."""
+
+    def changed(self) -> Path | None:
+        """A module that has been edited since; None where there is none."""
+        return next((path for path, time in self.files.items() if changed_at(path) != time), None)
+
+
+def own_files() -> dict[Path, int]:
+    """The files of what was imported of OWN."""
+    names = [name for name in sys.modules if name.partition(".")[0] in OWN]
+    paths = [Path(file) for name in names if (file := getattr(sys.modules[name], "__file__", None))]
+    return {path: changed_at(path) for path in paths}
+
+
+def changed_at(path: Path) -> int:
+    """When a file was last changed, in ns; 0 where it is gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def tell(state: str) -> None:
@@ -93,15 +125,15 @@ def remove(path: str) -> NoReturn:
     os._exit(0)
 
 
-def serve(listener: socket.socket, started: Mapping[str, str]) -> dict[str, Any]:
-    """Fork a process per request. Returns in forked processes only, with the request. started: the environment before the imports."""
+def serve(listener: socket.socket, imported: Imported) -> dict[str, Any]:
+    """Fork a process per request. Returns in forked processes only, with the request."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
     while True:
         line, _ = listener.accept()
         with line:
             request, streams = receive(line)
             try:
-                if request is not None and accepted(request, started) and os.fork() == 0:
+                if request is not None and accepted(request, imported) and os.fork() == 0:
                     become(request, streams, line)
                     return request
             finally:
@@ -109,9 +141,9 @@ def serve(listener: socket.socket, started: Mapping[str, str]) -> dict[str, Any]
                     os.close(stream)
 
 
-def accepted(request: Mapping[str, Any], started: Mapping[str, str]) -> bool:
+def accepted(request: Mapping[str, Any], imported: Imported) -> bool:
     """Whether a worker can be forked; the node's log tells why not."""
-    reason = refusal(request, started)
+    reason = refusal(request, imported)
     if reason:
         sys.stderr.write(f"A worker is not forked: {reason}.\n")
     return not reason
@@ -130,8 +162,8 @@ def receive(line: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
         return None, list(streams)
 
 
-def refusal(request: Mapping[str, Any], started: Mapping[str, str]) -> str:
-    """Why a worker cannot be forked from this process; empty where it can. started: this process's environment before its imports."""
+def refusal(request: Mapping[str, Any], imported: Imported) -> str:
+    """Why a worker cannot be forked from this process; empty where it can."""
     context, program = parsed(request["arguments"])
     if Path(program).name != WORKER_PROGRAM or context.get("override_worker_entrypoint"):
         return "it runs another program"
@@ -140,13 +172,14 @@ def refusal(request: Mapping[str, Any], started: Mapping[str, str]) -> str:
     if context.get("py_executable") not in (None, sys.executable):
         return "it runs in another interpreter"
     wanted = expanded(request["environment"], context)
-    for name in sorted({*wanted, *started}):
-        if READ_AT_IMPORT.match(name) and wanted.get(name) != started.get(name):
+    for name in sorted({*wanted, *imported.environment}):
+        if READ_AT_IMPORT.match(name) and wanted.get(name) != imported.environment.get(name):
             return f"{name} has another value"
     found = next((folder for folder in search_path(wanted) if (Path(folder) / OWN[0]).is_dir()), None)
     if found is not None and Path(found).resolve() != Path(__file__).resolve().parents[2]:
         return f"its packages are those of {found}"
-    return ""
+    changed = imported.changed()
+    return f"{changed} has changed since this node imported it; start the node again" if changed else ""
 
 
 def parsed(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:

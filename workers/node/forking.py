@@ -20,13 +20,16 @@ IDLE = 10.0
 
 @contextmanager
 def forked_workers(*, wait: bool = False) -> Iterator[None]:
-    """A Ray node that this process starts inside the context forks its workers. wait: return once the imports are done.
+    """A Ray node that this process starts inside the context forks its workers, on Linux. wait: return once the imports are done.
 
     Ray's name for the program of workers is a constant that every process reads which starts a node.
     """
+    if sys.platform != "linux":  # elsewhere libraries do not survive a fork
+        yield
+        return
     from ray._private import ray_constants
 
-    with tempfile.TemporaryDirectory(prefix="fork-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="fork-", ignore_cleanup_errors=True) as folder:
         address = str(Path(folder) / "socket")
         server = subprocess.Popen(
             [

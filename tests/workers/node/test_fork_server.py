@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from workers.node.fork_server import OWN, expanded, parsed, refusal
+from workers.node.fork_server import OWN, Imported, changed_at, expanded, own_files, parsed, refusal
 from workers.node.forked_worker import ray_program, requested
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,7 +25,9 @@ def arguments(program: str = PROGRAM, **context: Any) -> list[str]:
 
 
 def refused(words: list[str], **variables: str) -> str:
-    return refusal({"arguments": words, "environment": variables}, {"HF_HOME": "/models"})
+    return refusal(
+        {"arguments": words, "environment": variables}, Imported({"HF_HOME": "/models"}, own_files())
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,19 @@ def test_a_run_with_packages_of_its_own_is_not_forked(tmp_path: Path) -> None:
     )
     first = os.pathsep.join([str(ROOT), str(tmp_path)])
     assert refused(arguments(env_vars={"PYTHONPATH": first}), HF_HOME="/models") == ""
+
+
+def test_workers_see_edited_code(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text("x = 1")
+    imported = Imported({}, {module: changed_at(module)})
+    request = {"arguments": arguments(), "environment": {}}
+    assert refusal(request, imported) == ""
+    os.utime(module, ns=(1, 1))
+    assert refusal(request, imported).startswith(f"{module} has changed")
+    module.unlink()
+    assert refusal(request, imported).startswith(f"{module} has changed")
+    assert Path(refusal.__code__.co_filename) in own_files()
 
 
 def test_variables_of_a_runtime_environment_name_those_of_the_node() -> None:
