@@ -135,7 +135,7 @@ def test_the_workers_of_a_run_are_forked(stack: RunningStack, client: Client, mo
     workers = [
         process for process in stack.tree() if "".join(process.cmdline()).startswith("ray::PolicyWorker")
     ]
-    assert len(workers) == 2 and all(map(forked, workers))
+    assert len(workers) >= 2 and all(map(forked, workers)), "those of an earlier run may still be ending"
     assert client.http.post(f"{stack.url}/api/v1/runs/{run}/stop/").status_code == 200
     client.until(run, lambda found: found["state"] == "stopped")
 
