@@ -124,17 +124,23 @@ def test_a_part_killed_in_mid_run_costs_nothing(
     check_whole(client, run)
 
 
+def title(process: psutil.Process) -> str:
+    """A process's command line; empty where it has ended."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
 def forked(process: psutil.Process) -> bool:
     parent = process.parent()
-    return parent is not None and "workers.node.fork_server" in parent.cmdline()
+    return parent is not None and "workers.node.fork_server" in title(parent)
 
 
 def test_the_workers_of_a_run_are_forked(stack: RunningStack, client: Client, model: Path) -> None:
     run = client.launch(model, **{"run.iterations": 500})
     client.until(run, lambda found: found["iteration"] >= 1)
-    workers = [
-        process for process in stack.tree() if "".join(process.cmdline()).startswith("ray::PolicyWorker")
-    ]
+    workers = [process for process in stack.tree() if title(process).startswith("ray::PolicyWorker")]
     assert len(workers) >= 2 and all(map(forked, workers)), "those of an earlier run may still be ending"
     assert client.http.post(f"{stack.url}/api/v1/runs/{run}/stop/").status_code == 200
     client.until(run, lambda found: found["state"] == "stopped")
