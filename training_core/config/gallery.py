@@ -50,8 +50,8 @@ GALLERY: dict[str, Expected] = {
     "plan_path_pretrained": Expected(
         task="Plan-Path",
         purpose="plan_path_duo in plain English: SmolLM2-135M-Instruct for both roles, an adapter for each.",
-        time="about 15 minutes on two busy CPU cores, 4 GB of memory",
-        result="success from 0.15 to 0.91 by iteration 20 (greedy, 128 held-out tasks, one seed)",
+        time="about 15 minutes on one CPU core, 4 GB of memory",
+        result="success from 0.15 to 0.91 by iteration 20 (greedy, 128 held-out tasks, two seeds)",
     ),
     "plan_path": Expected(
         task="Plan-Path",
@@ -92,8 +92,8 @@ GALLERY: dict[str, Expected] = {
     "arithmetic_pretrained": Expected(
         task="Sums and programs",
         purpose="A solver and a checker do sums in plain English: SmolLM2-135M-Instruct for both roles, an adapter for each.",
-        time="about 20 minutes on two busy CPU cores, 4 GB of memory",
-        result="success from 0.11 to 0.73 on sums that are never trained on (greedy, 128 tasks, one seed)",
+        time="about 10 minutes on one CPU core, 2 GB of memory",
+        result="success from 0.11 to 0.76 on sums that are never trained on (greedy, 128 tasks, two seeds)",
     ),
     "multi_turn_math": Expected(
         task="Sums and programs",

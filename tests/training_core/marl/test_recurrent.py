@@ -11,7 +11,7 @@ from tests.benchmarks.marl_memory import config_of, learn
 from tests.training_core.marl.hints import Hints, config, policy
 from training_core.marl.collecting import Rollout
 from training_core.marl.learning.batch import chunk_starts
-from training_core.marl.learning.learner import PolicyLearner, _losses
+from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.networks.agents import Networks
 from training_core.marl.networks.base import Memory
 from training_core.marl.trainer import MarlTrainer
@@ -144,7 +144,7 @@ def test_a_chunked_update_equals_a_loop(kind: str, algorithm: str, terminates: b
     whole = next(iter(chunks.minibatches(torch.randperm(len(chunks)), len(chunks))))
     learner.actor_adam.clear()
     learner.critic_adam.clear()
-    loss, _ = _losses(learner, whole)
+    loss, _ = learner.losses(whole)
     torch.testing.assert_close(loss, total, rtol=1e-4, atol=1e-5)
     loss.backward()
     total.backward()
@@ -163,7 +163,7 @@ def test_a_network_without_memory_learns_the_same_from_chunks_as_from_single_ste
         whole = next(iter(chunks.minibatches(torch.arange(len(chunks)), len(chunks))))
         learner.actor_adam.clear()
         learner.critic_adam.clear()
-        loss, _ = _losses(learner, whole)
+        loss, _ = learner.losses(whole)
         loss.backward()
         gradients.append(
             torch.cat([learner.actor_adam.gradients, learner.critic_adam.gradients, loss.detach()[None]])
