@@ -3,7 +3,7 @@
 Trains each preset once per variant and seed with `python -m workers.run --local`: everything in one process with one thread.
 `lora` is the preset as it is, `full` trains all weights, `grpo` compares whole episodes instead of answers to one prompt.
 A finished run is not repeated: its folder below --home is read. Prints a table in Markdown with 95 % Wilson intervals, and
-what was said before and after. `--svg FILE` draws success against minutes of training. A figure that falls short is printed as such.
+what was said before and after. `--svg FILE` draws success against iterations. A figure that falls short is printed as such.
 """
 
 import argparse
@@ -229,7 +229,7 @@ def said(folder: Path) -> list[str]:
 
 
 def drawn(runs: Sequence[Run]) -> str:
-    """Success of training episodes against minutes of training, a panel for each preset."""
+    """Success of training episodes against iterations, a panel for each preset."""
     presets = list(dict.fromkeys(run.preset for run in runs))
     width = ROOM * len(presets)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {HEIGHT + TOP + 60}" font-family="sans-serif" font-size="12">',
@@ -242,7 +242,7 @@ def drawn(runs: Sequence[Run]) -> str:
 
 def panel(preset: str, runs: Sequence[Run], left: int) -> list[str]:
     """Axes, a line per run, the legend."""
-    most = max(run.curve[-1][0] for run in runs)
+    most = max(len(run.curve) for run in runs)
     bottom = TOP + HEIGHT
     parts = [f'<text x="{left}" y="{TOP - 10}" font-weight="bold">{preset}</text>']
     for tenths in range(0, 11, 2):
@@ -252,12 +252,12 @@ def panel(preset: str, runs: Sequence[Run], left: int) -> list[str]:
     for quarter in range(5):
         x = left + WIDTH * quarter / 4
         parts.append(f'<text x="{x}" y="{bottom + 16}" text-anchor="middle">{most * quarter / 4:.0f}</text>')
-    title = "minutes of training, success of training episodes"
+    title = "iterations, success of training episodes (mean of three)"
     parts.append(f'<text x="{left + WIDTH / 2}" y="{bottom + 34}" text-anchor="middle">{title}</text>')
     for run in runs:
         points = " ".join(
-            f"{left + WIDTH * minutes / most:.1f},{bottom - HEIGHT * share:.1f}"
-            for minutes, share in smoothed(run.curve)
+            f"{left + WIDTH * iteration / most:.1f},{bottom - HEIGHT * share:.1f}"
+            for iteration, share in enumerate(smoothed(run.curve), 1)
         )
         parts.append(
             f'<polyline points="{points}" fill="none" stroke="{COLOURS[run.variant]}" stroke-width="1.6"/>'
@@ -271,15 +271,10 @@ def panel(preset: str, runs: Sequence[Run], left: int) -> list[str]:
     return parts
 
 
-def smoothed(curve: Sequence[tuple[float, float]], window: int = 3) -> list[tuple[float, float]]:
-    """The mean of each point and those before it, `window` in all: an iteration plays few tasks."""
-    return [
-        (
-            minutes,
-            sum(share for _, share in curve[max(0, place - window + 1) : place + 1]) / min(place + 1, window),
-        )
-        for place, (minutes, _) in enumerate(curve)
-    ]
+def smoothed(curve: Sequence[tuple[float, float]], window: int = 3) -> list[float]:
+    """The mean success of each iteration and those before it, `window` in all: an iteration plays few tasks."""
+    shares = [share for _, share in curve]
+    return [mean(shares[max(0, place - window + 1) : place + 1]) for place in range(len(shares))]
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class StatsTracker:
             self._seconds.setdefault(key, []).append(time.perf_counter() - start)
 
     def export(self) -> dict[str, float]:
-        """Mean seconds of each part as `timeperf/<key>`, AReaL's names; begins anew."""
+        """Mean seconds of each part as `timeperf/<key>`, AReaL's names. Resets the seconds."""
         found = {f"timeperf/{key}": sum(each) / len(each) for key, each in self._seconds.items()}
         self._seconds = {}
         return found
