@@ -50,8 +50,8 @@ class Run:
     """Share of held-out tasks that greedy play solved, by iteration."""
     episodes: int
     """Held-out tasks of an evaluation."""
-    curve: list[tuple[float, float]]
-    """(minutes of training, success of the training episodes) of each iteration."""
+    curve: list[float]
+    """Success of the training episodes of each iteration."""
     tokens_per_second: float
     """Tokens sampled per second of rollout, the mean of the iterations."""
     cost: dict[str, float]
@@ -145,8 +145,7 @@ def trained(preset: str, variant: str, seed: int, home: Path) -> Run:
 def read(preset: str, variant: str, seed: int, folder: Path) -> Run:
     """A finished run's figures."""
     greedy: dict[int, float] = {}
-    curve: list[tuple[float, float]] = []
-    spent = success = 0.0
+    curve: list[float] = []
     speeds: list[float] = []
     for event in metrics(folder):
         values = event["values"]
@@ -154,10 +153,8 @@ def read(preset: str, variant: str, seed: int, folder: Path) -> Run:
             greedy[event["step"]] = values["eval/success"]
         if "rollout/tokens_per_second" in values:
             speeds.append(values["rollout/tokens_per_second"])
-        success = values.get("train/success", success)
-        if "time/iteration" in values:  # told last
-            spent += values["time/iteration"]
-            curve.append((spent / 60, success))
+        if "train/success" in values:
+            curve.append(values["train/success"])
     episodes = int(told(folder, "evaluation", "episodes"))
     cost = json.loads((folder / COST).read_text())
     return Run(preset, variant, seed, greedy, episodes, curve, mean(speeds), cost)
@@ -192,7 +189,6 @@ def table(runs: Sequence[Run]) -> list[str]:
         "base",
         "after",
         "iterations",
-        "training",
         "CPU",
         "memory",
         "sampled tokens/s",
@@ -202,7 +198,7 @@ def table(runs: Sequence[Run]) -> list[str]:
     for run in runs:
         cells = [
             f"`{run.preset}`", run.variant, str(run.seed), interval(run.greedy[0], run.episodes),
-            interval(run.greedy[run.last], run.episodes), str(run.last), f"{run.curve[-1][0]:.0f} min",
+            interval(run.greedy[run.last], run.episodes), str(run.last),
             f"{run.cost['cpu_minutes']:.0f} min", f"{run.cost['memory_gib']:.1f} GiB",
             f"{run.tokens_per_second:.0f}", "holds" if run.holds else "falls short",
         ]  # fmt: skip
@@ -271,9 +267,8 @@ def panel(preset: str, runs: Sequence[Run], left: int) -> list[str]:
     return parts
 
 
-def smoothed(curve: Sequence[tuple[float, float]], window: int = 3) -> list[float]:
+def smoothed(shares: Sequence[float], window: int = 3) -> list[float]:
     """The mean success of each iteration and those before it, `window` in all: an iteration plays few tasks."""
-    shares = [share for _, share in curve]
     return [mean(shares[max(0, place - window + 1) : place + 1]) for place in range(len(shares))]
 
 
