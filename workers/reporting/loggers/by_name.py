@@ -66,4 +66,5 @@ def make_logger(
     """A logger that writes below `folder`. Raises ConfigError, naming the kinds there are."""
     if kind not in LOGGERS and kind != "none":
         raise ConfigError({"logger": f"there is no logger {kind!r}; use none, {', '.join(LOGGERS)}"})
-    return NamedLogger(kind, Path(folder), project, run_name, config or {})
+    # Absolute: the process of W&B has the working directory of the first run that it served.
+    return NamedLogger(kind, Path(folder).absolute(), project, run_name, config or {})
