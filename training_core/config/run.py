@@ -92,7 +92,7 @@ class RunConfig(ExperimentConfig):
         return self
 
     @model_validator(mode="after")
-    def _somebody_decides(self) -> Self:
+    def _a_role_decides(self) -> Self:
         if not isinstance(self.environment, Arithmetic):
             return self
         proposer, roles = self.environment.proposer, ", ".join(self.team.roles)
@@ -108,7 +108,7 @@ class RunConfig(ExperimentConfig):
         return self
 
     @model_validator(mode="after")
-    def _tiny_models_know_the_words(self) -> Self:
+    def _tiny_models_read_words(self) -> Self:
         wording = (
             self.environment.wording if isinstance(self.environment, PlanPathGrid | Arithmetic) else "words"
         )

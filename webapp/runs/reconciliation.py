@@ -24,7 +24,7 @@ from webapp.runs.stopping import ENDING, saved_words, spelled, stopping_words
 from webapp.runs.submission import run_submit_now
 from workers.launch.bundled_ray import cluster_has_ended
 from workers.launch.launcher import JobState, JobStatus, Launcher, LauncherFailure
-from workers.launch.reasons import plain
+from workers.launch.reasons import plain, printed_failure
 from workers.launch.registry import make_launcher
 from workers.launch.run_folder import RunFolder
 
@@ -36,8 +36,6 @@ SILENCE_SECONDS = 30
 START_SECONDS = 120
 """So long a driver may take from its start to its first word before that is told to the owner."""
 UNDER_WAY = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
-FAILED = "failed: "
-"""What a driver prints before the sentence that says why it failed (workers/loops/attempt.py)."""
 OVER = (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
 
 
@@ -182,17 +180,11 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
             run.state, run.reason, run.stop_requested = words[run.stop_requested], how, ""
             run.ended_at = timezone.now()
         else:
-            attempt_lost(run, attempt, _failure(tail) or _how(status, attempt), again=True)
+            attempt_lost(run, attempt, printed_failure(tail) or _how(status, attempt), again=True)
         run.save()
         transaction.on_commit(partial(hint, run.pk, run.event_count))
     if run.state == RunState.QUEUED:
         run_submit_now(run.pk)
-
-
-def _failure(tail: str) -> str:
-    """What the driver printed of its failure; empty where it printed nothing. On a full disk it could not report it."""
-    lines = [line for line in plain(tail).splitlines() if line.startswith(FAILED)]
-    return lines[-1].removeprefix(FAILED).strip() if lines else ""
 
 
 def _how_ended(run: Run, status: JobStatus) -> str:

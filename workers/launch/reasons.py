@@ -2,6 +2,8 @@
 
 import re
 
+FAILURE = "failed: "
+"""What a driver prints before the sentence that says why it failed."""
 LONGEST = 2000
 """Characters of a reason. The whole text is in the run's log."""
 _CODES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -25,3 +27,9 @@ def reason(text: str) -> str:
         if raised:
             said = said[raised[-1].start() :].strip()
     return said if len(said) <= LONGEST else said[: LONGEST - 1].rstrip() + "…"
+
+
+def printed_failure(log: str) -> str:
+    """The last failure that a driver has printed to its job's log; empty where there is none. On a full disk it cannot report it."""
+    lines = [line for line in plain(log).splitlines() if line.startswith(FAILURE)]
+    return lines[-1].removeprefix(FAILURE).strip() if lines else ""

@@ -14,7 +14,7 @@ from training_core.config.files import to_toml
 from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
-from workers.launch.reasons import reason
+from workers.launch.reasons import FAILURE, reason
 from workers.launch.run_folder import RunFolder
 from workers.loops.checkpointing import CheckpointKeeper
 from workers.loops.display import Bar, Lines, Shown
@@ -127,7 +127,7 @@ def _guarded(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool)
         log.error("%s", traceback.format_exc())
         text = reason(str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}")
         journal.ended("failed", journal.completed_iterations, text, retry=isinstance(error, WorkerLost))
-        journal.note(f"failed: {text}")
+        journal.note(f"{FAILURE}{text}")
         return FAILED
     journal.ended(state, iteration)
     journal.note(f"{state} after {iteration} iterations; run folder {attempt.folder}")

@@ -1,4 +1,4 @@
-"""A process that has imported what workers need, and forks them: `python -m workers.node.fork_server SOCKET PARENT IDLE`.
+"""A process that has imported what workers need, and forks them: `python -m workers.node.fork_server SOCKET IDLE`.
 
 A worker that imports torch, transformers and Troupe itself needs 7 to 9 s of CPU time before it does anything. A forked worker needs
 none of it, and shares the memory of what was imported. The process imports only: it opens no device and starts no thread, so that forks
@@ -6,7 +6,6 @@ are safe. A worker keeps the program, arguments, environment, folder, process gr
 """
 
 import atexit
-import ctypes
 import gc
 import importlib
 import json
@@ -20,6 +19,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -47,32 +47,39 @@ READ_AT_IMPORT = re.compile(
 OWN = ("training_core", "workers")
 """Packages of Troupe. A run may bring its own version of them, which a fork would not use."""
 WORKER_PROGRAM = "default_worker.py"
-_PR_SET_PDEATHSIG = 1
+"""Ray's program for Python workers."""
+OF_SETUP = ("--language=", "--serialized-runtime-env-context=")
+"""Arguments that Ray's own program for workers keeps to itself."""
+STDIN = 0
+"""A pipe from the node's process, which the kernel closes when that process ends."""
 
 
-def main(path: str, parent: int, idle: float) -> None:
-    """Import at the first request or after `idle` seconds; then serve. Ends with the process `parent`.
+def main(path: str, idle: float) -> None:
+    """Import at the first request or after `idle` seconds, then serve at the socket `path` until stdin is closed.
 
-    Prints a line once requests are taken, and a second one once they are answered.
+    Prints "listening" once requests are accepted, and "ready" once they are answered.
     """
-    end_with_parent(parent)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(200)
-        signal.signal(signal.SIGTERM, lambda *_: remove(path))
-        tell("listening")
-        select.select([listener], [], [], idle)
+        report("listening")
+        select.select([listener.fileno(), STDIN], [], [], idle)
         environment = dict(os.environ)
         # Without it a library that counts GPUs opens the driver, which forks cannot use.
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         for name in MODULES:
-            importlib.import_module(name)
+            if not closed(STDIN):
+                importlib.import_module(name)
         gc.collect()
         gc.freeze()  # collections in workers do not copy the pages of what was imported
-        tell("ready")
+        report("ready")
         added = {name: value for name, value in os.environ.items() if name not in environment}
         request = serve(listener, Imported(environment, own_files()))
-    run(request, added)
+    if request is None:
+        # The node's process may have been killed: it removes nothing then.
+        shutil.rmtree(Path(path).parent, ignore_errors=True)
+    else:
+        run(request, added)
 
 
 @dataclass(frozen=True)
@@ -104,37 +111,30 @@ def changed_at(path: Path) -> int:
         return 0
 
 
-def tell(state: str) -> None:
-    """A line for the node's process."""
-    sys.stdout.write(f"{state}\n")
-    sys.stdout.flush()
+def report(state: str) -> None:
+    """Write a line to the node's process, if it is still there."""
+    with suppress(BrokenPipeError):
+        os.write(1, f"{state}\n".encode())
 
 
-def end_with_parent(parent: int) -> None:
-    """The kernel ends this process when the node's process is gone. Elsewhere than on Linux nothing happens."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
-    if os.getppid() != parent:
-        sys.exit(1)
+def closed(descriptor: int) -> bool:
+    """Whether the other end of a pipe that nothing is written to is closed."""
+    return bool(select.select([descriptor], [], [], 0)[0])
 
 
-def remove(path: str) -> NoReturn:
-    """Remove the socket and its folder, and end."""
-    shutil.rmtree(Path(path).parent, ignore_errors=True)
-    os._exit(0)
-
-
-def serve(listener: socket.socket, imported: Imported) -> dict[str, Any]:
-    """Fork a process per request. Returns in forked processes only, with the request."""
+def serve(listener: socket.socket, imported: Imported) -> dict[str, Any] | None:
+    """Fork a process per request. Returns the request in each forked process, and None in this one once stdin is closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
     while True:
-        line, _ = listener.accept()
-        with line:
-            request, streams = receive(line)
+        select.select([listener.fileno(), STDIN], [], [])
+        if closed(STDIN):
+            return None
+        connection, _ = listener.accept()
+        with connection:
+            request, streams = receive(connection)
             try:
                 if request is not None and accepted(request, imported) and os.fork() == 0:
-                    become(request, streams, line)
+                    become(request, streams, connection)
                     return request
             finally:
                 for stream in streams:
@@ -149,13 +149,13 @@ def accepted(request: Mapping[str, Any], imported: Imported) -> bool:
     return not reason
 
 
-def receive(line: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+def receive(connection: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
     """A request and its three streams; no request where the sender has gone."""
     streams: list[int] = []
     try:
-        _, streams, _, _ = socket.recv_fds(line, 1, 3)
+        _, streams, _, _ = socket.recv_fds(connection, 1, 3)
         parts = []
-        while part := line.recv(65536):
+        while part := connection.recv(65536):
             parts.append(part)
         return json.loads(b"".join(parts)), list(streams)
     except (OSError, ValueError):
@@ -183,7 +183,7 @@ def refusal(request: Mapping[str, Any], imported: Imported) -> str:
 
 
 def parsed(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """The runtime environment's context of a worker's arguments, and its program. Raises no error for unknown ones."""
+    """The runtime environment's context of a worker's arguments, and the path of its program."""
     context: dict[str, Any] = {}
     program = ""
     for word in arguments:
@@ -196,12 +196,16 @@ def parsed(arguments: Sequence[str]) -> tuple[dict[str, Any], str]:
 
 
 def expanded(environment: Mapping[str, str], context: Mapping[str, Any]) -> dict[str, str]:
-    """A worker's environment: the node's, and the variables of its runtime environment, in which ${NAME} is replaced."""
+    """A worker's environment: the node's, with the variables of its runtime environment, as ray._private.utils.update_envs sets them.
+
+    $NAME and ${NAME} are replaced by variables. An unknown $NAME stays, an unknown ${NAME} is removed.
+    """
     result = dict(environment)
     for name, value in (context.get("env_vars") or {}).items():
-        result[name] = re.sub(
-            r"\$\{(\w+)\}|\$(\w+)", lambda found: result.get(found[1] or found[2], ""), value
+        known = re.sub(
+            r"\$(?:\{(\w+)\}|(\w+))", lambda found: result.get(found[1] or found[2], found[0]), value
         )
+        result[name] = re.sub(r"\$\{[A-Z0-9_]+\}", "", known)
     return result
 
 
@@ -210,19 +214,18 @@ def search_path(environment: Mapping[str, str]) -> list[str]:
     return [folder for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
 
 
-def become(request: Mapping[str, Any], streams: Sequence[int], line: socket.socket) -> None:
-    """Take the process group, niceness and streams of the worker that was requested. `line` stays open until this process ends."""
+def become(request: Mapping[str, Any], streams: Sequence[int], connection: socket.socket) -> None:
+    """Take the process group, niceness and streams of the worker that was requested. `connection` stays open until this process ends."""
     try:
-        line.sendall(FORKED)
+        connection.sendall(FORKED)
     except OSError:
         os._exit(0)  # the sender has not waited
-    line.detach()
+    connection.detach()
     os.setpgid(0, 0)
     os.setpriority(os.PRIO_PROCESS, 0, max(request["niceness"], os.getpriority(os.PRIO_PROCESS, 0)))
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def run(request: Mapping[str, Any], added: Mapping[str, str]) -> NoReturn:
@@ -235,10 +238,8 @@ def run(request: Mapping[str, Any], added: Mapping[str, str]) -> NoReturn:
     os.environ.clear()
     os.environ.update({**added, **expanded(request["environment"], context)})
     os.chdir(request["folder"])
-    sys.argv = list(request["arguments"])[list(request["arguments"]).index(program) :]
-    sys.argv = [
-        word for word in sys.argv if not word.startswith(("--language=", "--serialized-runtime-env-context="))
-    ]
+    arguments: list[str] = request["arguments"]
+    sys.argv = [word for word in arguments[arguments.index(program) :] if not word.startswith(OF_SETUP)]
     sys.path[:] = [
         str(Path(program).parent),
         *search_path(os.environ),
@@ -260,4 +261,4 @@ def run(request: Mapping[str, Any], added: Mapping[str, str]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))
+    main(sys.argv[1], float(sys.argv[2]))

@@ -34,19 +34,19 @@ def requested(path: str, arguments: list[str]) -> bool:
         "folder": str(Path.cwd()),
         "niceness": os.getpriority(os.PRIO_PROCESS, 0),
     }
-    with socket.socket(socket.AF_UNIX) as line:
-        line.settimeout(TIMEOUT)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(TIMEOUT)
         try:
-            line.connect(path)
-            socket.send_fds(line, [b"\0"], [0, 1, 2])
-            line.sendall(json.dumps(request).encode())
-            line.shutdown(socket.SHUT_WR)
-            if line.recv(1) != FORKED:
+            connection.connect(path)
+            socket.send_fds(connection, [b"\0"], [0, 1, 2])
+            connection.sendall(json.dumps(request).encode())
+            connection.shutdown(socket.SHUT_WR)
+            if connection.recv(1) != FORKED:
                 return False
         except OSError:
             return False
-        line.settimeout(None)
-        line.recv(1)  # returns when the worker has ended
+        connection.settimeout(None)
+        connection.recv(1)  # returns when the worker has ended
         return True
 
 

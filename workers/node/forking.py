@@ -11,9 +11,7 @@ from pathlib import Path
 from workers.node import forked_worker
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Of libraries that would start threads in the fork server; workers set their own number."""
-
-
+"""Variables of libraries that would start threads in the fork server; workers set their own number."""
 IDLE = 10.0
 """Seconds without a worker after which the fork server begins its imports: the other services of a machine start first."""
 
@@ -22,7 +20,7 @@ IDLE = 10.0
 def forked_workers(*, wait: bool = False) -> Iterator[None]:
     """A Ray node that this process starts inside the context forks its workers, on Linux. wait: return once the imports are done.
 
-    Ray's name for the program of workers is a constant that every process reads which starts a node.
+    Ray reads the name of the program for workers from a constant of the process that starts the node.
     """
     if sys.platform != "linux":  # elsewhere libraries do not survive a fork
         yield
@@ -37,11 +35,10 @@ def forked_workers(*, wait: bool = False) -> Iterator[None]:
                 "-m",
                 "workers.node.fork_server",
                 address,
-                str(os.getpid()),
                 str(0.0 if wait else IDLE),
             ],
             env=os.environ | dict.fromkeys(THREADS, "1"),
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # closed when this process ends: the server ends then, too
             stdout=subprocess.PIPE,
         )
         assert server.stdout is not None
@@ -56,6 +53,5 @@ def forked_workers(*, wait: bool = False) -> Iterator[None]:
         finally:
             ray_constants.SETUP_WORKER_FILENAME = program
             del os.environ[forked_worker.SOCKET]
-            server.terminate()
-            server.wait()
-            server.stdout.close()
+            server.kill()
+            server.communicate()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -77,10 +78,28 @@ def test_workers_see_edited_code(tmp_path: Path) -> None:
     assert Path(refusal.__code__.co_filename) in own_files()
 
 
-def test_variables_of_a_runtime_environment_name_those_of_the_node() -> None:
-    context, program = parsed(arguments(env_vars={"A": "${B}:$B:$C", "D": "${A}"}))
+@pytest.mark.parametrize("text", ["${B}:$B", "${UNKNOWN}:$UNKNOWN:${unknown}", "a$", "$5 {B} $$B", "${A}"])
+def test_variables_are_expanded_as_ray_does(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray._private.utils import update_envs
+
+    context, program = parsed(arguments(env_vars={"A": "first", "LAST": text}))
     assert program == PROGRAM
-    assert expanded({"B": "b"}, context) == {"B": "b", "A": "b:b:", "D": "b:b:"}
+    ours = expanded({"B": "b"}, context)
+    monkeypatch.setattr(os, "environ", {"B": "b"})
+    update_envs(context["env_vars"])
+    assert ours == os.environ
+
+
+def test_the_fork_server_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    folder = tmp_path / "fork"
+    folder.mkdir()
+    command = [sys.executable, "-m", "workers.node.fork_server", str(folder / "socket"), "600"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdin and server.stdout and server.stdout.readline() == b"listening\n"
+        server.stdin.close()
+        server.stdout.close()
+        assert server.wait(60) == 0
+    assert not folder.exists()
 
 
 def test_without_a_fork_server_rays_own_program_takes_over(tmp_path: Path) -> None:

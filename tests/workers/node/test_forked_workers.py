@@ -45,7 +45,7 @@ def test_a_forked_worker_has_what_a_worker_of_ray_has(ray_cluster: None) -> None
     forked, started = described(), described(PYTHONHASHSEED="1")
     assert forked.pop("forked") and not started.pop("forked")
     assert forked.pop("torch") and not started.pop("torch")
-    assert forked.pop("threads of its parent") == 1, "a fork of several threads may wait for ever"
+    assert forked.pop("threads of its parent") == 1, "a fork of a process with several threads may deadlock"
     del started["threads of its parent"]
     assert forked == started
     assert forked["leads its group"] and forked["token"] == os.environ["TROUPE_BUFFER_TOKEN_OF_TESTS"]

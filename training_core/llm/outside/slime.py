@@ -30,8 +30,9 @@ def generated_mask(
     generator: type[MultiTurnLossMaskGenerator], kind: str, messages: Any, tokenizer: Any, tools: Any
 ) -> MaskedTokens:
     """What a class of the user's own says of a conversation. Raises DataError where it says nothing."""
+    chosen = {"tokenizer_type": kind} if kind else {}
     options = {"tools": tools} if tools else {}
-    found: Any = generator(tokenizer, tokenizer_type=kind).get_loss_mask(messages, **options)
+    found: Any = generator(tokenizer, **chosen).get_loss_mask(messages, **options)
     if found is None:
         raise DataError(
             f"{generator.__name__}.get_loss_mask answers None for tokenizer_type {kind!r}; set workflow.loss_mask_type to a "

@@ -1,6 +1,6 @@
 """The learner of one policy: its actor and critic, and PPO updates of both.
 
-A class on PolicyLearner is an algorithm of one's own (`algorithm.type = "custom_ppo"`): it overrides `make_sight`, `policy_loss`, `losses`.
+Subclasses are custom algorithms (`algorithm.type = "custom_ppo"`): they override `make_sight`, `policy_loss` or `losses`.
 
 Letters: T steps, B environments, N agents, L steps of a chunk, K columns of values (see critics).
 """
@@ -120,9 +120,8 @@ class PolicyLearner:
         out = masked(self.actor.sequence(part.observations, part.actor_memory, part.begins), part.masks)
         log_probs, entropies = self.head.log_prob(out, part.raw)
         log_ratio = log_probs - part.log_probs
-        if (
-            part.weights is not None
-        ):  # what does not count may be any number, even one whose ratio is infinite
+        if part.weights is not None:
+            # What does not count may be any number, even one whose ratio is infinite.
             log_ratio = log_ratio.masked_fill(part.weights == 0, 0.0)
         actor_loss = mean(self.policy_loss(log_ratio, part.advantages), part.weights)
         entropy = mean(entropies, part.weights)
