@@ -72,7 +72,9 @@ def _event(line: memoryview, seq: int | None) -> AnyEvent:
     try:
         return _EVENTS.validate_python(data)
     except ValidationError as error:
-        raise invalid(seq or _seq(data), _messages(error)) from error
+        refused = invalid(seq or _seq(data), _messages(error))
+    del data  # a traceback would keep it: it may be large
+    raise refused
 
 
 def _check_envelope(event: AnyEvent, head: AnyEvent, run_id: str, seq: int) -> None:

@@ -1,5 +1,6 @@
 """Limits that hold before and while a batch is stored: bombs, names of metrics, facts; texts fit their columns."""
 
+import gc
 import gzip
 import json
 from collections.abc import Callable
@@ -84,6 +85,23 @@ def test_a_large_body_waits_for_another(monkeypatch: pytest.MonkeyPatch) -> None
         assert refused.value.status == 503
     with bodies.Room() as third:
         third.claim(bodies.LARGE + 1)
+
+
+def test_nothing_is_collected_while_a_large_batch_is_parsed(run: Run, event: Make, post: Send) -> None:
+    """A collection of a million lists holds the interpreter for more than a second: nobody else is answered."""
+    line = json.dumps(status(event, 1, {"a": "LISTS"})).encode()
+    held = [len(gc.get_objects())]
+
+    def noted(phase: str, info: dict[str, int]) -> None:
+        held.append(len(gc.get_objects()))
+
+    gc.callbacks.append(noted)
+    try:
+        answer = post(line.replace(b'"LISTS"', b"[" + b",".join([b"[]"] * 900_000) + b"]"))
+    finally:
+        gc.callbacks.remove(noted)
+    assert answer.status_code == 400 and str(MAX_DATA) in answer.text and gc.isenabled()
+    assert max(held) < held[0] + 100_000
 
 
 def test_nul_is_replaced_and_what_only_looks_like_it_is_not(run: Run, event: Make, post: Send) -> None:
