@@ -43,8 +43,8 @@ def test_no_field_has_two_bounds_of_one_kind() -> None:
 
 
 @pytest.mark.parametrize("field", ["seq", "attempt"])
-@pytest.mark.parametrize("value", [0, -1, -5, -(2**63)])
-def test_numbers_of_events_begin_at_one(field: str, value: int) -> None:
+@pytest.mark.parametrize("value", [0, -1, -5, -(2**63), True, "1", 1.0])
+def test_numbers_of_events_are_integers_from_one(field: str, value: Any) -> None:
     with pytest.raises(ValidationError, match=field):
         EVENT.validate_python({**HEAD, "type": "heartbeat", "iteration": 1, field: value})
 
