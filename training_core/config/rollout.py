@@ -107,7 +107,7 @@ class RolloutWorkflow(Section):
     success_at: float = 1.0
     """An episode that earned at least this counts as a success."""
     export_style: Literal["concat", "individual"] = "concat"
-    """Unit of credit of interactions and of agents with queues, as in workflow.type = "agent"; tensors have one reward a sequence."""
+    """Unit of credit of interactions and of agents with queues, as in workflow.type = "agent"; tensors are "concat"."""
     turn_discount: float = Field(1.0, ge=0.0, le=1.0)
     """With individual: a call's return is its own reward plus this times the return of the role's next call."""
 

@@ -105,6 +105,9 @@ class Reader:
         found = load_object(path, "workflow.loss_mask_path")
         if isclass(found) and issubclass(found, MultiTurnLossMaskGenerator):
             masked = generated_mask(found, self.workflow.loss_mask_type, messages, tokenizer, tools)
+        elif self.workflow.loss_mask_type:
+            why = f"{path} is no class on MultiTurnLossMaskGenerator, and takes no type; leave it out"
+            raise ConfigError({"workflow.loss_mask_type": why})
         else:
             masked = made(path, {}, "workflow.loss_mask_path")(messages, tokenizer, tools or None)
         if not isinstance(masked, MaskedTokens) or len(masked.token_ids) != len(masked.loss_mask):

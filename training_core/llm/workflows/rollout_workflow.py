@@ -199,6 +199,11 @@ def _found(seat: _Seat, table: Table) -> list[Stretch]:
     """
     first = table.config.team.order[0]
     discount = turn_discount_of(table.config)
+    if discount is not None and is_tensors(seat.result):
+        raise DataError(
+            'the workflow returned tensors, which have one reward a sequence; workflow.export_style = "individual" needs '
+            "interactions or an agent with queues. Leave export_style and turn_discount out, or return interactions"
+        )
     found = stretches(seat.result, seat.version, by_call=discount is not None)
     if not is_tensors(seat.result):
         seat.episode.turn_discount = discount

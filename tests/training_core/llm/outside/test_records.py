@@ -142,5 +142,9 @@ def test_a_loss_mask_that_does_not_fit_fails_the_episode_and_one_that_is_not_the
     talk = record(("user", "w1"), ("assistant", "w2"))
     episode = reader(loss_mask="custom", loss_mask_path=f"{HERE}:too_short").episode(talk, "train", "0")
     assert episode.failed and "one mark for each token" in episode.error
+    with pytest.raises(ConfigError, match="takes no type; leave it out"):
+        reader(loss_mask="custom", loss_mask_path=f"{HERE}:every_other", loss_mask_type="a").episode(
+            talk, "train", "0"
+        )
     with pytest.raises(ConfigError, match="has no 'nobody'"):
         reader(loss_mask="custom", loss_mask_path=f"{HERE}:nobody").episode(talk, "train", "0")
