@@ -1,6 +1,6 @@
 """Entry point of a short job: `python -m workers.job FOLDER --home HOME`.
 
-What is wanted lies in the folder (see workers.launch.job_folder); what comes out is left there too.
+What is wanted lies in the folder (see workers.storage.job_folder); what comes out is left there too.
 Exit status: 0 done; 1 failed, with the reason in error.json; 2 the request cannot be read.
 """
 
@@ -15,8 +15,8 @@ from training_core.config.files import parse_config, read_toml
 from training_core.config.kinds import AnyConfig
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import CheckpointError, ConfigError, TroupeError
-from workers.launch.job_folder import JobFolder
-from workers.launch.reasons import reason
+from workers.storage.job_folder import JobFolder
+from workers.telemetry.reasons import reason
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -35,8 +35,8 @@ def main(words: Sequence[str] | None = None) -> int:
     except (ConfigError, OSError) as error:
         _complain(error)
         return USAGE_ERROR
-    from workers.loops.attempt import run_attempt  # heavy: only once the config is known to be good
-    from workers.loops.records import Attempt
+    from workers.driver.attempt import run_attempt  # heavy: only once the config is known to be good
+    from workers.protocol.records import Attempt
 
     run = arguments.run or f"{config.run.name or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
     home = arguments.home.expanduser().resolve()

@@ -7,7 +7,26 @@ import pytest
 
 from tests.architecture.source import PACKAGES, ROOT, imports, modules
 
-WEB_MAY = ("training_core.config", "training_core.errors", "workers.launch")
+WEB_MAY = (
+    "training_core.config",
+    "training_core.errors",
+    "workers.http",
+    "workers.launchers",
+    "workers.sizing",
+    "workers.storage",
+    "workers.telemetry",
+)
+ORDER: dict[str, tuple[str, ...]] = {
+    "workers": (
+        "protocol http sizing storage transfer node base_model",
+        "gateway rollout_buffer telemetry",
+        "actors launchers reporting",
+        "backends cluster jobs cli",
+        "driver job",
+        "run",
+    ),
+}
+"""Packages of a layer from the ground up; modules directly in a layer count as packages. A package imports lower lines only."""
 
 
 def ours(names: set[str]) -> set[str]:
@@ -22,7 +41,22 @@ def test_lower_layers_know_nothing_of_upper_ones(package: str, below: tuple[str,
             assert not foreign, f"{name} imports {foreign}"
 
 
-def test_the_web_side_knows_only_config_errors_and_the_launching_door() -> None:
+@pytest.mark.parametrize("layer", ORDER)
+def test_packages_of_a_layer_import_lower_ones_only(layer: str) -> None:
+    """Lazy and type-only imports count, so that no cycle between packages can hide."""
+    heights = {package: height for height, line in enumerate(ORDER[layer]) for package in line.split()}
+    wrong = {
+        f"{name} -> {used}"
+        for name, path in modules().items()
+        for used in imports(path)
+        if name.startswith(f"{layer}.") and used.startswith(f"{layer}.")
+        if (package := name.split(".")[1]) != (other := used.split(".")[1])
+        and heights[package] <= heights[other]
+    }
+    assert wrong == set()
+
+
+def test_the_web_layer_imports_listed_packages_only() -> None:
     for name, path in modules().items():
         if name.startswith("webapp"):
             foreign = {
@@ -73,16 +107,16 @@ def test_no_import_cycles() -> None:
     ("module", "heavy"),
     [
         ("training_core.config.files", "torch ray django transformers numpy"),
-        ("workers.launch.registry", "torch ray django transformers"),
-        ("workers.launch.events", "torch ray django transformers"),
-        ("workers.launch.demand", "torch ray django transformers"),
-        ("workers.launch.estimates", "torch ray django transformers"),
+        ("workers.launchers.registry", "torch ray django transformers"),
+        ("workers.telemetry.events", "torch ray django transformers"),
+        ("workers.sizing.demand", "torch ray django transformers"),
+        ("workers.sizing.estimates", "torch ray django transformers"),
         ("workers.reporting.reporter", "torch ray django transformers"),
         ("workers.run", "torch ray django transformers"),
         ("workers.cli.app", "torch ray django transformers"),
         ("workers.actors.env_worker", "torch django"),
-        ("workers.loops.synchronous", "torch django transformers"),
-        ("workers.loops.local", "ray django"),
+        ("workers.driver.synchronous", "torch django transformers"),
+        ("workers.backends.local", "ray django"),
     ],
 )
 def test_light_modules_stay_light(module: str, heavy: str) -> None:

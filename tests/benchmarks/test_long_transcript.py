@@ -20,7 +20,7 @@ from webapp.accounts.models import User
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
 from webapp.transcripts.services import annotations_store, episodes_store
-from workers.launch.events import EpisodeAnnotationEvent, EpisodeEvent
+from workers.telemetry.events import EpisodeAnnotationEvent, EpisodeEvent
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 TURNS, VISITS = 20_000, 5

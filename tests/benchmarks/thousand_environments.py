@@ -50,10 +50,10 @@ def collected(workers: int, tasks: int, home: Path) -> str:
 
     from workers.actors.policy_worker import PolicyWorker
     from workers.actors.router import Router
-    from workers.actors.spec import WorkerSpec
-    from workers.cluster.placement import place
     from workers.cluster.pool import RemotePool
     from workers.cluster.spawner import Spawner
+    from workers.protocol.spec import WorkerSpec
+    from workers.sizing.placement import place
 
     config = spread(workers, tasks)
     spawner = Spawner(config, None, f"thousand-{workers}", None)  # type: ignore[arg-type]

@@ -124,7 +124,7 @@ def test_the_file_for_gpus_adds_to_the_other() -> None:
 
 def test_addresses_are_of_kinds_that_the_settings_take() -> None:
     from webapp.config.environment import database
-    from workers.launch.ray_jobs import RayJobLauncher
+    from workers.launchers.ray_jobs import RayJobLauncher
 
     given = SERVICES["web"]["environment"]
     found = database(re.sub(r"\$\{POSTGRES_PASSWORD[^}]*\}", "secret", given["DATABASE_URL"]))

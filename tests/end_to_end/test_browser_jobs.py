@@ -18,7 +18,7 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.jobs.models import Job
 from webapp.jobs.services import Subject, job_create, job_folder, jobs_follow, jobs_submit
 from workers.jobs.intervals import wilson
-from workers.launch.fake import FakeLauncher
+from workers.launchers.fake import FakeLauncher
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -12,8 +12,8 @@ from training_core.config.marl.run import MarlConfig
 from webapp.accounts.models import User
 from webapp.runs.models import Run
 from webapp.transcripts.models import Episode
-from workers.loops.attempt import run_attempt
-from workers.loops.records import Attempt
+from workers.driver.attempt import run_attempt
+from workers.protocol.records import Attempt
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 SMALL = {

@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from tests.golden.surfaces import FOLDER, SURFACES, text_of
-from workers.launch.events import AnyEvent
+from workers.telemetry.events import AnyEvent
 
 WIRE = Path(__file__).with_name("events.jsonl").read_text().splitlines()
 EVENT: TypeAdapter[Any] = TypeAdapter(AnyEvent)

@@ -33,7 +33,7 @@ def test_a_broken_file_names_the_place(tmp_path: Path, capsys: pytest.CaptureFix
     assert "not valid TOML" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", ["workers.run", "workers.loops.attempt", "workers.cluster.crew"])
+@pytest.mark.parametrize("module", ["workers.run", "workers.driver.attempt", "workers.cluster.ray_backend"])
 def test_the_driver_imports_no_torch(module: str) -> None:
     code = f"import sys, {module}; print([m for m in ('torch', 'transformers') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,7 +5,7 @@ from django.conf import settings
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
-from workers.launch.checkpoint_files import FilesGone, checkpoint_damage
+from workers.storage.checkpoint_files import FilesGone, checkpoint_damage
 
 LONGEST = 2000
 """Characters that are kept of what is wrong."""

@@ -21,7 +21,7 @@ from webapp.checkpoints.damage import checkpoint_words
 from webapp.checkpoints.models import Checkpoint
 from webapp.common.attachments import attachment
 from webapp.runs.states import TransitionRefused
-from workers.launch.checkpoint_files import (
+from workers.storage.checkpoint_files import (
     Member,
     checkpoint_place,
     model_files,

@@ -18,7 +18,7 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.selectors import checkpoint_latest
 from webapp.runs.models import ACTIVE_STATES, Attempt, Run, RunState
 from webapp.runs.states import TransitionRefused
-from workers.launch.checkpoint_files import FilesGone, checkpoint_place, delete, pin, set_aside, unpin
+from workers.storage.checkpoint_files import FilesGone, checkpoint_place, delete, pin, set_aside, unpin
 
 ACTS = ("pin", "unpin", "delete")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import LogLine, Run
-from workers.launch.events import CheckpointEvent
+from workers.telemetry.events import CheckpointEvent
 
 log = logging.getLogger(__name__)
 PATH = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)

@@ -14,9 +14,9 @@ from webapp.common.tones import SHARED, policy_tones
 from webapp.runs.admission import HOLDING, left, runs_holding, runs_waiting
 from webapp.runs.models import Run
 from webapp.runs.selectors import runs_visible
-from workers.launch.demand import Demand, demand, pools
-from workers.launch.launcher import Capacity, LauncherFailure
-from workers.launch.registry import make_launcher
+from workers.launchers.launcher import Capacity, LauncherFailure
+from workers.launchers.registry import make_launcher
+from workers.sizing.demand import Demand, demand, pools
 
 DEVICES = (("cpus", "CPU cores"), ("gpus", "GPUs"))
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 
 from webapp.ingest.bodies import MAX_BODY
-from workers.launch.body_limit import App, BodyLimit, Receive, Send
+from workers.http.body_limit import App, BodyLimit, Receive, Send
 
 EVENTS = re.compile(r"/api/v1/runs/[^/]+/events/")
 

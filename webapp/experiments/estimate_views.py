@@ -10,7 +10,7 @@ from webapp.common.permitted import check_runs_visible
 from webapp.common.tones import SHARED, policy_tones
 from webapp.experiments.estimates import KINDS, LONGEST_PROMPT, PARTS, Appraisal, appraise
 from webapp.experiments.views import posted_draft
-from workers.launch.estimates import PROMPT_TOKENS, WorkerMemory
+from workers.sizing.estimates import PROMPT_TOKENS, WorkerMemory
 
 BAR = 100.0
 """Width of a bar in the units of its drawing."""

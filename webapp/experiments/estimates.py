@@ -9,8 +9,8 @@ from training_core.config.kinds import AnyConfig
 from webapp.cluster.selectors import capacity_read, limits_read
 from webapp.common.formats import size
 from webapp.runs.admission import demands_ahead
-from workers.launch.estimates import Estimate, PolicyMemory, WorkerMemory, estimate
-from workers.launch.launcher import Capacity
+from workers.launchers.launcher import Capacity
+from workers.sizing.estimates import Estimate, PolicyMemory, WorkerMemory, estimate
 
 LONGEST_PROMPT = 1_000_000
 """Tokens that may be asked about."""

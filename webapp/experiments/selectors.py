@@ -17,8 +17,8 @@ from webapp.experiments.forms import Draft, essentials, stands_apart
 from webapp.experiments.team import team_read
 from webapp.experiments.team_editing import environment_section
 from webapp.experiments.team_picture import team_svg
-from workers.launch.base_models import base_models
-from workers.launch.estimates import max_turns, volume
+from workers.sizing.estimates import max_turns, volume
+from workers.storage.base_models import base_models
 
 TABLES = {"team.roles": "role-name", "policies": "policy-name"}
 """Tables of the config that the team editor changes -> the input that an error about them is shown at."""

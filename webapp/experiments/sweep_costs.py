@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from training_core.config.kinds import AnyConfig
-from workers.launch.demand import demand
-from workers.launch.estimates import volume
+from workers.sizing.demand import demand
+from workers.sizing.estimates import volume
 
 
 @dataclass(frozen=True)

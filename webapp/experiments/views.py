@@ -31,7 +31,7 @@ from webapp.experiments.template_selectors import template_get, templates_visibl
 from webapp.runs.selectors import run_get
 from webapp.runs.services import run_create
 from webapp.runs.states import TransitionRefused
-from workers.launch.estimates import PROMPT_TOKENS
+from workers.sizing.estimates import PROMPT_TOKENS
 
 KEPT = ("template_name", "template_description", "template_replace")
 """What is asked for to save a template."""

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from webapp.ingest.bodies import Room, expand
 from webapp.ingest.errors import invalid, too_large
-from workers.launch.events import AnyEvent
+from workers.telemetry.events import AnyEvent
 
 MAX_EVENTS = 20_000
 _EVENTS: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)

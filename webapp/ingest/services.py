@@ -20,7 +20,7 @@ from webapp.runs.client_runs import client_run_revive
 from webapp.runs.models import Attempt, Run
 from webapp.timeline import services as timeline
 from webapp.transcripts import services as transcripts
-from workers.launch.events import (
+from workers.telemetry.events import (
     AnyEvent,
     BatchEvent,
     CheckpointEvent,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from webapp.ingest.errors import IngestRejected
 from webapp.ingest.services import batch_store
-from workers.launch.delivery import Answer, Courier, Undelivered
+from workers.telemetry.delivery import Answer, Courier, Undelivered
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ class DirectChannel:
         self._run_id = run_id
 
     def post(self, data: bytes) -> Answer:
-        """See workers.launch.delivery.Channel."""
+        """See workers.telemetry.delivery.Channel."""
         try:
             answer = batch_store(self._run_id, data, "zstd")
         except IngestRejected as rejected:

@@ -31,10 +31,10 @@ from webapp.jobs.models import Job
 from webapp.jobs.parameters import check_for_networks, parameters_read
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
-from workers.launch.job_folder import JobFolder
-from workers.launch.launcher import JobLaunch, JobState, LauncherFailure
-from workers.launch.reasons import reason
-from workers.launch.registry import make_launcher
+from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure
+from workers.launchers.registry import make_launcher
+from workers.storage.job_folder import JobFolder
+from workers.telemetry.reasons import reason
 
 log = logging.getLogger(__name__)
 OVER = (JobState.FAILED, JobState.STOPPED, JobState.SUCCEEDED)

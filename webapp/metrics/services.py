@@ -13,7 +13,7 @@ from webapp.metrics.headline import headline_update
 from webapp.metrics.models import Chunk, Series
 from webapp.runs.facts import server_says
 from webapp.runs.models import Run
-from workers.launch.events import MetricsEvent
+from workers.telemetry.events import MetricsEvent
 
 MANY_CHUNKS = 200
 """A series with more is merged."""

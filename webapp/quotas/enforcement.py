@@ -6,7 +6,7 @@ Nothing is lost by a quota: a run waits in the queue, and events wait on the tra
 from collections.abc import Sequence
 
 from webapp.quotas.models import Quota
-from workers.launch.demand import Demand
+from workers.sizing.demand import Demand
 
 GIGA = 10**9
 SLACK = 1e-6

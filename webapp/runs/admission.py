@@ -11,8 +11,8 @@ from training_core.config.files import parse_config
 from training_core.errors import ConfigError
 from webapp.quotas.enforcement import admission_reason
 from webapp.runs.models import Attempt, Run, RunSource, RunState
-from workers.launch.demand import Demand, demand
-from workers.launch.launcher import Capacity
+from workers.launchers.launcher import Capacity
+from workers.sizing.demand import Demand, demand
 
 log = logging.getLogger(__name__)
 HOLDING = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)

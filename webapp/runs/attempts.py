@@ -10,7 +10,7 @@ from webapp.accounts.tokens import run_tokens_revoke
 from webapp.checkpoints.damage import damage_note
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.selectors import first_iteration
-from workers.launch.reasons import reason as plain_reason
+from workers.telemetry.reasons import reason as plain_reason
 
 
 def attempt_end(attempt: Attempt, how: str, reason: str) -> None:

@@ -10,7 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from webapp.runs.models import LogLine, Run
-from workers.launch.limits import MAX_DATA
+from workers.telemetry.limits import MAX_DATA
 
 LARGEST_PART, MOST_PARTS = 16 << 10, 16
 """Characters and number of the parts that are shown of facts that are too large."""

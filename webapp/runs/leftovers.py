@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from webapp.runs.attempts import tokens_withdraw
 from webapp.runs.models import ENDED_STATES, Attempt, Run, RunState
-from workers.launch.launcher import JobState, Launcher, LauncherFailure
+from workers.launchers.launcher import JobState, Launcher, LauncherFailure
 
 log = logging.getLogger(__name__)
 TOKEN_REST = timedelta(hours=1)

@@ -22,11 +22,11 @@ from webapp.runs.leftovers import jobs_end, tokens_end
 from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunSource, RunState
 from webapp.runs.stopping import ENDING, saved_words, spelled, stopping_words
 from webapp.runs.submission import run_submit_now
-from workers.launch.bundled_ray import cluster_has_ended
-from workers.launch.launcher import JobState, JobStatus, Launcher, LauncherFailure
-from workers.launch.reasons import plain, printed_failure
-from workers.launch.registry import make_launcher
-from workers.launch.run_folder import RunFolder
+from workers.launchers.bundled_ray import cluster_has_ended
+from workers.launchers.launcher import JobState, JobStatus, Launcher, LauncherFailure
+from workers.launchers.registry import make_launcher
+from workers.storage.run_folder import RunFolder
+from workers.telemetry.reasons import plain, printed_failure
 
 log = logging.getLogger(__name__)
 DEATH_SECONDS = 90

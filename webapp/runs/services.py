@@ -31,8 +31,8 @@ from webapp.runs.families import family_of
 from webapp.runs.models import Attempt, LogLine, Phase, Run, RunSource, RunState
 from webapp.runs.queue import look_soon, submit_soon
 from webapp.runs.stopping import ENDING, stopping_words
-from workers.launch.events import LogEvent, PhaseEvent, StatusEvent
-from workers.launch.reasons import reason
+from workers.telemetry.events import LogEvent, PhaseEvent, StatusEvent
+from workers.telemetry.reasons import reason
 
 FINAL = {"finished": RunState.FINISHED, "stopped": RunState.STOPPED, "paused": RunState.PAUSED}
 

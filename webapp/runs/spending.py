@@ -12,7 +12,7 @@ from training_core.errors import ConfigError
 from webapp.metrics.selectors import Points, points_read
 from webapp.runs.models import Attempt, Run, RunSource
 from webapp.runs.selectors import eta_seconds, iteration_of
-from workers.launch.demand import Demand, demand
+from workers.sizing.demand import Demand, demand
 
 TOKENS = "progress/tokens"
 HOUR = 3600.0

@@ -5,7 +5,7 @@ from django.utils import timezone
 from webapp.checkpoints.selectors import checkpoint_latest
 from webapp.metrics.models import Series
 from webapp.runs.models import Attempt, Run
-from workers.launch.launcher import STOP_SECONDS
+from workers.launchers.launcher import STOP_SECONDS
 
 ENDING = f"ending now: its driver writes a checkpoint of the last completed iteration, and is killed after {STOP_SECONDS} s at the latest"
 DOING = {"stop": "stopping", "pause": "pausing"}

@@ -24,11 +24,11 @@ from webapp.common.permitted import parse_permitted_for
 from webapp.live.services import hint
 from webapp.runs.admission import what_it_waits_for
 from webapp.runs.models import Attempt, Run, RunState
-from workers.launch.bundled_ray import present_cluster
-from workers.launch.demand import demand
-from workers.launch.launcher import Capacity, JobState, Launch, Launcher, LauncherFailure
-from workers.launch.registry import make_launcher
-from workers.launch.run_folder import RunFolder
+from workers.launchers.bundled_ray import present_cluster
+from workers.launchers.launcher import Capacity, JobState, Launch, Launcher, LauncherFailure
+from workers.launchers.registry import make_launcher
+from workers.sizing.demand import demand
+from workers.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
 ADMISSION_LOCK = 7_461_001

@@ -21,9 +21,9 @@ from webapp.stack.ray_head import RayHead, new_ray_head
 from webapp.stack.redis_server import redis_answers, redis_command, redis_url
 from webapp.stack.supervisor import Service, Step
 from webapp.stack.worker_probe import forget_alive, worker_answers
-from workers.launch.bundled_ray import VARIABLE as BUNDLED_RAY
-from workers.launch.bundled_ray import note_start
-from workers.launch.probe import http_answers
+from workers.launchers.bundled_ray import VARIABLE as BUNDLED_RAY
+from workers.launchers.bundled_ray import note_start
+from workers.launchers.probe import http_answers
 
 DEMO_PRESET = "plan_path_duo"
 PREPARE, MODEL, DEMO = "prepare", "base-model", "demo"

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from webapp.stack.ports import free_ports
-from workers.launch.probe import http_answers
+from workers.launchers.probe import http_answers
 
 STRIPPED = (
     "DATABASE_URL",

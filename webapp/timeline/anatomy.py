@@ -39,9 +39,9 @@ class Member:
     consumed: float | None
     learnt: float | None
     stages: list[dict[str, Any]] = field(default_factory=list)
-    """As workers.launch.events.EpisodeStage."""
+    """As workers.telemetry.events.EpisodeStage."""
     roles: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """As workers.launch.events.RoleShare."""
+    """As workers.telemetry.events.RoleShare."""
     transcript: int | None = None
     """Id of its transcript, where one was kept."""
 

@@ -18,7 +18,7 @@ class Batch(models.Model):
     learnt = models.FloatField()
     """When every policy was done with it."""
     data = models.BinaryField()
-    """zstd-compressed JSON: a list of workers.launch.events.BatchEpisode."""
+    """zstd-compressed JSON: a list of workers.telemetry.events.BatchEpisode."""
 
     class Meta:
         indexes = [models.Index(fields=["run", "iteration"])]

@@ -5,7 +5,7 @@ import zstandard
 
 from webapp.runs.models import Run
 from webapp.timeline.models import Batch, Utilisation
-from workers.launch.events import BatchEvent, UtilisationEvent
+from workers.telemetry.events import BatchEvent, UtilisationEvent
 
 
 def batches_store(run: Run, cursor: int, events: list[BatchEvent]) -> None:

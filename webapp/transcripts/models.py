@@ -53,7 +53,7 @@ class Episode(models.Model):
 
 
 class EpisodeBody(models.Model):
-    """What was seen and said: zstd-compressed JSON {"turns": [...], "final_board": ...} as in workers.launch.events, in
+    """What was seen and said: zstd-compressed JSON {"turns": [...], "final_board": ...} as in workers.telemetry.events, in
     pieces (webapp.transcripts.bodies).
     """
 

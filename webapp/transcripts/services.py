@@ -10,7 +10,7 @@ from webapp.runs.models import Run
 from webapp.transcripts import words
 from webapp.transcripts.bodies import annotation_packed, body_packed
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
-from workers.launch.events import EpisodeAnnotationEvent, EpisodeEvent
+from workers.telemetry.events import EpisodeAnnotationEvent, EpisodeEvent
 
 BODY_BUDGET = 2 * 1024**3
 """Bytes of training bodies kept per run; beyond it the oldest go, their facts stay."""

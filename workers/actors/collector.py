@@ -16,7 +16,7 @@ from training_core.config.run import RunConfig
 from training_core.errors import TroupeError
 from training_core.types import Episode
 from workers.actors.player import Played, Player
-from workers.loops.records import Ahead, Span
+from workers.protocol.records import Ahead, Span
 from workers.transfer.admission import Admission
 
 

@@ -15,7 +15,16 @@ from training_core.marl.environments.registry import make_environments
 from training_core.marl.records import Collection, Played, Story
 from workers.actors.machine import machine_load, prepare_process
 from workers.actors.utilisation import UtilisationSampler
-from workers.loops.records import Collected, EpisodeFacts, EpisodeKind, Phase, Span, Started, System, Updated
+from workers.protocol.records import (
+    Collected,
+    EpisodeFacts,
+    EpisodeKind,
+    Phase,
+    Span,
+    Started,
+    System,
+    Updated,
+)
 
 if TYPE_CHECKING:
     from training_core.marl.trainer import MarlTrainer
@@ -207,7 +216,7 @@ class MarlWorker:
     def _document(
         self, played: Played, episode: str, iteration: int, kind: EpisodeKind, start: float
     ) -> dict[str, Any]:
-        """An episode event's own fields (see workers.launch.events.EpisodeEvent), less its task and turns."""
+        """An episode event's own fields (see workers.telemetry.events.EpisodeEvent), less its task and turns."""
         return {
             "episode": episode,
             "iteration": iteration,

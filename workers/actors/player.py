@@ -15,8 +15,8 @@ from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
 from training_core.llm.workflows.table import Generate, Render, Table
 from training_core.types import Answer, Episode, Message, Prompt
 from workers.actors.slots import SlotRange
-from workers.actors.spec import PolicyPort
-from workers.loops.records import EpisodeKind, Span
+from workers.protocol.records import EpisodeKind, Span
+from workers.protocol.spec import PolicyPort
 
 
 @dataclass(frozen=True)

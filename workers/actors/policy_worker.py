@@ -7,9 +7,9 @@ from typing import Any
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.models.progress import Progress
 from training_core.types import Group, Prompt
-from workers.actors.spec import Generated, PolicyUpdate, Ready, WorkerSpec
 from workers.actors.worker import Worker
-from workers.loops.records import Span
+from workers.protocol.records import Span
+from workers.protocol.spec import Generated, PolicyUpdate, Ready, WorkerSpec
 
 
 def told(done: float, text: str) -> None:

@@ -11,7 +11,7 @@ from training_core.config.run import RunConfig
 from training_core.llm.learning.batch import teaches
 from training_core.types import Episode
 from workers.actors.player import Played, Player
-from workers.loops.records import Span
+from workers.protocol.records import Span
 
 
 @dataclass(frozen=True)

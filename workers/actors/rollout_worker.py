@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Prompt
-from workers.actors.spec import Generated, Ready, WorkerSpec
 from workers.actors.worker import Worker
-from workers.loops.records import Span
+from workers.protocol.records import Span
+from workers.protocol.spec import Generated, Ready, WorkerSpec
 
 if TYPE_CHECKING:
     from workers.transfer.weights import PackedWeights

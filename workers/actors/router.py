@@ -26,11 +26,11 @@ from training_core.types import Episode
 from workers.actors.collector import Collector
 from workers.actors.player import Player
 from workers.actors.resampling import play_until_telling
-from workers.actors.spec import PolicyPort, Ready
-from workers.loops.batches import batch_documents
-from workers.loops.metrics import episode_facts
-from workers.loops.records import Ahead, Collected, EpisodeKind, Span, Started, System, Updated
-from workers.loops.transcripts import annotation_document, choose_transcripts, episode_document
+from workers.protocol.records import Ahead, Collected, EpisodeKind, Span, Started, System, Updated
+from workers.protocol.spec import PolicyPort, Ready
+from workers.telemetry.batches import batch_documents
+from workers.telemetry.metrics import episode_facts
+from workers.telemetry.transcripts import annotation_document, choose_transcripts, episode_document
 
 Answered = TypeVar("Answered")
 

@@ -35,8 +35,8 @@ from training_core.seeding import keyed_seed
 from training_core.types import Answer, Group, Prompt
 from workers.actors.gate import Gate
 from workers.actors.machine import prepare_process
-from workers.actors.spec import Generated, PolicyUpdate, TokenFigures, WorkerSpec
-from workers.loops.records import Span
+from workers.protocol.records import Span
+from workers.protocol.spec import Generated, PolicyUpdate, TokenFigures, WorkerSpec
 from workers.transfer.staleness import check_versions, check_weights
 from workers.transfer.weights import PackedWeights, pack, unpack
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from training_core.llm.models.progress import Progress, silent
 from training_core.types import Group
-from workers.actors.spec import PolicyUpdate, Ready, WorkerSpec
 from workers.actors.worker import Worker
+from workers.protocol.spec import PolicyUpdate, Ready, WorkerSpec
 
 if TYPE_CHECKING:
     from workers.transfer.weights import PackedWeights

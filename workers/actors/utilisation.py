@@ -14,8 +14,8 @@ from typing import Any
 import psutil
 
 from workers.actors.machine import machine_load
-from workers.actors.spec import WorkerSpec
-from workers.loops.records import Load, System
+from workers.protocol.records import Load, System
+from workers.protocol.spec import WorkerSpec
 
 INTERVAL = 1.0
 """Seconds between two looks; one costs tens of microseconds on a CPU, less than a millisecond on a GPU."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from training_core.llm.models.progress import Progress, silent
 from workers.actors.machine import prepare_process
-from workers.actors.spec import WorkerSpec
 from workers.actors.utilisation import Watched
+from workers.protocol.spec import WorkerSpec
 
 if TYPE_CHECKING:
     from workers.actors.sides import Loaded

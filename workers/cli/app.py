@@ -16,7 +16,7 @@ from training_core.errors import TroupeError
 from workers.cli.show import ENDED, console, errors, log_line, runs_table
 from workers.cli.topics.registry import TOPICS
 from workers.cli.topics.views import view_find
-from workers.server_api import ROOT, find_server, home, run_path
+from workers.http.server_api import ROOT, find_server, home, run_path
 
 app = typer.Typer(
     name="troupe",

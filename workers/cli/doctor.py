@@ -12,7 +12,7 @@ import psutil
 
 from training_core.errors import SandboxFailure, TroupeError
 from training_core.sandbox.run import check_sandbox
-from workers.server_api import find_server, home
+from workers.http.server_api import find_server, home
 
 TORCH = "2.13.0"
 NEEDED = (

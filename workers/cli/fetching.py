@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TextIO
 
 from training_core.errors import TroupeError
-from workers.server_api import Server
+from workers.http.server_api import Server
 
 
 def write_lines(lines: Iterable[str], output: Path | None) -> int:

@@ -2,10 +2,10 @@
 
 from training_core.errors import TroupeError
 from workers.cli.show import console
-from workers.launch.delivery import Undelivered
+from workers.http.server_api import Server, home
 from workers.reporting.opening import ask_again
 from workers.reporting.sync import Shipped, ship_spool, undelivered
-from workers.server_api import Server, home
+from workers.telemetry.delivery import Undelivered
 
 
 def ship_run(server: Server, run_id: str) -> Shipped:

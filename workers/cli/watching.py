@@ -7,7 +7,7 @@ from rich.live import Live
 from rich.text import Text
 
 from workers.cli.show import ENDED, console, run_panel
-from workers.server_api import Server, ServerAway, run_path
+from workers.http.server_api import Server, ServerAway, run_path
 
 WATCHED = (
     "eval/success", "eval_sampled/success", "train/return", "rollout/tokens_per_second",

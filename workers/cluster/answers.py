@@ -6,7 +6,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from workers.launch.reasons import plain
+from workers.telemetry.reasons import plain
 
 LONGEST = 300
 """Characters of what Ray says where none of the known endings fits."""

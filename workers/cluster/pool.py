@@ -15,9 +15,9 @@ from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import Said, SlotView
 from workers.cluster.answers import answer, exit_of
 from workers.cluster.mutex import Mutex
-from workers.cluster.placement import Seat
 from workers.cluster.spawner import Handle, Spawner
-from workers.loops.records import WorkerLost
+from workers.protocol.records import WorkerLost
+from workers.sizing.placement import Seat
 
 log = logging.getLogger(__name__)
 MAX_LIVES = 5

@@ -12,13 +12,13 @@ from ray.exceptions import RayActorError
 
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Group, Prompt
-from workers.actors.spec import Generated, PolicyUpdate, Ready
 from workers.cluster.answers import answer, exit_of
 from workers.cluster.mutex import Mutex
-from workers.cluster.placement import Seat
 from workers.cluster.spawner import CONTROL, Handle, Spawner
 from workers.cluster.updaters import Updaters, ask
-from workers.loops.records import Span, System, WorkerLost
+from workers.protocol.records import Span, System, WorkerLost
+from workers.protocol.spec import Generated, PolicyUpdate, Ready
+from workers.sizing.placement import Seat
 
 log = logging.getLogger(__name__)
 MAX_LIVES = 5

@@ -21,7 +21,7 @@ from training_core.marl.environments.split import SplitEnvironments, shares_of
 from workers.cluster.answers import answer, exit_of
 from workers.cluster.pool import MAX_LIVES
 from workers.cluster.spawner import Handle
-from workers.loops.records import WorkerLost
+from workers.protocol.records import WorkerLost
 
 log = logging.getLogger(__name__)
 

@@ -19,15 +19,15 @@ from training_core.config.run import RunConfig
 from workers.actors.marl_env_worker import MarlEnvWorker
 from workers.actors.marl_worker import MarlWorker
 from workers.actors.router import Router
-from workers.actors.spec import PolicyPort
-from workers.cluster.placement import Placement, Seat, place
 from workers.cluster.pool import RemotePool
 from workers.cluster.ports import ApartPort, ColocatedPort
 from workers.cluster.remote_environments import Host, RemoteMaker
 from workers.cluster.spawner import CONTROL, Handle, Spawner, start_actor
 from workers.cluster.updaters import Updaters
-from workers.launch.demand import Demand, demand
-from workers.loops.records import Spot
+from workers.protocol.records import Spot
+from workers.protocol.spec import PolicyPort
+from workers.sizing.demand import Demand, demand
+from workers.sizing.placement import Placement, Seat, place
 
 log = logging.getLogger(__name__)
 SAY_EVERY = 10.0

@@ -14,9 +14,9 @@ from workers.actors.marl_worker import MarlWorker
 from workers.actors.policy_worker import PolicyWorker
 from workers.actors.rollout_worker import RolloutWorker
 from workers.actors.router import Router
-from workers.actors.spec import WorkerSpec
 from workers.actors.update_worker import UpdateWorker
-from workers.cluster.placement import Seat
+from workers.protocol.spec import WorkerSpec
+from workers.sizing.placement import Seat
 
 Handle = Any
 """An actor's handle: its methods are known at run time only."""

@@ -10,11 +10,11 @@ import ray
 from ray.exceptions import RayActorError
 
 from training_core.types import Group
-from workers.actors.spec import PolicyUpdate, Ready
 from workers.cluster.answers import answer, exit_of
-from workers.cluster.placement import Seat
 from workers.cluster.spawner import Handle
-from workers.loops.records import System, WorkerLost
+from workers.protocol.records import System, WorkerLost
+from workers.protocol.spec import PolicyUpdate, Ready
+from workers.sizing.placement import Seat
 
 DEATH_KNOWN = 30.0
 """Seconds within which the others of a group learn that one has died."""

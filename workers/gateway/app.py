@@ -21,7 +21,7 @@ from workers.gateway.desk import Desk
 from workers.gateway.ignored import Ignored
 from workers.gateway.requests import ChatRequest, TextRequest
 from workers.gateway.responses import chat_response, chat_stream, text_response, text_stream
-from workers.launch.body_limit import BodyLimit
+from workers.http.body_limit import BodyLimit
 
 log = logging.getLogger(__name__)
 Asked = TypeVar("Asked", bound=BaseModel)

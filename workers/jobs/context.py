@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from training_core.config.experiment import ExperimentConfig
-from workers.launch.job_folder import JobFolder
+from workers.storage.job_folder import JobFolder
 
 Config = TypeVar("Config", bound=ExperimentConfig)
 

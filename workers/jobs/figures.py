@@ -8,7 +8,7 @@ from training_core.config.effects.unused import unused_settings
 from training_core.config.kinds import AnyConfig
 from training_core.errors import EnvironmentFailure
 from workers.jobs.intervals import wilson
-from workers.loops.records import EpisodeFacts
+from workers.protocol.records import EpisodeFacts
 
 KEPT = 200
 """Episodes of one job that are kept whole."""

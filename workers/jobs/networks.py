@@ -15,7 +15,7 @@ from workers.actors.marl_worker import MarlWorker
 from workers.jobs.context import JobContext
 from workers.jobs.figures import KEPT, figures, unused_told
 from workers.jobs.seating import seatings
-from workers.loops.records import EpisodeFacts
+from workers.protocol.records import EpisodeFacts
 
 TRIED = 25
 """Steps of each environment in a dry run's iterations, unless chunks of a memory are longer."""

@@ -11,10 +11,10 @@ from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
 from training_core.types import Group
 from workers.actors.policy_worker import PolicyWorker
 from workers.actors.router import Router
-from workers.actors.spec import PolicyPort, PolicyUpdate, Ready, WorkerSpec
 from workers.jobs.context import JobContext
 from workers.jobs.figures import KEPT
-from workers.loops.records import Collected, EpisodeFacts, Span, System
+from workers.protocol.records import Collected, EpisodeFacts, Span, System
+from workers.protocol.spec import PolicyPort, PolicyUpdate, Ready, WorkerSpec
 
 CHUNK = 16
 """Episodes between two words on progress."""

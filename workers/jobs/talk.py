@@ -16,11 +16,11 @@ from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool, Said, SlotView
 from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
-from workers.actors.spec import Generated, PolicyPort, Ready
 from workers.jobs.context import JobContext
 from workers.jobs.figures import figures
 from workers.jobs.seats import Kept, Voiceless, ports_of, router_of, seated
-from workers.loops.records import EpisodeFacts
+from workers.protocol.records import EpisodeFacts
+from workers.protocol.spec import Generated, PolicyPort, Ready
 
 PATIENCE = 900.0
 """Seconds that a person may think; then the job ends, and lets go of its devices."""

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 from training_core.errors import TroupeError
-from workers.launch.delivery import Undelivered
-from workers.launch.run_folder import RunFolder
+from workers.http.server_api import Server, ServerAway
 from workers.reporting.episodes import Message, episode_fields, turns_of
 from workers.reporting.opening import ALPHABET, Opened, ask, begin, data_folder, new_id
 from workers.reporting.reporter import Reporter
 from workers.reporting.scalars import Scalars
-from workers.server_api import Server, ServerAway
+from workers.storage.run_folder import RunFolder
+from workers.telemetry.delivery import Undelivered
 
 logger = logging.getLogger("troupe")
 Mode = Literal["online", "offline", "disabled"]
@@ -68,7 +68,7 @@ class ClientRun:
         **facts: Any,
     ) -> None:
         """A transcript: chat `messages` with one reward, or `turns` (mappings with role, messages, response or
-        candidates, reward; see workers.launch.events.Turn). `facts` are an episode's fields: success, outcome, task,
+        candidates, reward; see workers.telemetry.events.Turn). `facts` are an episode's fields: success, outcome, task,
         title, kind ("train", "eval", "eval_sampled"), probe, board ...
 
         Raises TypeError or ValueError for what is no episode.

@@ -23,7 +23,7 @@ def turns_of(messages: Sequence[Message], role: str, policy: str, reward: float)
 
 
 def turn_fields(index: int, turn: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of workers.launch.events.Turn. Raises ValueError for a turn that says nothing."""
+    """Fields of workers.telemetry.events.Turn. Raises ValueError for a turn that says nothing."""
     candidates = turn.get("candidates")
     if candidates is None:
         if "response" not in turn:
@@ -73,7 +73,7 @@ def _candidate(given: Mapping[str, Any] | str) -> dict[str, Any]:
 def episode_fields(
     name: str, step: int, turns: Iterable[Mapping[str, Any]], given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Fields of workers.launch.events.EpisodeEvent but for the envelope; what is not given is worked out.
+    """Fields of workers.telemetry.events.EpisodeEvent but for the envelope; what is not given is worked out.
 
     Raises TypeError for a field that an episode does not have.
     """

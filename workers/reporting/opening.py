@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from training_core.errors import TroupeError
-from workers.server_api import ROOT, Server, ServerAway, find_server, home
+from workers.http.server_api import ROOT, Server, ServerAway, find_server, home
 
 ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
 """Of run ids: no letters or digits that look alike."""

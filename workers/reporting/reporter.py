@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
-from workers.launch.limits import MAX_METRICS, MAX_TEXT
-from workers.launch.run_folder import RunFolder
-from workers.launch.spool import SpoolWriter
 from workers.reporting.encoding import encode
 from workers.reporting.shipping import Shipping
+from workers.storage.run_folder import RunFolder
+from workers.telemetry.limits import MAX_METRICS, MAX_TEXT
+from workers.telemetry.spool import SpoolWriter
 
 logger = logging.getLogger(__name__)
 

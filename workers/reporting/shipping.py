@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from workers.launch.delivery import Courier, HttpChannel, Undelivered
+from workers.telemetry.delivery import Courier, HttpChannel, Undelivered
 
 logger = logging.getLogger(__name__)
 

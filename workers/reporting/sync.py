@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from workers.launch.delivery import Courier, HttpChannel
+from workers.telemetry.delivery import Courier, HttpChannel
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from training_core.errors import TroupeError
-from workers.launch.delivery import Courier, HttpChannel
-from workers.launch.spool import SpoolWriter
+from workers.http.server_api import Server
 from workers.reporting.encoding import encode
 from workers.reporting.opening import ALPHABET, begin
 from workers.reporting.scalars import Scalars
-from workers.server_api import Server
+from workers.telemetry.delivery import Courier, HttpChannel
+from workers.telemetry.spool import SpoolWriter
 
 PATTERN = "*tfevents*"
 

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
 
-from workers.launch.body_limit import BodyLimit
+from workers.http.body_limit import BodyLimit
 from workers.rollout_buffer.buffer import RolloutBuffer, whole_number
 from workers.rollout_buffer.channel import Delivery, Full
 from workers.rollout_buffer.plugins import PluginFailure

@@ -16,8 +16,8 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.services import points_store
 from webapp.runs.models import Attempt, LogLine, Run
 from webapp.transcripts.models import EpisodeBody
-from workers.launch.events import MetricsEvent
-from workers.launch.fake import FakeLauncher
+from workers.launchers.fake import FakeLauncher
+from workers.telemetry.events import MetricsEvent
 
 
 def test_launching_a_preset(call: Call, project: Project) -> None:

@@ -14,8 +14,8 @@ from webapp.experiments.estimates import appraise
 from webapp.jobs.models import Job
 from webapp.runs import submission
 from webapp.runs.models import Run
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import Capacity
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import Capacity
 
 pytestmark = pytest.mark.django_db(transaction=True)
 MODEL = "policies.planner.model"

@@ -8,7 +8,7 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.selectors import checkpoint_latest, checkpoints_list
 from webapp.checkpoints.services import checkpoints_store
 from webapp.runs.models import Run
-from workers.launch.events import CheckpointEvent
+from workers.telemetry.events import CheckpointEvent
 
 
 def written(iteration: int, **fields: Any) -> CheckpointEvent:

@@ -24,10 +24,10 @@ from webapp.runs import submission
 from webapp.runs.models import Attempt, LogLine, Run
 from webapp.runs.services import run_resume
 from webapp.runs.states import TransitionRefused
-from workers.launch.events import CheckpointEvent
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import Capacity
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import Capacity
 from workers.reporting.encoding import encode
+from workers.telemetry.events import CheckpointEvent
 
 pytestmark = pytest.mark.django_db(transaction=True)
 WHY = "planner/model.safetensors has 4 bytes in place of 18"

@@ -86,8 +86,8 @@ def test_the_server_reads_the_disk_beside_its_loop(run: Run, user: User, make: M
 def test_transformers_loads_what_was_downloaded(run: Run, user: User, make: Make, tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from workers.loops.attempt import run_attempt
-    from workers.loops.records import Attempt
+    from workers.driver.attempt import run_attempt
+    from workers.protocol.records import Attempt
 
     make(20)
     folder = tmp_path / "trained"

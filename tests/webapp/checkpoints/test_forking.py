@@ -16,8 +16,8 @@ from webapp.checkpoints.selectors import checkpoint_get, checkpoint_named
 from webapp.runs import submission
 from webapp.runs.models import Run, RunSource
 from webapp.runs.states import TransitionRefused
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import Capacity
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import Capacity
 
 
 def test_a_fork_remembers_where_it_comes_from(run: Run, user: User, make: Make) -> None:

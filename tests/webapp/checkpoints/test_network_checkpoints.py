@@ -18,8 +18,8 @@ from webapp.accounts.models import Project, User
 from webapp.checkpoints.forking import run_fork
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
-from workers.loops.attempt import run_attempt
-from workers.loops.records import Attempt
+from workers.driver.attempt import run_attempt
+from workers.protocol.records import Attempt
 from workers.run import main
 
 DOCS = Path(__file__).parents[3] / "docs" / "marl.md"

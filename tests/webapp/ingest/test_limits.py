@@ -24,8 +24,8 @@ from webapp.runs.facts import facts_of, packages_of
 from webapp.runs.models import Attempt, LogLine, Phase, Run
 from webapp.timeline.models import Utilisation
 from webapp.transcripts.models import Episode, EpisodeAnnotation
-from workers.launch import events
-from workers.launch.limits import MAX_DATA
+from workers.telemetry import events
+from workers.telemetry.limits import MAX_DATA
 
 pytestmark = pytest.mark.django_db
 Make = Callable[..., dict[str, Any]]

@@ -7,9 +7,9 @@ import pytest
 
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Run
-from workers.launch.run_folder import RunFolder
 from workers.reporting.reporter import Reporter
 from workers.reporting.sync import ship_spool, undelivered
+from workers.storage.run_folder import RunFolder
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

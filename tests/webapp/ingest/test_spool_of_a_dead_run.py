@@ -7,8 +7,8 @@ import pytest
 from webapp.ingest.spool import spool_store
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Run
-from workers.launch.run_folder import RunFolder
 from workers.reporting.reporter import Reporter
+from workers.storage.run_folder import RunFolder
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("attempt")]
 

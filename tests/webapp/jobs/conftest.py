@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from workers.launch.fake import FakeLauncher
+from workers.launchers.fake import FakeLauncher
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ from webapp.jobs.services import (
 from webapp.jobs.starting import job_start
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import JobState
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import JobState
 
 pytestmark = pytest.mark.django_db
 HOSTILE = "<script>alert(1)</script>"

@@ -14,7 +14,7 @@ from webapp.metrics.selectors import keys, points_after, series_read
 from webapp.metrics.services import points_store, series_compact
 from webapp.metrics.tasks import compact
 from webapp.runs.models import Run
-from workers.launch.events import MetricsEvent
+from workers.telemetry.events import MetricsEvent
 
 
 def event(step: int, values: dict[str, Any], time: float = 1.0, attempt: int = 1) -> MetricsEvent:

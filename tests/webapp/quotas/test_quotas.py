@@ -25,11 +25,11 @@ from webapp.runs import reconciliation, submission
 from webapp.runs.models import Attempt, Run
 from webapp.runs.reconciliation import runs_reconcile_now
 from webapp.runs.submission import run_submit_now
-from workers.launch.demand import demand
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import Capacity, JobState
-from workers.launch.run_folder import RunFolder
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import Capacity, JobState
 from workers.reporting.reporter import Reporter
+from workers.sizing.demand import demand
+from workers.storage.run_folder import RunFolder
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ from django.utils import timezone
 from webapp.ingest.services import IngestAnswer, batch_store
 from webapp.runs import reconciliation, submission
 from webapp.runs.models import Attempt, Run
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import Capacity
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import Capacity
 
 Say = Callable[..., IngestAnswer]
 

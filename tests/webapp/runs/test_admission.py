@@ -8,9 +8,9 @@ from django.utils import timezone
 
 from webapp.runs.models import Run
 from webapp.runs.submission import run_submit_now
-from workers.launch.demand import demand
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import Capacity
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import Capacity
+from workers.sizing.demand import demand
 
 
 def another(run: Run, **fields: Any) -> Run:

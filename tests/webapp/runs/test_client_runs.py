@@ -18,7 +18,7 @@ from webapp.runs.models import Attempt, Run
 from webapp.runs.states import TransitionRefused
 from webapp.transcripts.models import Episode
 from workers.cli.shipping import ship_run
-from workers.server_api import find_server
+from workers.http.server_api import find_server
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -103,7 +103,7 @@ def test_what_was_made_offline_is_delivered_later_once(connected: User) -> None:
 
 
 def test_a_server_that_is_away_at_first(connected: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workers.server_api import Server, ServerAway
+    from workers.http.server_api import Server, ServerAway
 
     real, calls = Server.call, []
 

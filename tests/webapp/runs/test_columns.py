@@ -17,7 +17,7 @@ from webapp.metrics.services import points_store
 from webapp.runs.columns import STANDARD, columns_read, rows_cells
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_summary, runs_list
-from workers.launch.events import MetricsEvent
+from workers.telemetry.events import MetricsEvent
 
 pytestmark = pytest.mark.django_db
 Make = Callable[..., Run]

@@ -15,7 +15,7 @@ from webapp.runs.marks import marks_list
 from webapp.runs.models import Run, RunState
 from webapp.runs.states import TransitionRefused
 from webapp.runs.submission import run_submit_now
-from workers.launch.fake import FakeLauncher
+from workers.launchers.fake import FakeLauncher
 
 RATE = "policies.planner.learner.learning_rate"
 

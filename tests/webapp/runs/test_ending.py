@@ -20,9 +20,9 @@ from webapp.runs.services import run_end_now, run_pause, run_resume, run_stop
 from webapp.runs.states import TransitionRefused
 from webapp.runs.stopping import spelled
 from webapp.runs.submission import run_submit_now
-from workers.launch import bundled_ray
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import JobState, LauncherFailure
+from workers.launchers import bundled_ray
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import JobState, LauncherFailure
 
 pytestmark = pytest.mark.usefixtures("long_up")
 HOURS = timedelta(hours=3)
@@ -273,11 +273,11 @@ def test_an_error_that_would_come_again_is_not_retried(running: Run, say: Say) -
 
 def test_a_reason_is_plain_and_short_whatever_the_driver_says(running: Run, say: Say) -> None:
     raised = "\n".join(f'  File "/x.py", line {line}, in f' for line in range(3000))
-    text = f"\x1b[36mray::Router.collect()\x1b[39m (pid=1)\n{raised}\nworkers.loops.records.WorkerLost: planner died"
+    text = f"\x1b[36mray::Router.collect()\x1b[39m (pid=1)\n{raised}\nworkers.protocol.records.WorkerLost: planner died"
     say("failed", 1, message=text[-20000:], facts={"retry": True})
-    assert running.attempts.get().reason == "workers.loops.records.WorkerLost: planner died"
+    assert running.attempts.get().reason == "workers.protocol.records.WorkerLost: planner died"
     assert now(running).reason == (
-        "attempt 1 was lost (workers.loops.records.WorkerLost: planner died); starting again from the last checkpoint"
+        "attempt 1 was lost (workers.protocol.records.WorkerLost: planner died); starting again from the last checkpoint"
     )
 
 

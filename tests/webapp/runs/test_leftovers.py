@@ -12,8 +12,8 @@ from webapp.runs import tasks
 from webapp.runs.models import Attempt, Run
 from webapp.runs.reconciliation import runs_reconcile_now
 from webapp.runs.submission import run_submit_now
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import JobState, JobStatus, LauncherFailure
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import JobState, JobStatus, LauncherFailure
 
 pytestmark = pytest.mark.usefixtures("long_up")
 

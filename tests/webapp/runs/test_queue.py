@@ -10,8 +10,8 @@ from django.db import connection
 from webapp.runs import queue
 from webapp.runs.models import Attempt, Run
 from webapp.runs.submission import run_submit_now
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import Capacity
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import Capacity
 
 
 def test_a_broker_that_does_not_answer_raises_nothing(

@@ -17,9 +17,9 @@ from webapp.runs.models import Attempt, LogLine, Run
 from webapp.runs.reconciliation import runs_reconcile_now
 from webapp.runs.services import run_pause, run_resume, run_stop
 from webapp.runs.submission import run_submit_now
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import JobState
-from workers.launch.run_folder import RunFolder
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import JobState
+from workers.storage.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("long_up")
 

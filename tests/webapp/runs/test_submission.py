@@ -13,8 +13,8 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Attempt, Run
 from webapp.runs.services import run_stop
 from webapp.runs.submission import run_submit_now
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import Capacity, JobState, Launch, LauncherFailure
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import Capacity, JobState, Launch, LauncherFailure
 
 
 def another(run: Run, **fields: Any) -> Run:
@@ -219,7 +219,7 @@ def test_a_driver_that_is_done_before_its_submission_is_noted_is_not_stopped(
 
 def _wants(launcher: FakeLauncher, run: Run) -> float:
     from training_core.config.files import parse_config
-    from workers.launch.demand import demand
+    from workers.sizing.demand import demand
 
     assert launcher.status("x").state is JobState.MISSING
     return demand(parse_config(run.config)).cpus

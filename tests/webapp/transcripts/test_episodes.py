@@ -16,7 +16,7 @@ from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 from webapp.transcripts.selectors import episode_document, episode_get, episodes_list
 from webapp.transcripts.services import annotations_store, bodies_thin, episodes_store
 from webapp.transcripts.tasks import thin
-from workers.launch.events import EpisodeAnnotationEvent, EpisodeEvent
+from workers.telemetry.events import EpisodeAnnotationEvent, EpisodeEvent
 
 HEAD = {"run": "r", "attempt": 1, "producer": "p", "seq": 1, "time": 1000.0}
 

@@ -14,7 +14,7 @@ from training_core.llm.generation.sampling import tempered_log_probs
 from training_core.types import NoiseKey, Prompt
 from workers.actors.gate import Gate
 from workers.actors.sides import RolloutSide, load
-from workers.actors.spec import WorkerSpec
+from workers.protocol.spec import WorkerSpec
 from workers.transfer.weights import PackedWeights, pack
 
 LENGTH = 12

@@ -13,8 +13,8 @@ from training_core.llm.learning.batch import teaches
 from training_core.types import Answer, Candidate, Episode, Turn
 from workers.actors.player import Played
 from workers.actors.resampling import play_until_telling
-from workers.loops.attempt import run_attempt
-from workers.loops.records import Attempt
+from workers.driver.attempt import run_attempt
+from workers.protocol.records import Attempt
 
 ANSWER = Answer([1], [0.0], [0], "stop", "")
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from workers.actors.utilisation import UtilisationSampler
-from workers.loops.records import Load
+from workers.protocol.records import Load
 
 
 def samples(sampler: UtilisationSampler, count: int) -> Load:

@@ -15,8 +15,8 @@ import pytest
 from tests.architecture.source import ROOT
 from tests.workers.cli.conftest import Troupe
 from training_core.errors import ConfigError
-from workers import server_api
 from workers.cli import doctor, launching, show
+from workers.http import server_api
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 from tests.workers.cli.conftest import Troupe
 from webapp.runs.models import Run
-from workers.launch.fake import FakeLauncher
-from workers.launch.launcher import Capacity
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import Capacity
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,7 +8,7 @@ from torch.utils.tensorboard.writer import SummaryWriter
 
 from tests.workers.cli.conftest import Troupe
 from webapp.runs.models import Run
-from workers.server_api import find_server
+from workers.http.server_api import find_server
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

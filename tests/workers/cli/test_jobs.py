@@ -10,7 +10,7 @@ from tests.workers.cli.conftest import Troupe
 from webapp.jobs.models import Job
 from webapp.jobs.services import job_folder, jobs_follow, jobs_submit
 from webapp.runs.models import Run
-from workers.launch.fake import FakeLauncher
+from workers.launchers.fake import FakeLauncher
 
 
 @pytest.fixture(autouse=True)

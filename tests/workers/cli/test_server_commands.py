@@ -14,8 +14,8 @@ from webapp.ingest.services import batch_store
 from webapp.metrics.models import Series
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Phase, Run, RunState
-from workers.launch.run_folder import RunFolder
 from workers.reporting.reporter import Reporter
+from workers.storage.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("connected")
 

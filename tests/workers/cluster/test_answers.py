@@ -9,8 +9,8 @@ import pytest
 
 from tests.workers.running import events, small_config
 from training_core.errors import ConfigError, EnvironmentFailure
-from workers.loops.attempt import FAILED, run_attempt
-from workers.loops.records import Attempt
+from workers.driver.attempt import FAILED, run_attempt
+from workers.protocol.records import Attempt
 
 pytestmark = pytest.mark.ray
 
@@ -107,7 +107,7 @@ def test_a_policy_that_dies_is_told_in_one_plain_sentence(
 ) -> None:
     import ray
 
-    from workers.cluster.crew import RayCrew
+    from workers.cluster.ray_backend import RayCrew
 
     collect = RayCrew.collect
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.workers.running import curve, events, small_config
-from workers.loops.attempt import run_attempt
-from workers.loops.records import Attempt
+from workers.driver.attempt import run_attempt
+from workers.protocol.records import Attempt
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -58,8 +58,8 @@ def test_an_actor_takes_new_weights_in_mid_sequence(
 
     from training_core.llm.generation.base import SamplingSettings
     from training_core.types import NoiseKey, Prompt
-    from workers.cluster.placement import place
     from workers.cluster.spawner import CONTROL, Spawner
+    from workers.sizing.placement import place
 
     config = small_config(little_model, **APART, rollout__staleness=100)
     spawner = Spawner(config, tmp_path, "interrupted", None)
@@ -90,8 +90,8 @@ def test_workers_that_die_in_mid_play_are_replaced(
 ) -> None:
     import ray
 
-    from workers.cluster.crew import RayCrew
-    from workers.loops.records import Spots
+    from workers.cluster.ray_backend import RayCrew
+    from workers.protocol.records import Spots
 
     config = small_config(
         little_model,

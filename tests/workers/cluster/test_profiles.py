@@ -8,7 +8,7 @@ import pytest
 
 from tests.training_core.config.test_profiles import team, under
 from training_core.config.profiles import PROFILES
-from workers.cluster.placement import place
+from workers.sizing.placement import place
 
 
 @pytest.mark.parametrize("policies", [1, 2, 3])
@@ -29,7 +29,7 @@ import ray
 from ray.util.placement_group import placement_group, remove_placement_group
 from tests.training_core.config.test_profiles import team, under
 from training_core.config.profiles import PROFILES
-from workers.cluster.placement import place
+from workers.sizing.placement import place
 
 name = sys.argv[1]
 profile = PROFILES[name]

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 
 from tests.workers.running import RAY_VARIABLES, conversation, curve, events, small_config
 from training_core.config.files import load_config
-from workers.loops.attempt import FAILED, run_attempt
-from workers.loops.local import LocalCrew
-from workers.loops.records import Attempt, Collected, Spots, Unstarted, WorkerLost
+from workers.backends.local import LocalCrew
+from workers.driver.attempt import FAILED, run_attempt
+from workers.protocol.records import Attempt, Collected, Spots, Unstarted, WorkerLost
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -56,7 +56,7 @@ def reference(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 @contextmanager
 def crew_of(config: Any, name: str, folder: Path) -> Iterator[Any]:
     """A crew of actors, started; ended afterwards."""
-    from workers.cluster.crew import RayCrew
+    from workers.cluster.ray_backend import RayCrew
 
     crew = RayCrew(
         Attempt(config, name, 1, folder, folder), Spots(lambda: None, lambda: None), lambda text: None
@@ -170,7 +170,7 @@ def test_a_dead_update_worker_ends_the_attempt_by_name(
 def test_a_run_that_must_wait_says_for_what_and_can_be_stopped(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
-    from workers.cluster.crew import RayCrew
+    from workers.cluster.ray_backend import RayCrew
 
     said: list[str] = []
 
@@ -191,7 +191,7 @@ def test_a_run_that_must_wait_says_for_what_and_can_be_stopped(
 def test_a_dead_policy_worker_fails_the_attempt(
     ray_cluster: None, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workers.cluster.crew import RayCrew
+    from workers.cluster.ray_backend import RayCrew
 
     collect = RayCrew.collect
 

@@ -15,8 +15,8 @@ from tests.workers.rollout_buffer.serving import Service
 from tests.workers.running import curve, events, stopped_when
 from training_core.config.files import parse_config
 from training_core.config.run import RunConfig
-from workers.loops.attempt import run_attempt
-from workers.loops.records import Attempt
+from workers.driver.attempt import run_attempt
+from workers.protocol.records import Attempt
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 PLUGINS = ROOT / "tests" / "workers" / "rollout_buffer" / "plugins"

@@ -14,8 +14,8 @@ import pytest
 from tests.workers.running import curve, events, small_config, small_networks
 from training_core.checkpoints import checkpoints
 from training_core.config.kinds import AnyConfig
-from workers.loops.attempt import run_attempt
-from workers.loops.records import Attempt
+from workers.driver.attempt import run_attempt
+from workers.protocol.records import Attempt
 from workers.reporting.reporter import Reporter
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -55,7 +55,7 @@ def frozen(
     """
     import ray
 
-    from workers.cluster.crew import RayCrew
+    from workers.cluster.ray_backend import RayCrew
 
     collect, collecting, over = RayCrew.collect, RayCrew._collecting, threading.Event()
     still: list[psutil.Process] = []

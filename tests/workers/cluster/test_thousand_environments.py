@@ -109,9 +109,9 @@ def test_a_policy_s_answers_do_not_depend_on_the_number_of_workers(
     whole = play(EnvironmentHost(config.environment, config.run.seed), range(60))
     import ray
 
-    from workers.cluster.placement import place
     from workers.cluster.pool import RemotePool
     from workers.cluster.spawner import Spawner
+    from workers.sizing.placement import place
 
     spawner = Spawner(config, None, "sampled", None)  # type: ignore[arg-type]
     seats = place(config).of("environment")

@@ -16,7 +16,7 @@ import pytest
 from tests.workers.running import RAY_VARIABLES, curve, events, small_config
 from training_core import checkpoints
 from training_core.config.files import to_toml
-from workers.loops.attempt import FAILED
+from workers.driver.attempt import FAILED
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1500)]
 

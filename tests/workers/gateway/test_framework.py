@@ -10,8 +10,8 @@ from tests.workers.gateway.playing import TOKENIZER, Scripted, make_session
 from tests.workers.gateway.test_agent_workflow import attempt
 from tests.workers.running import curve, events
 from training_core.llm.agents.session import write_episode
+from workers.driver.attempt import run_attempt
 from workers.gateway.gateway import Gateway
-from workers.loops.attempt import run_attempt
 
 
 def test_its_tool_loop_is_one_sequence_of_tokens(gateway: Gateway) -> None:

@@ -13,13 +13,13 @@ from tests.workers.running import small_config
 from training_core.checkpoints import name_of, writing
 from training_core.config.files import load_config, to_toml
 from training_core.errors import ConfigError
+from workers.driver.attempt import run_attempt
 from workers.job import main
 from workers.jobs import talk as talking
 from workers.jobs.intervals import wilson
 from workers.jobs.seats import swapped
-from workers.launch.job_folder import JobFolder
-from workers.loops.attempt import run_attempt
-from workers.loops.records import Attempt
+from workers.protocol.records import Attempt
+from workers.storage.job_folder import JobFolder
 
 
 @pytest.fixture(scope="module")

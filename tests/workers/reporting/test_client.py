@@ -16,9 +16,9 @@ from pydantic import TypeAdapter
 
 import troupe
 from training_core.errors import TroupeError
-from workers.launch.events import AnyEvent
 from workers.reporting.client import ClientRun, run_begin
 from workers.reporting.scalars import Scalars
+from workers.telemetry.events import AnyEvent
 
 EVENTS: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
 

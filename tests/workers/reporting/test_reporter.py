@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from workers.launch.events import AnyEvent
-from workers.launch.run_folder import RunFolder
 from workers.reporting import reporter as reporter_module
 from workers.reporting.reporter import Reporter
 from workers.reporting.sync import ship_spool, undelivered
+from workers.storage.run_folder import RunFolder
+from workers.telemetry.events import AnyEvent
 
 EVENTS: TypeAdapter[Any] = TypeAdapter(AnyEvent)
 
@@ -281,7 +281,7 @@ def test_full_disk_is_counted_and_said(tmp_path: Path) -> None:
 CHILD = """
 import sys
 from pathlib import Path
-from workers.launch.run_folder import RunFolder
+from workers.storage.run_folder import RunFolder
 from workers.reporting.reporter import Reporter
 reporter = Reporter(RunFolder(Path(sys.argv[1])), "run1", 1)
 step = 0

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from workers.launch.run_folder import RunFolder
 from workers.reporting.reporter import Reporter
+from workers.storage.run_folder import RunFolder
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.workers.loops.builders import group
+from tests.workers.driver.builders import group
 from training_core.errors import StalePolicy
 from workers.transfer.staleness import check_versions, check_weights
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from workers.http.server_api import home
 from workers.rollout_buffer.rules import Limits
-from workers.server_api import home
 
 app = typer.Typer()
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from workers.cli.show import OUTCOMES, console, known, number, visible
-from workers.server_api import ServerFailure, find_server, run_path
+from workers.http.server_api import ServerFailure, find_server, run_path
 
 app = typer.Typer()
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

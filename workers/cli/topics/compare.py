@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from workers.cli.show import console, turns_line, visible
-from workers.launch.csv_cells import cell_text
-from workers.server_api import find_server
+from workers.http.csv_cells import cell_text
+from workers.http.server_api import find_server
 
 app = typer.Typer()
 Runs = Annotated[list[str] | None, typer.Argument(help="Ids of runs.")]

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from workers.cli.fetching import write_lines
 from workers.cli.show import console, visible
-from workers.server_api import find_server, run_path
+from workers.http.server_api import find_server, run_path
 
 app = typer.Typer()
 RunId = Annotated[str, typer.Argument(help="Id of the run, as `troupe runs` shows it.")]

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from workers.cli.show import console, size, visible
-from workers.server_api import find_server
+from workers.http.server_api import find_server
 
 app = typer.Typer()
 TONES = {"fits": "green", "waits": "yellow", "never": "bold red", "unknown": "yellow"}

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from workers.cli.show import console, visible
-from workers.server_api import ServerFailure, find_server, run_path
+from workers.http.server_api import ServerFailure, find_server, run_path
 
 app = typer.Typer()
 RunId = Annotated[str, typer.Argument(help="Id of the run, as `troupe runs` shows it.")]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from workers.cli.show import console
-from workers.server_api import find_server
+from workers.http.server_api import find_server
 
 app = typer.Typer()
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from training_core.config.files import parse_overrides
 from workers.cli.show import console, errors, number, visible
-from workers.server_api import Server, ServerFailure, find_server
+from workers.http.server_api import Server, ServerFailure, find_server
 
 app = typer.Typer()
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from workers.cli.show import console
-from workers.server_api import home
+from workers.http.server_api import home
 
 app = typer.Typer()
 model = typer.Typer(help="Base models: list them, add one.", no_args_is_help=True)
@@ -25,7 +25,7 @@ def _model() -> None:
 @model.command("list")
 def model_list(as_json: AsJson = False) -> None:
     """Names that policies.*.model accepts on this machine, hub ids and paths aside."""
-    from workers.launch.base_models import base_models
+    from workers.storage.base_models import base_models
 
     models = base_models(home())
     if as_json:

@@ -7,7 +7,7 @@ import typer
 from rich.text import Text
 
 from workers.cli.show import console, visible
-from workers.server_api import ServerFailure, find_server
+from workers.http.server_api import ServerFailure, find_server
 
 app = typer.Typer()
 Project = Annotated[str, typer.Argument(help="Slug of the project, as `troupe projects` shows it.")]

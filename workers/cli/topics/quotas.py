@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from workers.cli.topics.projects import AsJson, Project, project_path, say
-from workers.server_api import ServerFailure, find_server
+from workers.http.server_api import ServerFailure, find_server
 
 app = typer.Typer()
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from training_core.errors import TroupeError
 from workers.cli.show import console, known
-from workers.server_api import find_server
+from workers.http.server_api import find_server
 
 app = typer.Typer()
 FAMILY = {

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from workers.cli.topics.projects import AsJson, Project, project_path, say
-from workers.server_api import find_server, run_path
+from workers.http.server_api import find_server, run_path
 
 app = typer.Typer()
 

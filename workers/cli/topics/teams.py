@@ -10,7 +10,7 @@ from rich.text import Text
 
 from training_core.errors import ConfigError
 from workers.cli.show import console, visible
-from workers.server_api import find_server
+from workers.http.server_api import find_server
 
 app = typer.Typer()
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from workers.cli.show import console, visible
-from workers.server_api import Server, ServerFailure, find_server
+from workers.http.server_api import Server, ServerFailure, find_server
 
 app = typer.Typer()
 template = typer.Typer(help="Experiments that are kept under a name.", no_args_is_help=True)

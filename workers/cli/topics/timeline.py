@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from workers.cli.show import console, number, visible
-from workers.server_api import find_server, run_path
+from workers.http.server_api import find_server, run_path
 
 app = typer.Typer()
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from workers.cli.show import console, visible
-from workers.server_api import Server, ServerFailure, find_server
+from workers.http.server_api import Server, ServerFailure, find_server
 
 app = typer.Typer()
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

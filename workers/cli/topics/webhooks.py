@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from workers.cli.topics.projects import AsJson, Project, project_path, say
-from workers.server_api import find_server
+from workers.http.server_api import find_server
 
 app = typer.Typer()
 Hook = Annotated[int, typer.Argument(help="Its number, as `troupe webhooks` shows it.")]

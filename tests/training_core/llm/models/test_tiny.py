@@ -27,7 +27,7 @@ from training_core.llm.models.tiny import TinyRecipe, ensure_tiny, read_facts, t
 from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.table import Table
 from training_core.types import Message
-from workers.loops.metrics import episode_facts, eval_metrics
+from workers.telemetry.metrics import episode_facts, eval_metrics
 
 SMALL = PlanPath(size=3, max_turns=2, moves_per_turn=1)
 

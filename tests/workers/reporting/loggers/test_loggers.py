@@ -12,8 +12,8 @@ import pytest
 from tests.workers.running import events, little_model, small_config
 from training_core.config.evaluation import Reporting
 from training_core.errors import ConfigError
-from workers.loops.attempt import run_attempt
-from workers.loops.records import Attempt
+from workers.driver.attempt import run_attempt
+from workers.protocol.records import Attempt
 from workers.reporting.loggers import registry
 from workers.reporting.loggers.base import Opening
 from workers.reporting.loggers.feeding import Loggers

@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from tests.workers.reporting.loggers.test_loggers import lines
 from tests.workers.running import small_networks
 from training_core.marl.trainer import MarlTrainer
-from workers.loops.attempt import run_attempt
-from workers.loops.records import Attempt
+from workers.driver.attempt import run_attempt
+from workers.protocol.records import Attempt
 
 
 def test_a_run_writes_how_weights_and_gradients_are_distributed(tmp_path: Path) -> None:

@@ -1,0 +1,76 @@
+"""Algorithms that remember: what they keep in a checkpoint, and that a resumed run goes on with the same numbers."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.workers.running import curve, small_config
+from workers.driver.attempt import run_attempt
+from workers.protocol.records import Attempt
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("ppo", "planner/critic.safetensors"), ("rae", "baselines.json")])
+def test_a_resumed_run_goes_on_with_the_same_numbers(
+    kind: str, kept: str, little_model: Path, tmp_path: Path
+) -> None:
+    config = small_config(little_model, run__iterations=4, checkpoint__every=2, algorithm={"type": kind})
+    assert run_attempt(Attempt(config, "r", 1, tmp_path / "run", tmp_path), local=True) == 0
+    middle = tmp_path / "run" / "checkpoints" / "iteration-000002"
+    assert (middle / kept).is_file()
+    assert run_attempt(Attempt(config, "r", 2, tmp_path / "run", tmp_path, middle), local=True) == 0
+    straight, resumed = curve(tmp_path / "run"), curve(tmp_path / "run", 2)
+    later = {key: value for key, value in straight.items() if key[1] > 2}
+    assert len(later) > 50
+    assert {key: resumed[key] for key in later} == later
+
+
+def test_the_critic_s_figures_are_reported(little_model: Path, tmp_path: Path) -> None:
+    """A group of one each, KL in the reward: nothing is compared, and everything is learnt from."""
+    config = small_config(
+        little_model,
+        run__iterations=3,
+        rollout__group_size=1,
+        algorithm={"type": "ppo", "kl_coefficient": 0.05},
+    )
+    assert run_attempt(Attempt(config, "r", 1, tmp_path / "run", tmp_path), local=True) == 0
+    points = curve(tmp_path / "run")
+    for name in ("value_loss", "explained_variance", "kl", "trained_groups"):
+        assert {step for key, step in points if key == f"policy/planner/{name}"} == {1, 2, 3}, name
+    assert all(points["policy/planner/value_loss", step] > 0 for step in (1, 2, 3))
+
+
+def test_baselines_follow_what_the_roles_earn(little_model: Path, tmp_path: Path) -> None:
+    config = small_config(little_model, run__iterations=1, algorithm={"type": "rae"})
+    assert run_attempt(Attempt(config, "r", 1, tmp_path / "run", tmp_path), local=True) == 0
+    kept = json.loads((tmp_path / "run" / "checkpoints" / "iteration-000001" / "baselines.json").read_text())
+    assert set(kept) == {"planner", "executor"} and all(kept.values())
+
+
+def test_a_run_begins_at_its_warm_started_model(little_model: Path, tmp_path: Path) -> None:
+    """The planner alone is taught: its first checkpoint is near that model, and the run is resumed from it as any other."""
+    taught = {"steps": 3, "batch": 4, "learning_rate": 1e-3}
+    config = small_config(
+        little_model,
+        run__iterations=2,
+        policies__planner__warm_start=taught,
+        policies__planner__learner__learning_rate=1e-9,
+        policies__planner__learner__final_learning_rate=0.0,
+    )
+    folder = tmp_path / "run"
+    assert run_attempt(Attempt(config, "r", 1, folder, tmp_path), local=True) == 0
+    (warm,) = [path for path in (tmp_path / "models").iterdir() if path.is_dir()]
+    end = folder / "checkpoints" / "iteration-000002" / "planner" / "model.safetensors"
+    wanted, found, before = (
+        load_file(path) for path in (warm / "model.safetensors", end, little_model / "model.safetensors")
+    )
+    assert all(torch.allclose(wanted[name], found[name], atol=1e-6) for name in wanted)
+    assert any(not torch.allclose(before[name], found[name], atol=1e-4) for name in before)
+    middle = folder / "checkpoints" / "iteration-000001"
+    assert run_attempt(Attempt(config, "r", 2, folder, tmp_path, middle), local=True) == 0
+    straight, resumed = curve(folder), curve(folder, 2)
+    assert {key: resumed[key] for key in straight if key[1] > 1} == {
+        key: value for key, value in straight.items() if key[1] > 1
+    }

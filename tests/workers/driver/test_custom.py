@@ -1,0 +1,69 @@
+"""Environment, workflow and agent of a user's own, by import path, in a run of this process."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers.running import curve, events
+from training_core.config.files import parse_config
+from training_core.errors import ConfigError
+from training_core.llm.environments.host import EnvironmentHost
+from workers.driver.attempt import run_attempt
+from workers.protocol.records import Attempt
+
+OWN = "tests.workers.driver.own"
+
+
+def own(model: Path, **workflow: Any) -> dict[str, Any]:
+    return {
+        "run": {"iterations": 2},
+        "team": {
+            "roles": {
+                "speaker": {"policy": "p", "agent": {"path": f"{OWN}:louder", "args": {"word": "here"}}}
+            }
+        },
+        "policies": {"p": {"model": str(model)}},
+        "environment": {"type": "custom", "path": f"{OWN}:Say", "args": {"word": "east"}, "max_turns": 1},
+        "workflow": {"type": "custom", "path": f"{OWN}:Play", "args": {"note": "mine"}} | workflow,
+        "rollout": {"tasks": 4, "group_size": 1},
+        "algorithm": {"type": "reinforce_plus_plus", "kl_coefficient": 0.0},
+        "evaluation": {"every": 1, "episodes": 4, "probes": 1},
+    }
+
+
+def attempt(folder: Path, tree: dict[str, Any]) -> Attempt:
+    return Attempt(parse_config(tree), "r", 1, folder, folder.parent)
+
+
+def test_all_that_is_ones_own_plays_together(little_model: Path, tmp_path: Path) -> None:
+    assert run_attempt(attempt(tmp_path, own(little_model)), local=True) == 0
+    values = curve(tmp_path)
+    assert 0 <= values["train/success", 2] <= 1 and 0 <= values["eval/success", 2] <= 1
+    played = [each for each in events(tmp_path, "episode") if each["kind"] == "train"]
+    assert played and all(each["title"] == "mine: say east" for each in played)
+    assert all(
+        turn["messages"][-1]["content"] == "goal 1 east here" for each in played for turn in each["turns"]
+    )
+
+
+def test_a_workflow_that_does_not_answer_with_episodes_is_told(little_model: Path, tmp_path: Path) -> None:
+    tree = own(little_model, path=f"{OWN}:not_episodes", args={})
+    assert run_attempt(attempt(tmp_path, tree), local=True) != 0
+    assert "a workflow answers with a list of Episode" in events(tmp_path, "status")[-1]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "args", "said"),
+    [
+        (f"{OWN}:Nobody", {}, "has no 'Nobody'"),
+        (f"{OWN}:Say", {}, "cannot be made with seed and environment.args"),
+        ("collections:Counter", {}, "is no environment: it has no reset"),
+    ],
+)
+def test_an_environment_that_cannot_be_had_is_told_before_anything_is_played(
+    tmp_path: Path, path: str, args: dict[str, Any], said: str
+) -> None:
+    config = parse_config(own(tmp_path) | {"environment": {"type": "custom", "path": path, "args": args}})
+    with pytest.raises(ConfigError, match=said):
+        EnvironmentHost(config.environment, 0)

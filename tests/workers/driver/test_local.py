@@ -1,0 +1,276 @@
+"""A whole run in one process: its run folder, its events, its end."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from tests.workers.running import conversation, curve, events, small_config
+from training_core.checkpoints import latest
+from training_core.config.files import to_toml
+from training_core.llm.environments.plan_path import PlanPathEnvironment
+from training_core.llm.environments.registry import ENVIRONMENTS
+from workers.driver.attempt import FAILED, SUPERSEDED, run_attempt
+from workers.protocol.records import Attempt
+from workers.reporting.reporter import Reporter
+from workers.telemetry.events import AnyEvent
+
+
+@pytest.fixture(scope="module")
+def whole(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of four iterations."""
+    folder = tmp_path_factory.mktemp("whole")
+    told = attempt(folder, little_model, run__iterations=4, reporting__system_every=0.01)
+    assert run_attempt(told, local=True) == 0
+    return folder
+
+
+def attempt(
+    folder: Path, model: Path, number: int = 1, resume_from: Path | None = None, **overrides: object
+) -> Attempt:
+    config = small_config(model, **overrides)
+    return Attempt(config, "r", number, folder, folder.parent, resume_from)
+
+
+def test_every_event_is_valid(whole: Path) -> None:
+    spool = next((whole / "attempt-1" / "spool").glob("*.jsonl"))
+    adapter = TypeAdapter(AnyEvent)
+    kinds = {adapter.validate_json(line).type for line in spool.read_text().splitlines()}
+    assert kinds >= {
+        "metrics",
+        "episode",
+        "episode_annotation",
+        "batch",
+        "phase",
+        "utilisation",
+        "checkpoint",
+        "log",
+        "status",
+    }
+
+
+def test_how_busy_each_worker_s_device_was_is_told(whole: Path) -> None:
+    told = events(whole, "utilisation")
+    assert {event["worker"] for event in told} == {"planner", "executor"}
+    assert all(event["device"].endswith(f"CPU, process {os.getpid()}") for event in told)
+    moments = [moment for event in told if event["worker"] == "planner" for moment, _ in event["samples"]]
+    assert moments == sorted(set(moments)), "each sample once, in order of time"
+
+
+def test_a_run_that_has_ended_leaves_no_thread_behind(little_model: Path, tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    assert run_attempt(attempt(tmp_path / "run", little_model, run__iterations=1), local=True) == 0
+    for thread in set(threading.enumerate()) - before:
+        thread.join(300)
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not left
+
+
+def test_metrics_that_scripts_rely_on_are_there(whole: Path) -> None:
+    points = {(name, event["step"]) for event in events(whole, "metrics") for name in event["values"]}
+    for name in (
+        "train/return",
+        "train/planner/reward",
+        "train/executor/reward",
+        *(
+            f"policy/planner/{item}"
+            for item in ("loss", "entropy", "kl", "clip_fraction", "grad_norm", "lr", "ratio_max")
+        ),
+        *(f"groups/executor/{item}" for item in ("zero_variance", "too_easy", "too_hard")),
+        *(
+            f"rollout/{item}"
+            for item in ("tokens_per_second", "episodes_per_second", "staleness", "truncated", "failed")
+        ),
+        *(f"time/{item}" for item in ("rollout", "update", "sync", "iteration")),
+        *(f"compute/planner/{item}_flops_per_second" for item in ("rollout", "update")),
+        "progress/episodes",
+        "progress/tokens",
+        "progress/env_steps",
+    ):
+        assert {(name, step) for step in (1, 2, 3, 4)} <= points, name
+    for name in ("eval/success", "eval/return", "eval_sampled/success"):
+        assert {(name, step) for step in (0, 1, 2, 3, 4)} <= points, name
+    assert any(name.startswith("system/") for name, _ in points)
+    assert not any(name.endswith("_mfu") for name, _ in points), "a CPU's peak is not known"
+
+
+def test_engine_and_learner_agree_about_every_sampled_token(whole: Path) -> None:
+    told = {event["episode"]: event for event in events(whole, "episode") if event["kind"] == "train"}
+    points = [event["values"] for event in events(whole, "metrics")]
+    for role in ("planner", "executor"):
+        largest = [
+            values[f"policy/{role}/mismatch_max"] for values in points if f"policy/{role}/loss" in values
+        ]
+        assert len(largest) == 4 and all(0.0 <= value < 1e-3 for value in largest), "fp32 on both sides"
+    compared = 0
+    for event in events(whole, "episode_annotation"):
+        for turn in event["turns"]:
+            candidates = told[event["episode"]]["turns"][turn["turn"]]["candidates"]
+            for learnt, candidate in zip(turn.get("training_logprobs", []), candidates, strict=False):
+                assert learnt == pytest.approx(candidate["logprobs"], abs=1e-3)
+                compared += len(learnt)
+    assert compared > 0
+
+
+def test_probes_are_read_at_every_evaluation_and_are_the_same_tasks(whole: Path) -> None:
+    probes: dict[int, list[str]] = {}
+    for event in events(whole, "episode"):
+        if event["kind"] == "eval":
+            assert event["probe"]
+            probes.setdefault(event["iteration"], []).append(event["task"])
+    assert sorted(probes) == [0, 1, 2, 3, 4]
+    assert len({tuple(tasks) for tasks in probes.values()}) == 1
+    assert len(probes[0]) == 2
+
+
+def test_annotations_name_reported_episodes(whole: Path) -> None:
+    told = {event["episode"]: event for event in events(whole, "episode") if event["kind"] == "train"}
+    annotated = events(whole, "episode_annotation")
+    assert {event["episode"] for event in annotated} == set(told)
+    some = [turn for event in annotated for turn in event["turns"] if turn.get("ratios")]
+    assert some, "no group had figures of the learner"
+    for event in annotated:
+        for turn in event["turns"]:
+            candidates = told[event["episode"]]["turns"][turn["turn"]]["candidates"]
+            assert len(turn["advantages"]) == len(candidates)
+            for ratios, candidate in zip(turn.get("ratios", []), candidates, strict=False):
+                assert len(ratios) == len(candidate["token_ids"])
+
+
+def test_versions_go_up_with_every_publication(whole: Path) -> None:
+    for event in events(whole, "episode"):
+        behind = 1 if event["kind"] == "train" else 0
+        assert event["versions"] == dict.fromkeys(("planner", "executor"), event["iteration"] - behind)
+
+
+def test_states_and_heart(whole: Path) -> None:
+    states = [(event["state"], event["iteration"]) for event in events(whole, "status")]
+    assert states == [("starting", 0), ("running", 0), ("finished", 4)]
+    assert events(whole, "status")[0]["message"] == "its workers start"
+    facts = events(whole, "status")[0]["facts"]
+    assert facts["packages"]["torch"]
+
+
+def test_retention_keeps_the_latest_and_the_best(whole: Path) -> None:
+    there = sorted(item.name for item in (whole / "checkpoints").iterdir())
+    told = {event["path"] for event in events(whole, "checkpoint") if not event["removed"]}
+    gone = {event["path"] for event in events(whole, "checkpoint") if event["removed"]}
+    assert {f"checkpoints/{name}" for name in there} == told - gone
+    assert there[-3:] == ["iteration-000002", "iteration-000003", "iteration-000004"]
+
+
+def test_a_resumed_run_goes_on_with_the_same_numbers(whole: Path, little_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert run_attempt(attempt(folder, little_model, run__iterations=4, checkpoint__every=2), local=True) == 0
+    middle = folder / "checkpoints" / "iteration-000002"
+    again = attempt(folder, little_model, 2, middle, run__iterations=4)
+    assert run_attempt(again, local=True) == 0
+    straight, resumed = curve(whole), curve(folder, 2)
+    later = {key: value for key, value in straight.items() if key[1] > 2}
+    assert len(later) > 50
+    assert {key: resumed[key] for key in later} == later
+    assert [item for item in conversation(whole) if item[0] > 2] == conversation(folder, 2)
+
+
+def test_roles_may_share_one_policy(little_model: Path, tmp_path: Path) -> None:
+    shared = attempt(
+        tmp_path / "run", little_model, run__iterations=1, team__roles__executor__policy="planner"
+    )
+    assert run_attempt(shared, local=True) == 0
+    names = {name for name, _ in curve(tmp_path / "run")}
+    assert "policy/planner/loss" in names
+    assert not any(name.startswith("policy/executor") for name in names)
+    assert {"train/planner/reward", "train/executor/reward"} <= names
+
+
+def test_a_frozen_role_does_not_learn(little_model: Path, tmp_path: Path) -> None:
+    frozen = attempt(tmp_path / "run", little_model, run__iterations=2, team__roles__planner__trained=False)
+    assert run_attempt(frozen, local=True) == 0
+    last = events(tmp_path / "run", "episode")[-1]
+    assert last["versions"] == {"planner": 0, "executor": 2}
+
+
+def test_a_failure_is_told_with_its_reason(little_model: Path, tmp_path: Path) -> None:
+    broken = attempt(tmp_path / "run", tmp_path / "no-model-here")
+    assert run_attempt(broken, local=True) == FAILED
+    last = events(tmp_path / "run", "status")[-1]
+    assert last["state"] == "failed"
+    assert "no-model-here" in last["message"]
+
+
+@pytest.mark.parametrize(("command", "state"), [("stop", "stopped"), ("pause", "paused")])
+def test_the_servers_wish_is_done_after_the_iteration(
+    command: str, state: str, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reporter, "command", command)
+    folder = tmp_path / "run"
+    assert run_attempt(attempt(folder, little_model, run__iterations=5, evaluation__every=0), local=True) == 0
+    assert [(event["state"], event["iteration"]) for event in events(folder, "status")][-1] == (state, 1)
+    assert latest(folder / "checkpoints") == folder / "checkpoints" / "iteration-000001"
+
+
+def test_a_superseded_attempt_leaves_without_a_word(
+    little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reporter, "command", "exit")
+    folder = tmp_path / "run"
+    assert run_attempt(attempt(folder, little_model), local=True) == SUPERSEDED
+    assert [event["state"] for event in events(folder, "status")] == ["starting", "running"]
+    assert not (folder / "checkpoints").exists()
+
+
+def test_an_environment_that_raises_makes_a_failed_episode(
+    little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Crumbling(PlanPathEnvironment):
+        def observe(self, role: str) -> str:
+            if self.task_id.endswith("3"):
+                raise OSError("the floor gave way")
+            return super().observe(role)
+
+    monkeypatch.setitem(ENVIRONMENTS, "plan_path", Crumbling)
+    folder = tmp_path / "run"
+    assert run_attempt(attempt(folder, little_model, run__iterations=1), local=True) == 0
+    assert curve(folder)["rollout/failed", 1] == 1.0
+    failed = [event for event in events(folder, "episode") if event["failed"]]
+    assert failed
+    assert "the floor gave way" in failed[0]["error"]
+    assert curve(folder)["train/return", 1] > -10
+
+
+def test_a_stop_while_the_base_model_is_made_ends_the_attempt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Reporter, "command", "stop")
+    folder = tmp_path / "run"
+    assert run_attempt(attempt(folder, Path("tiny")), local=True) == 0
+    last = events(folder, "status")[-1]
+    assert (last["state"], last["iteration"]) == ("stopped", 0)
+    assert not (tmp_path / "models").exists() or not list((tmp_path / "models").glob("tiny-*/troupe.json"))
+
+
+@pytest.mark.slow
+def test_weights_that_are_spread_by_deepspeed_are_whole_where_they_generate(
+    whole: Path, little_model: Path, tmp_path: Path
+) -> None:
+    """ZeRO 3 in a local run learns as torch does; what is published plays alike. In a process of its own: DeepSpeed changes it."""
+    config = tmp_path / "run.toml"
+    planner = "policies__planner__"
+    learning = {f"{planner}learner__type": "deepspeed", f"{planner}learner__zero_stage": 3}
+    learning[f"{planner}devices__placement"] = "apart"
+    config.write_text(to_toml(small_config(little_model, run__iterations=4, **learning)))
+    words = [sys.executable, "-m", "workers.cli.app", "run", str(config)]
+    done = subprocess.run(
+        words, env=os.environ | {"TROUPE_HOME": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    folder = next((tmp_path / "runs").iterdir())
+    plain, spread = curve(whole), curve(folder)
+    for name in ("loss", "entropy", "grad_norm", "tokens", "ratio_mean", "mismatch_mean"):
+        place = (f"policy/planner/{name}", 1)
+        assert spread[place] == pytest.approx(plain[place], rel=5e-3, abs=1e-5), place
+    assert spread["eval/return", 1] == pytest.approx(plain["eval/return", 1], abs=0.05)

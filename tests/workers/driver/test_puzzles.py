@@ -1,0 +1,40 @@
+"""A puzzle is really learnt: a small model, warm-started for three blocks, gets better within a few iterations."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.workers.running import events
+from training_core.config.files import load_config
+from training_core.llm.models.progress import silent
+from training_core.llm.models.tiny import TinyRecipe
+from training_core.llm.models.warm_start import make_tiny
+from workers.driver.attempt import run_attempt
+from workers.protocol.records import Attempt
+
+pytestmark = pytest.mark.slow
+
+
+def test_blocksworld_is_learnt(tmp_path: Path) -> None:
+    model, folder = tmp_path / "model", tmp_path / "run"
+    model.mkdir()
+    config = load_config(
+        "blocksworld",
+        {
+            "run.iterations": 8,
+            "policies.planner.model": str(model),
+            "policies.executor.model": str(model),
+            "rollout.tasks": 16,
+            "evaluation.episodes": 64,
+            "evaluation.every": 8,
+        },
+    )
+    recipe = TinyRecipe(hidden_size=48, layers=2, heads=2, steps=250, batch=48)
+    make_tiny(config.environment, recipe, model, silent)
+    assert run_attempt(Attempt(config, "r", 1, folder, tmp_path), local=True) == 0
+    sampled = {
+        event["step"]: event["values"]["eval_sampled/return"]
+        for event in events(folder, "metrics")
+        if "eval_sampled/return" in event["values"]
+    }
+    assert sampled[8] > sampled[0] + 0.2

@@ -1,0 +1,164 @@
+"""Runs whose episodes are played by what AReaL's users write: a multi-turn workflow, and an agent with queues."""
+
+import json
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.workers.running import conversation, curve, events
+from training_core.config.files import load_config
+from workers.driver.attempt import FAILED, run_attempt
+from workers.protocol.records import Attempt
+
+BROUGHT = "tests.training_core.llm.rollout_workflows.seed_agents"
+WORDS = ("north", "south", "west", "east")
+WORKFLOW = {
+    "workflow.path": f"{BROUGHT}:MultiTurnWorkflow",
+    "workflow.args": {"max_turns": 3, "turn_discount": 0.5},
+    "workflow.reward": {"type": "custom", "path": f"{BROUGHT}:says_label"},
+}
+QUEUES = {
+    "workflow.path": f"{BROUGHT}:MathMultiTurnAgent",
+    "workflow.args": {"num_turns": 3, "my_param": 0.5},
+    "workflow.environment_path": f"{BROUGHT}:MathCodeSingleStepEnv",
+    "workflow.success_at": 0.5,
+}
+
+
+def attempt(folder: Path, model: Path, **overrides: Any) -> Attempt:
+    """A small run over lines of data."""
+    file = folder.parent / "lines.jsonl"
+    lines = [
+        {"prompt": f"goal {word} {number % 4 + 1}", "label": "north"}
+        for number, word in enumerate(WORDS * 12)
+    ]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    settings = {
+        "environment.type": "dataset",
+        "environment.path": str(file),
+        "environment.eval_share": 0.3,
+        "team.roles": {"solver": {"policy": "planner", "sampling": {"max_tokens": 3}}},
+        "policies": {"planner": {"model": str(model), "learner": {"learning_rate": 0.003}}},
+        "workflow.type": "rollout_workflow",
+        "rollout.tasks": 8,
+        "run.iterations": 2,
+        "evaluation.every": 0,
+        "evaluation.episodes": 8,
+        "evaluation.probes": 2,
+        "checkpoint.every": 0,
+        "reporting.episodes_per_iteration": 64,
+    }
+    return Attempt(load_config("plan_path_duo", settings | overrides), "r", 1, folder, folder.parent)
+
+
+@pytest.mark.parametrize("brought", [WORKFLOW, QUEUES], ids=["workflow", "queues"])
+def test_the_policy_learns_from_what_users_bring(
+    brought: dict[str, Any], little_model: Path, tmp_path: Path
+) -> None:
+    overrides = {"run.iterations": 20, "evaluation.every": 20}
+    assert run_attempt(attempt(tmp_path / "run", little_model, **brought | overrides), local=True) == 0
+    values = curve(tmp_path / "run")
+    returns = [values["train/return", step] for step in range(1, 21)]
+    assert sum(returns[-5:]) / 5 > sum(returns[:5]) / 5 + 0.15, returns
+    assert values["eval/return", 20] > values["eval/return", 0]
+    assert values["eval/failed", 20] == 0
+
+
+@pytest.mark.parametrize(
+    ("brought", "paid"), [(WORKFLOW, (1.0, 0.5, 0.25)), (QUEUES, (0.5, 0.5, 0.5))], ids=["workflow", "queues"]
+)
+def test_turns_are_one_sequence_whose_prompts_are_masked(
+    brought: dict[str, Any], paid: tuple[float, ...], little_model: Path, tmp_path: Path
+) -> None:
+    assert run_attempt(attempt(tmp_path / "run", little_model, **brought), local=True) == 0
+    kept = events(tmp_path / "run", "episode")
+    assert len(kept) == 2 * 8 * 8
+    lengths = set()
+    for event in kept:
+        (turn,) = event["turns"]
+        (answer,) = turn["candidates"]
+        learnt = [version >= 0 for version in answer["versions"]]
+        quiet = [text for text, mine in zip(answer["tokens"], learnt, strict=True) if not mine]
+        asked_again = len(quiet) // 3
+        assert quiet == ["<user>", "stuck", "<assistant>"] * asked_again
+        assert learnt[0] and learnt[-1]
+        assert all(value == 0.0 for value, mine in zip(answer["logprobs"], learnt, strict=True) if not mine)
+        assert event["episode_return"] in (0.0, paid[asked_again])
+        assert event["success"] == (event["episode_return"] >= (1.0 if brought is WORKFLOW else 0.5))
+        lengths.add(asked_again)
+    assert lengths == {0, 1, 2}
+
+
+def test_answers_near_their_limit_cost_reward(little_model: Path, tmp_path: Path) -> None:
+    soft = {"algorithm.overlong_tokens": 2, "algorithm.overlong_penalty": 3.0}
+    for name, extra in (("plain", {}), ("soft", soft)):
+        overrides = WORKFLOW | {"run.iterations": 1} | extra
+        assert run_attempt(attempt(tmp_path / name, little_model, **overrides), local=True) == 0
+    costs = []
+    for before, after in zip(
+        events(tmp_path / "plain", "episode"), events(tmp_path / "soft", "episode"), strict=True
+    ):
+        (answer,) = before["turns"][0]["candidates"]
+        learnt = [version >= 0 for version in answer["versions"]]
+        lengths = [len(list(stretch)) for mine, stretch in groupby(learnt) if mine]
+        costs.append(sum(3.0 * min(max(length - 1, 0) / 2, 1.0) for length in lengths))
+        assert before["episode_return"] - after["episode_return"] == pytest.approx(costs[-1])
+    assert max(costs) > 0
+
+
+def test_settings_without_effect_are_warnings_at_the_start_of_the_log(
+    little_model: Path, tmp_path: Path
+) -> None:
+    overrides = WORKFLOW | {"run.iterations": 1, "algorithm.local_weight": 0.5}
+    assert run_attempt(attempt(tmp_path / "run", little_model, **overrides), local=True) == 0
+    said = [(event["level"], event["message"]) for event in events(tmp_path / "run", "log")]
+    why = 'workflow.type = "rollout_workflow" has one reward, which is the team\'s (team_weight)'
+    assert ("warning", f"algorithm.local_weight has no effect here: {why}") in said[:3]
+
+
+def test_the_same_seed_gives_the_same_episodes_however_many_are_in_play(
+    little_model: Path, tmp_path: Path
+) -> None:
+    for name, concurrency in (("a", 1), ("b", 64)):
+        overrides = WORKFLOW | {"workflow.concurrency": concurrency, "run.iterations": 1}
+        assert run_attempt(attempt(tmp_path / name, little_model, **overrides), local=True) == 0
+    assert conversation(tmp_path / "a") == conversation(tmp_path / "b")
+
+
+def test_what_fails_is_data_and_what_is_rejected_teaches_nothing(little_model: Path, tmp_path: Path) -> None:
+    overrides = {"workflow.path": f"{BROUGHT}:Failing", "run.iterations": 1, "rollout.tasks": 4}
+    assert run_attempt(attempt(tmp_path / "run", little_model, **overrides), local=True) == 0
+    ends = {
+        event["task"]: (event["failed"], event["outcome"]) for event in events(tmp_path / "run", "episode")
+    }
+    assert ends == {
+        "train-0": (False, "rejected"),
+        "train-1": (True, "failed: RuntimeError: the tool is down"),
+        "train-2": (
+            True,
+            "failed: EnvironmentFailure: arun_episode must return tensors, interactions, or None for a rejected episode",
+        ),
+        "train-3": (True, "failed: RuntimeError: the tool is down"),
+    }
+    assert curve(tmp_path / "run")["rollout/failed", 1] == 24
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"workflow.path": "no.such:Workflow"}, "there is no module"),
+        ({"workflow.path": f"{BROUGHT}:says_label"}, "workflow.args: "),
+        (
+            {"workflow.path": f"{BROUGHT}:MathCodeSingleStepEnv"},
+            "neither arun_episode nor collect_trajectory",
+        ),
+        ({"workflow.path": f"{BROUGHT}:MultiTurnWorkflow"}, "max_turns"),
+    ],
+)
+def test_what_cannot_be_made_ends_the_run(
+    settings: dict[str, Any], message: str, little_model: Path, tmp_path: Path
+) -> None:
+    assert run_attempt(attempt(tmp_path / "run", little_model, **settings), local=True) == FAILED
+    assert message in events(tmp_path / "run", "status")[-1]["message"]

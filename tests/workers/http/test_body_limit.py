@@ -1,0 +1,84 @@
+"""Bodies that are too large are refused: by what they announce, and by what has come of them."""
+
+import asyncio
+from collections.abc import MutableMapping
+from typing import Any
+
+import pytest
+
+from workers.http.body_limit import BodyLimit, Receive, Send
+
+MOST = 10
+
+
+class Client:
+    """One request in these parts, and what was read of it and answered."""
+
+    def __init__(self, *parts: bytes, announced: int | None = None) -> None:
+        self.parts = list(parts)
+        self.read = 0
+        self.sent: list[MutableMapping[str, Any]] = []
+        headers = [] if announced is None else [(b"content-length", str(announced).encode())]
+        self.scope = {"type": "http", "headers": headers}
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        part = self.parts[self.read]
+        self.read += 1
+        return {"type": "http.request", "body": part, "more_body": self.read < len(self.parts)}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        self.sent.append(message)
+
+    def ask(self, app: Any) -> tuple[int, bytes]:
+        """Status and body of the answer."""
+        asyncio.run(BodyLimit(app, MOST, lambda said: {"told": said})(self.scope, self.receive, self.send))
+        start, body = self.sent
+        return start["status"], body["body"]
+
+
+async def echo(scope: Any, receive: Receive, send: Send) -> None:
+    """Answers with the body, as a server of ours does; with nothing to a client that left."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        body, more = body + message["body"], message["more_body"]
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def clumsy(scope: Any, receive: Receive, send: Send) -> None:
+    """Answers whatever happens, and then fails."""
+    while (message := await receive())["type"] == "http.request" and message["more_body"]:
+        pass
+    await send({"type": "http.response.start", "status": 500, "headers": []})
+    raise OSError("the client left")
+
+
+REFUSED = (413, b'{"told": "a request\'s body has at most 10 bytes"}')
+
+
+@pytest.mark.parametrize("parts", [(b"12345", b"67890"), (b"",), (b"1234567890",)])
+def test_what_is_small_enough_passes(parts: tuple[bytes, ...]) -> None:
+    whole = b"".join(parts)
+    assert Client(*parts).ask(echo) == (200, whole)
+    assert Client(*parts, announced=len(whole)).ask(echo) == (200, whole)
+
+
+def test_what_is_announced_too_large_is_not_read() -> None:
+    client = Client(b"x" * 11, announced=11)
+    assert client.ask(echo) == REFUSED
+    assert client.read == 0
+
+
+@pytest.mark.parametrize("app", [echo, clumsy])
+def test_chunks_are_read_up_to_the_limit_only(app: Any) -> None:
+    client = Client(*[b"123456"] * 100)
+    assert client.ask(app) == REFUSED
+    assert client.read == 2
+
+
+def test_an_applications_own_failure_stays_its_own() -> None:
+    with pytest.raises(OSError, match="the client left"):
+        Client(b"1").ask(clumsy)

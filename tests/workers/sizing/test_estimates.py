@@ -1,0 +1,173 @@
+"""What a run takes, by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from training_core.config.files import load_config
+from training_core.config.run import RunConfig
+from training_core.llm import memory
+from training_core.llm.models.shape import shape_from
+from workers.sizing.estimates import PolicyMemory, estimate, volume
+
+BIG = {
+    "num_hidden_layers": 28, "hidden_size": 3584, "num_attention_heads": 28, "num_key_value_heads": 4,
+    "intermediate_size": 18944, "vocab_size": 152064, "max_position_embeddings": 32768,
+}  # fmt: skip
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> Path:
+    """A folder with the sizes of Qwen2.5-7B, and no weights."""
+    folder = tmp_path / "big"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(BIG))
+    return folder
+
+
+def configured(model: Path, **more: object) -> RunConfig:
+    changes = {f"policies.{name}.model": str(model) for name in ("planner", "executor")}
+    return load_config(
+        "plan_path_duo", changes | {path.replace("__", "."): value for path, value in more.items()}
+    )
+
+
+def of(config: RunConfig, policy: str, home: Path, prompt: int = 1000) -> PolicyMemory:
+    found = estimate(config, home, prompt)
+    return next(each for each in found.policies if each.policy == policy)
+
+
+def test_volume_by_hand() -> None:
+    config = load_config(
+        "plan_path_duo",
+        {"rollout.tasks": 10, "rollout.group_size": 4, "environment.max_turns": 3, "run.iterations": 25,
+         "team.roles.planner.sampling.max_tokens": 5, "team.roles.executor.sampling.max_tokens": 7,
+         "evaluation.every": 10, "evaluation.episodes": 20, "evaluation.sampled": False},
+    )  # fmt: skip
+    found = volume(config)
+    assert (found.episodes, found.answers, found.tokens) == (10, 10 * 4 * 3 * 2, 10 * 4 * 3 * (5 + 7))
+    assert found.evaluations == 4  # base model, iterations 10, 20 and the last one
+    assert found.evaluation_episodes == 20 and found.episodes_total == 25 * 10 + 4 * 20
+    assert found.tokens_total == 25 * found.tokens
+    assert volume(load_config("plan_path_duo", {"evaluation.every": 0})).evaluations == 0
+    whole = {"workflow.type": "episodes", "rollout.tasks": 6, "rollout.group_size": 4}
+    assert (
+        volume(load_config("plan_path_duo", whole)).episodes == 24
+    )  # each candidate is an episode of its own
+
+
+def test_a_colocated_policy_holds_everything_once(big: Path, tmp_path: Path) -> None:
+    config = configured(
+        big, policies__planner__learner__precision="bf16", policies__planner__devices__rollout_gpus=1.0
+    )
+    found = of(config, "planner", tmp_path)
+    weights = found.parameters
+    assert weights == 7_615_616_512 - 28 * (3584 + 2 * 512)  # the model card's, without biases
+    (worker,) = found.workers
+    assert (worker.kind, worker.workers, worker.gpus) == ("policy", 1, 1.0)
+    parts = worker.parts
+    assert (parts["weights"], parts["reference"]) == (2 * weights, 2 * weights)  # the preset has a KL penalty
+    assert (parts["gradients"], parts["optimizer"]) == (6 * weights, 12 * weights)
+    assert (
+        parts["kv_cache"] == 2 * 28 * 4 * 128 * 2 * 384 * 1008
+    )  # 48 tasks x 8, prompts of 1000 and 8 new tokens
+    standing = parts["weights"] + parts["reference"] + parts["optimizer"]
+    assert worker.peak == standing + parts["gradients"] + parts["activations"] + parts["logits"]
+
+
+def test_apart_a_rollout_worker_only_generates(big: Path, tmp_path: Path) -> None:
+    config = configured(
+        big,
+        policies__planner__devices__placement="apart",
+        policies__planner__devices__rollout_workers=2,
+        algorithm__kl_coefficient=0.0,
+    )
+    update, rollout = of(config, "planner", tmp_path).workers
+    assert set(update.parts) == {"weights", "optimizer", "gradients", "activations", "logits"}
+    assert set(rollout.parts) == {"weights", "kv_cache"} and rollout.workers == 2
+    assert rollout.peak == sum(rollout.parts.values())
+    assert (
+        rollout.parts["kv_cache"] == 2 * 28 * 4 * 128 * 4 * 192 * 1008
+    )  # half of the candidates each, in fp32
+
+
+def test_engines_of_their_own_hold_what_they_need_where_they_are(big: Path, tmp_path: Path) -> None:
+    def rollout(engine: str) -> dict[str, int]:
+        config = configured(
+            big, policies__planner__devices__placement="apart", policies__planner__engine__type=engine
+        )
+        return of(config, "planner", tmp_path).workers[1].parts
+
+    plain = rollout("torch")
+    assert rollout("vllm") == plain | {"engine_weights": plain["weights"]}
+    assert rollout("openai") == {"weights": plain["weights"]}
+
+
+def test_a_frozen_policy_learns_nothing(big: Path, tmp_path: Path) -> None:
+    (worker,) = of(configured(big, team__roles__planner__trained=False), "planner", tmp_path).workers
+    assert set(worker.parts) == {"weights", "kv_cache"}
+
+
+def test_shorter_micro_batches_take_less(big: Path, tmp_path: Path) -> None:
+    long, short = (
+        of(
+            configured(big, policies__planner__learner__micro_batch_tokens=tokens), "planner", tmp_path
+        ).workers[0]
+        for tokens in (32768, 1024)
+    )
+    assert short.parts["activations"] * 8 < long.parts["activations"]
+    assert short.parts["weights"] == long.parts["weights"]
+
+
+def test_prompts_do_not_exceed_the_context(tmp_path: Path) -> None:
+    """The tiny model has 256 positions: a longer prompt could not be."""
+    config = load_config("plan_path_duo")
+    assert of(config, "planner", tmp_path, 10_000) == of(config, "planner", tmp_path, 248)
+    assert of(config, "planner", tmp_path, 248) != of(config, "planner", tmp_path, 100)
+
+
+def test_an_unknown_model_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "a" / "b")  # or there may be such a folder
+    found = of(configured(tmp_path), "planner", tmp_path)
+    assert (found.parameters, found.workers) == (None, []) and "config.json" in found.unknown
+    assert "does not have the model" in of(configured(Path("nobody/nothing")), "planner", tmp_path).unknown
+    assert "does not have the model" in of(configured(Path("../../etc")), "planner", tmp_path).unknown
+
+
+def test_a_model_in_the_hubs_cache_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repo = tmp_path / "models--ada--small"
+    snapshot = repo / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text("abc")
+    (snapshot / "config.json").write_text(json.dumps(BIG))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    found = of(configured(Path("ada/small")), "planner", tmp_path)
+    assert found.parameters == shape_from(BIG).parameters
+    assert found.workers[0].parts["weights"] == memory.weights(shape_from(BIG), "fp32")
+
+
+def test_an_adapter_shares_its_reference_and_has_a_small_optimiser(big: Path, tmp_path: Path) -> None:
+    path = "policies__planner__adapter__"
+    config = configured(big, **{path + "type": "lora", path + "rank": 16})
+    (worker,) = of(config, "planner", tmp_path).workers
+    shape = shape_from(BIG)
+    assert worker.parts["weights"] == memory.weights(shape, "fp32") and worker.parts["reference"] == 0
+    # A and B of rank 16: 2 x (hidden + hidden) for q and o, (hidden + 512) for k and v, 3 x (hidden + inner) for the block.
+    each = 2 * (3584 + 3584) + 2 * (3584 + 512) + 3 * (3584 + 18944)
+    assert worker.parts["optimizer"] == 28 * 16 * each * 8 and worker.parts["gradients"] == 28 * 16 * each * 4
+
+
+def test_zero_spreads_over_update_workers(big: Path, tmp_path: Path) -> None:
+    wanted = {
+        "learner__type": "deepspeed", "learner__zero_stage": 3, "learner__precision": "bf16",
+        "devices__placement": "apart", "devices__update_workers": 4,
+    }  # fmt: skip
+    config = configured(big, **{f"policies__planner__{path}": value for path, value in wanted.items()})
+    update, rollout = of(config, "planner", tmp_path).workers
+    assert (update.kind, update.workers, rollout.kind) == ("update", 4, "rollout")
+    whole = memory.weights(shape_from(BIG), "bf16")
+    assert update.parts["weights"] == whole // 4 and rollout.parts["weights"] == whole
+    assert update.parts["optimizer"] == 3 * whole // 2 and update.parts["reference"] == whole

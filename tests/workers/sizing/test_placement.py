@@ -1,0 +1,73 @@
+"""Placement: config in, seats and bundles out."""
+
+import subprocess
+import sys
+
+from training_core.config.files import load_config
+from workers.sizing.demand import demand
+from workers.sizing.placement import ROUTER_CPUS, place
+
+
+def test_demonstration_has_one_process_per_policy() -> None:
+    placement = place(load_config("plan_path_duo"))
+    assert [seat.name for seat in placement.seats] == [
+        "policy-planner",
+        "policy-executor",
+        "router",
+        "environment-0",
+        "environment-1",
+    ]
+    assert placement.bundles == [{"CPU": 0.5}, {"CPU": 0.5}, {"CPU": ROUTER_CPUS}, {"CPU": 0.1}, {"CPU": 0.1}]
+    assert [seat.bundle for seat in placement.seats] == [0, 1, 2, 3, 4]
+
+
+def test_shared_policy_has_one_pool() -> None:
+    placement = place(load_config("plan_path_duo", {"team.roles.executor.policy": "planner"}))
+    assert [seat.name for seat in placement.seats if seat.policy] == ["policy-planner"]
+
+
+def test_apart_gives_each_side_devices_of_its_own() -> None:
+    devices = {
+        "placement": "apart",
+        "rollout_workers": 2,
+        "rollout_gpus": 1,
+        "update_gpus": 2,
+        "update_cpus": 1,
+    }
+    config = load_config("plan_path_duo", {"policies.planner.devices": devices})
+    placement = place(config)
+    assert [seat.resources for seat in placement.of("update", "planner")] == [{"CPU": 1.0, "GPU": 2.0}]
+    rollout = placement.of("rollout", "planner")
+    assert [(seat.name, seat.resources) for seat in rollout] == [
+        ("rollout-planner-0", {"CPU": 0.5, "GPU": 1.0}),
+        ("rollout-planner-1", {"CPU": 0.5, "GPU": 1.0}),
+    ]
+    assert len(placement.of("policy", "executor")) == 1
+
+
+def test_frozen_policy_apart_has_no_update_worker() -> None:
+    overrides = {"team.roles.planner.trained": False, "policies.planner.devices.placement": "apart"}
+    placement = place(load_config("plan_path_duo", overrides))
+    assert placement.of("update", "planner") == []
+    assert len(placement.of("rollout", "planner")) == 1
+
+
+def test_seat_that_asks_for_nothing_takes_no_bundle() -> None:
+    placement = place(load_config("plan_path_duo", {"resources.environment_cpus": 0}))
+    assert [seat.bundle for seat in placement.seats] == [0, 1, 2, None, None]
+    assert len(placement.bundles) == 3
+
+
+def test_demand_is_the_sum_of_the_bundles() -> None:
+    config = load_config("plan_path_duo", {"policies.planner.devices.rollout_gpus": 0.5})
+    wanted = demand(config)
+    assert wanted.cpus == 1.3
+    assert wanted.gpus == 0.5
+    assert wanted.bundles[0] == {"CPU": 0.5, "GPU": 0.5}
+    assert str(wanted) == "1.3 CPU cores and 0.5 GPUs"
+
+
+def test_demand_imports_neither_ray_nor_torch() -> None:
+    code = "import sys, workers.sizing.demand; print([m for m in ('ray', 'torch') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,44 @@
+"""Reasons that people read: no traceback, no terminal codes, no endless text."""
+
+import pytest
+
+from workers.telemetry.reasons import LONGEST, plain, reason
+
+WRAPPED = (
+    "\x1b[36mray::Router.collect()\x1b[39m (pid=5872, ip=127.0.0.1, actor_id=02, repr=<workers.actors.router.Router object>)\n"
+    '  File "/lib/concurrent/futures/_base.py", line 449, in result\n    return self.__get_result()\n'
+    "           ^^^^^^^^^^^^^^^^^^^\n"
+    "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n\tclass_name: PolicyWorker\n"
+    "\nThe above exception was the direct cause of the following exception:\n\n"
+    "\x1b[36mray::Router.collect()\x1b[39m (pid=5872)\n    ) from error\n"
+    "workers.protocol.records.WorkerLost: policy-planner died; a new attempt starts from the last checkpoint\n"
+)
+
+
+def test_of_a_traceback_the_last_message_is_told() -> None:
+    told = "workers.protocol.records.WorkerLost: policy-planner died; a new attempt starts from the last checkpoint"
+    assert reason(WRAPPED) == told
+
+
+def test_of_a_plain_python_traceback_the_last_message_is_told() -> None:
+    text = 'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\nValueError: two\nlines'
+    assert reason(text) == "ValueError: two\nlines"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a bug", "two\nlines\tand a tab", "Gruß: 3 × 4", "error: no such model"]
+)
+def test_what_is_plain_stays_as_it_is(text: str) -> None:
+    assert reason(text) == text
+
+
+def test_terminal_codes_and_unseen_characters_go() -> None:
+    assert (
+        plain("\x1b[31mred\x1b[0m \x1b]0;title\x07and \x1b]8;;http://x\x1b\\link\r\n\x00\x07end")
+        == "red and link\nend"
+    )
+
+
+def test_a_long_reason_is_cut_where_it_says_so() -> None:
+    told = reason("x" * 100_000)
+    assert len(told) == LONGEST and told.endswith("…")

@@ -1,0 +1,50 @@
+"""Episodes as events: the models that validate them on arrival take them as they are."""
+
+from collections.abc import Sequence
+
+from tests.workers.driver.builders import episode
+from workers.protocol.spec import TokenFigures
+from workers.telemetry.events import EpisodeAnnotationEvent, EpisodeEvent
+from workers.telemetry.transcripts import annotation_document, choose_transcripts, episode_document
+
+ENVELOPE = {"run": "r", "attempt": 1, "producer": "p", "seq": 1, "time": 0.0}
+
+
+def spell(policy: str, ids: Sequence[int]) -> list[str]:
+    return [f"{policy}{number}" for number in ids]
+
+
+def test_an_episode_is_a_valid_event() -> None:
+    event = EpisodeEvent(**ENVELOPE, type="episode", **episode_document(episode(), {"planner": 3}, spell))
+    assert event.episode_return == 1.5
+    assert event.rewards == {"planner": 1.0, "executor": 0.5}
+    assert event.turns[0].candidates[1].tokens == ["planner0", "planner1"]
+    assert event.versions == {"planner": 3}
+
+
+def test_truncated_looks_at_executed_candidates_only() -> None:
+    played = episode()
+    object.__setattr__(played.turns[0].candidates[0].answer, "stop_reason", "length")
+    assert not episode_document(played, {}, spell)["truncated"]
+    object.__setattr__(played.turns[0].candidates[1].answer, "stop_reason", "length")
+    assert episode_document(played, {}, spell)["truncated"]
+
+
+def test_an_annotation_has_advantages_of_every_group_and_figures_where_there_are_some() -> None:
+    played = episode()
+    for candidate, advantage in zip(played.turns[0].candidates, (-0.7, 0.7), strict=True):
+        candidate.advantage = advantage
+    figures = TokenFigures([[1.0, 1.0]] * 2, [[0.5, 0.5]] * 2, [[-0.5, -0.5]] * 2)
+    document = annotation_document(played, {(played.id, 0): figures}, {"consumed": 2.0})
+    event = EpisodeAnnotationEvent(**ENVELOPE, type="episode_annotation", **document)
+    assert [item.turn for item in event.turns] == [0], "the executor's turn was not trained"
+    assert event.turns[0].advantages == [-0.7, 0.7]
+    assert event.turns[0].ratios == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_the_draw_depends_on_seed_and_iteration_alone() -> None:
+    first = choose_transcripts(0, 1, 48, 8)
+    assert first == choose_transcripts(0, 1, 48, 8)
+    assert len(first) == 8
+    assert first != choose_transcripts(0, 2, 48, 8)
+    assert choose_transcripts(0, 1, 3, 8) == {0, 1, 2}

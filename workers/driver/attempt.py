@@ -1,0 +1,202 @@
+"""One attempt from first to last word: reporter, signals, crew, loop, and how it ended."""
+
+import logging
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+
+from training_core.config.effects.unused import unused_settings
+from training_core.config.files import to_toml
+from training_core.config.marl.run import MarlConfig
+from training_core.config.run import RunConfig
+from training_core.errors import TroupeError
+from workers.driver.checkpointing import CheckpointKeeper
+from workers.driver.display import Bar, Lines, Shown
+from workers.driver.registry import LOOPS, loop_of
+from workers.driver.run_events import Journal, ReportedLog
+from workers.driver.starting_point import starting_point
+from workers.driver.synchronous import ENDS, Run, secure
+from workers.protocol.records import Attempt, Crew, Spots, Superseded, Unstarted, WorkerLost
+from workers.reporting.loggers.base import Opening
+from workers.reporting.loggers.feeding import Loggers
+from workers.reporting.loggers.registry import wanted
+from workers.reporting.reporter import Reporter
+from workers.storage.run_folder import RunFolder
+from workers.telemetry.reasons import FAILURE, reason
+
+log = logging.getLogger(__name__)
+FAILED, SUPERSEDED = 1, 3
+DELIVERY_SECONDS = 20.0
+"""How long the end of an attempt waits for the server to take the last events; they are on disk either way."""
+
+
+class Wishes:
+    """What is asked of the attempt: by the server through the reporter, or by SIGTERM (stop, and at once)."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._signalled = False
+        self._former = signal.getsignal(signal.SIGTERM)
+        self.secure: Callable[[], None] | None = None
+        """Writes a checkpoint of the last completed iteration; set once there is a loop."""
+
+    def __call__(self) -> str | None:
+        """ "stop", "pause" or None. Raises Superseded when a newer attempt exists."""
+        command = self._reporter.command
+        if command == "exit":
+            raise Superseded
+        return command or ("stop" if self._signalled else None)
+
+    @property
+    def spots(self) -> Spots:
+        """For crews."""
+        return Spots(
+            self._starting,
+            self._running,
+            leaves=lambda: self() is not None,
+            collecting=self._collecting,
+            evaluating=self._evaluating,
+            hurried=lambda: self._signalled,
+        )
+
+    def _running(self) -> None:
+        self()
+
+    def _collecting(self) -> None:
+        if self.secure is not None and self():
+            self.secure()
+
+    def _evaluating(self) -> None:
+        if self._signalled:
+            self._collecting()
+
+    def _starting(self) -> None:
+        command = self()
+        if command:
+            raise Unstarted(command)
+
+    def listen(self) -> None:
+        """Take SIGTERM as a wish to stop at once. Ray installs a handler of its own when it connects: call again then."""
+        signal.signal(signal.SIGTERM, self._on_signal)
+
+    def forget(self) -> None:
+        """Give SIGTERM back its former meaning."""
+        signal.signal(signal.SIGTERM, self._former)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signalled = True
+
+
+def run_attempt(attempt: Attempt, *, local: bool) -> int:
+    """Run it; the exit status. Every way out is told to the reporter but for a superseded attempt's."""
+    folder = RunFolder(attempt.folder)
+    folder.root.mkdir(parents=True, exist_ok=True)
+    if not folder.config.exists():
+        folder.config.write_text(to_toml(attempt.config))
+    reporter = Reporter(folder, attempt.run, attempt.number, attempt.ingest_url, attempt.ingest_token)
+    with _logging(reporter, attempt.config.reporting.log_level):
+        shown: Shown = Bar(attempt.config.run.iterations) if local and sys.stderr.isatty() else Lines()
+        with shown as display:
+            journal = Journal(attempt.config, reporter, display)
+            wishes = Wishes(reporter)
+            status = _guarded(attempt, journal, wishes, local=local)
+            wishes.forget()
+    if status != SUPERSEDED:
+        reporter.close(DELIVERY_SECONDS)
+    return status
+
+
+def _guarded(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> int:
+    """The attempt itself; whatever it raises ends in a status event and an exit status."""
+    try:
+        state, iteration = _run(attempt, journal, wishes, local=local)
+    except Superseded:
+        log.warning("a newer attempt of this run exists; leaving at once")
+        return SUPERSEDED
+    except Unstarted as wish:
+        journal.ended(ENDS[wish.command], journal.completed_iterations, "stopped before it had started")
+        return 0
+    except KeyboardInterrupt:
+        journal.ended("stopped", journal.completed_iterations, "interrupted at the terminal")
+        return 0
+    except Exception as error:
+        log.error("%s", traceback.format_exc())
+        text = reason(str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}")
+        journal.ended("failed", journal.completed_iterations, text, retry=isinstance(error, WorkerLost))
+        journal.note(f"{FAILURE}{text}")
+        return FAILED
+    journal.ended(state, iteration)
+    journal.note(f"{state} after {iteration} iterations; run folder {attempt.folder}")
+    return 0
+
+
+def _run(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> tuple[str, int]:
+    journal.starting(attempt.start_from)
+    for setting in unused_settings(attempt.config):
+        log.warning("%s", setting)
+    journal.loggers = loggers = _loggers(attempt)
+    try:
+        start_from = starting_point(attempt, journal)
+        keeper = CheckpointKeeper(attempt.config, RunFolder(attempt.folder))
+        crew = _crew(attempt, journal, wishes, local=local)
+        wishes.listen()
+        try:
+            run = Run(attempt.config, crew, journal, keeper, wishes)
+            wishes.secure = partial(secure, run)
+            return LOOPS[loop_of(attempt.config)](run, start_from, forks=attempt.forks)
+        finally:
+            crew.close()
+    finally:
+        loggers.close()
+
+
+def _loggers(attempt: Attempt) -> Loggers:
+    """What writes the metrics elsewhere too. Raises ConfigError where a package is missing."""
+    config = attempt.config
+    plain = f"{config.algorithm.type}_{config.environment.type}_s{config.run.seed}"
+    opening = Opening(
+        folder=attempt.folder,
+        project=config.reporting.project,
+        run=attempt.run,
+        name=config.run.name or plain,
+        config=config.model_dump(mode="json"),
+        online=config.reporting.wandb_mode == "online",
+    )
+    return Loggers(wanted(config.reporting), opening)
+
+
+def _crew(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> Crew:
+    """All workers, in this process or spread by Ray. Each import is heavy in its own way: one is made, not both."""
+    if local and isinstance(attempt.config, MarlConfig):
+        from workers.backends.local_networks import LocalMarlCrew
+
+        return LocalMarlCrew(attempt.config, attempt.number, wishes.spots)
+    if local and isinstance(attempt.config, RunConfig):
+        from workers.backends.local import LocalCrew
+
+        return LocalCrew(attempt, attempt.config, wishes.spots, journal.loading)
+    from workers.cluster.ray_backend import RayCrew
+
+    return RayCrew(attempt, wishes.spots, journal.note, journal.waiting)
+
+
+@contextmanager
+def _logging(reporter: Reporter, level: str) -> Iterator[None]:
+    """Log records go to stderr and to the run's log."""
+    root = logging.getLogger()
+    handlers: list[logging.Handler] = [logging.StreamHandler(), ReportedLog(reporter, level)]
+    handlers[0].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    before = root.level
+    root.setLevel(level.upper())
+    for handler in handlers:
+        root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.setLevel(before)
+        for handler in handlers:
+            root.removeHandler(handler)

@@ -1,0 +1,120 @@
+"""Where a person at a terminal watches a run: a progress bar, or plain lines in a job's log."""
+
+import sys
+from collections.abc import Mapping
+from math import isnan
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from workers.driver.run_events import Display
+
+
+class Shown(Display, Protocol):
+    """A display that is put up and taken down."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> None: ...
+
+
+class Bar:
+    """A rich progress bar: iteration, success, return, time left. Notes and evaluations scroll above it."""
+
+    def __init__(self, iterations: int, console: Console | None = None) -> None:
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console or Console(stderr=True),
+        )
+        self._task = self._progress.add_task("starting", total=iterations, figures="")
+        self._loading: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._progress.stop()
+
+    def note(self, text: str) -> None:
+        """See Display."""
+        self._progress.console.print(text, markup=False, highlight=False)
+
+    def loading(self, done: float, text: str) -> None:
+        """See Display. A bar of its own, gone when the model is there."""
+        if self._loading is None:
+            self._loading = self._progress.add_task("base model", total=100, figures="")
+        self._progress.update(self._loading, completed=int(100 * done), figures=text)
+        if done >= 1.0:
+            self._progress.remove_task(self._loading)
+            self._loading = None
+
+    def iteration(self, number: int, values: Mapping[str, float]) -> None:
+        """See Display."""
+        self._progress.update(
+            self._task, completed=number, description="training", figures=_figures("train", values)
+        )
+
+    def evaluation(self, number: int, values: Mapping[str, float]) -> None:
+        """See Display."""
+        self.note(evaluation_line(number, values))
+
+
+class Lines:
+    """A line per iteration and evaluation on standard output, for the log of a job."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def note(self, text: str) -> None:
+        """See Display."""
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    def loading(self, done: float, text: str) -> None:
+        """See Display."""
+        self.note(f"base model, {done:.0%}: {text}")
+
+    def iteration(self, number: int, values: Mapping[str, float]) -> None:
+        """See Display."""
+        seconds = values.get("time/iteration", 0.0)
+        self.note(f"iteration {number}: {_figures('train', values)}, {seconds:.2f} s")
+
+    def evaluation(self, number: int, values: Mapping[str, float]) -> None:
+        """See Display."""
+        self.note(evaluation_line(number, values))
+
+
+def evaluation_line(number: int, values: Mapping[str, float]) -> str:
+    """One evaluation in words."""
+    prefix = next(iter(values)).partition("/")[0] if values else "eval"
+    how = "sampled" if prefix == "eval_sampled" else "greedy"
+    return f"evaluation after iteration {number}, {how}: {_figures(prefix, values)}"
+
+
+def _figures(prefix: str, values: Mapping[str, float]) -> str:
+    success, gain = values.get(f"{prefix}/success"), values.get(f"{prefix}/return")
+    if gain is not None and isnan(gain):
+        return "no episode was completed"
+    parts = [
+        f"success {success:.2f}" if success is not None and not isnan(success) else "",
+        f"return {gain:.3f}" if gain is not None else "",
+    ]
+    return ", ".join(filter(None, parts)) or "no episode was completed"

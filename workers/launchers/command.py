@@ -1,0 +1,48 @@
+"""The command line and environment of an attempt's driver, the same for every launcher."""
+
+import os
+from pathlib import Path
+
+from training_core import served
+from workers.launchers.launcher import JobLaunch, Launch
+
+ROOT = Path(__file__).resolve().parents[2]
+"""Where our packages are imported from."""
+SECRETS = ("DATABASE_URL", "REDIS_URL", "TROUPE_SECRET_KEY", "TROUPE_TOKEN", "RAY_ADDRESS", "RAY_AUTH_TOKEN")
+"""Of the server; a run has no business with them."""
+
+
+def driver_command(launch: Launch | JobLaunch, python: str) -> list[str]:
+    """`python -m workers.run CONFIG --folder ...`, or `python -m workers.job FOLDER ...`."""
+    if isinstance(launch, JobLaunch):
+        return [python, "-m", "workers.job", str(launch.folder), "--home", str(launch.home)]
+    options = {
+        "--folder": str(launch.folder),
+        "--run": launch.run,
+        "--attempt": str(launch.attempt),
+        "--home": str(launch.home),
+        "--ingest-url": launch.ingest_url,
+        "--resume-from": str(launch.resume_from) if launch.resume_from else "",
+        "--fork-from": str(launch.fork_from) if launch.fork_from and not launch.resume_from else "",
+    }
+    words = [word for option, value in options.items() if value for word in (option, value)]
+    flags = ["--fall-back"] if launch.resume_from and launch.fall_back else []
+    return [python, "-m", "workers.run", str(launch.folder / "config.toml"), *words, *flags]
+
+
+def driver_variables(launch: Launch | JobLaunch) -> dict[str, str]:
+    """What a driver finds in its environment: one thread, quiet libraries, its token."""
+    variables = {
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "TROUPE_HOME": str(launch.home),
+        served.VARIABLE: "1",
+    }
+    token = launch.ingest_token if isinstance(launch, Launch) else ""
+    return variables | ({"TROUPE_INGEST_TOKEN": token} if token else {})
+
+
+def own_path() -> str:
+    """PYTHONPATH under which our packages are found on this machine."""
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))

@@ -1,0 +1,216 @@
+"""Runs as Ray jobs, through the Jobs REST API.
+
+Plain HTTP: importing Ray's own client takes a second and 100 MB in every process that asks for a status.
+A cluster on this machine runs this checkout with this Python; another one gets our packages as a zip (py_modules)
+and needs our dependencies installed.
+"""
+
+import re
+import shlex
+import sys
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from workers.launchers.command import driver_command, driver_variables, own_path
+from workers.launchers.launcher import (
+    STOP_SECONDS,
+    Capacity,
+    JobLaunch,
+    JobState,
+    JobStatus,
+    Launch,
+    LauncherFailure,
+    Node,
+)
+from workers.launchers.packages import code_package
+from workers.telemetry.reasons import plain, reason
+
+LOG_TAIL = 64_000
+_LAST_LOGS = ", last available logs"
+"""Where Ray's message goes over to the end of the job's log, which `logs` has."""
+_USAGE = re.compile(r"^([\d.]+)/([\d.]+) (CPU|GPU)\b", re.MULTILINE)
+_STATES = {
+    "PENDING": JobState.PENDING,
+    "RUNNING": JobState.RUNNING,
+    "SUCCEEDED": JobState.SUCCEEDED,
+    "FAILED": JobState.FAILED,
+    "STOPPED": JobState.STOPPED,
+}
+
+
+class RayJobLauncher:
+    """One cluster, by the address of its dashboard (`http://host:8265`)."""
+
+    def __init__(
+        self, address: str, token: str = "", *, remote: bool | None = None, timeout: float = 15.0
+    ) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise LauncherFailure(
+                f"RAY_ADDRESS={address!r} is no address of a Ray dashboard; use http://<head node>:8265"
+            )
+        self.address = address.rstrip("/")
+        self.remote = not _loopback(parts.hostname) if remote is None else remote
+        self._client = httpx.Client(
+            base_url=self.address,
+            timeout=httpx.Timeout(timeout, connect=3.0),
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            trust_env=not _loopback(parts.hostname),
+            verify=parts.scheme == "https",
+        )
+
+    def submit(self, launch: Launch | JobLaunch) -> str:
+        """See Launcher."""
+        name = launch.submission_id
+        if self._exists(name):
+            return name
+        response = self._ask("POST", "/api/jobs/", json=self._request(launch))
+        if response.status_code != 200 and not self._exists(name):
+            raise LauncherFailure(f"Ray at {self.address} refused the job: {_said(response)}")
+        return name
+
+    def status(self, submission_id: str) -> JobStatus:
+        """See Launcher."""
+        try:
+            response = self._ask("GET", f"/api/jobs/{submission_id}")
+        except LauncherFailure as failure:
+            return JobStatus(JobState.UNKNOWN, str(failure))
+        if _is_missing(response):
+            return JobStatus(JobState.MISSING, "Ray does not know this job; was the cluster restarted?")
+        job = _json(response)
+        state = _STATES.get(str(job.get("status")))
+        if response.status_code != 200 or state is None:
+            return JobStatus(JobState.UNKNOWN, f"Ray at {self.address} answered: {_said(response)}")
+        return JobStatus(state, reason(str(job.get("message") or "").partition(_LAST_LOGS)[0]))
+
+    def stop(self, submission_id: str) -> None:
+        """See Launcher. A job that Ray does not know is taken as ended."""
+        response = self._ask("POST", f"/api/jobs/{submission_id}/stop")
+        if response.status_code != 200 and not _is_missing(response):
+            raise LauncherFailure(f"Ray at {self.address} did not stop the job: {_said(response)}")
+
+    def logs(self, submission_id: str) -> str:
+        """See Launcher."""
+        try:
+            response = self._ask("GET", f"/api/jobs/{submission_id}/logs")
+        except LauncherFailure:
+            return ""
+        return plain(str(_json(response).get("logs") or ""))[-LOG_TAIL:]
+
+    def capacity(self) -> Capacity | None:
+        """See Launcher. Ray refreshes what is in use every few seconds."""
+        try:
+            data = _json(self._ask("GET", "/nodes", params={"view": "summary"})).get("data") or {}
+        except LauncherFailure:
+            return None
+        usage = data.get("nodeLogicalResources") or {}
+        known = {str((each.get("raylet") or {}).get("nodeId")): each for each in data.get("summary") or []}
+        nodes = tuple(_node(name, str(text), known.get(name) or {}) for name, text in usage.items())
+        nodes = tuple(node for node in nodes if node.cpus or node.gpus)
+        if not nodes:
+            return None
+        cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
+        free_cpus, free_gpus = sum(node.free_cpus for node in nodes), sum(node.free_gpus for node in nodes)
+        return Capacity(cpus, gpus, free_cpus, free_gpus, nodes)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._client.close()
+
+    def _request(self, launch: Launch | JobLaunch) -> dict[str, Any]:
+        variables = driver_variables(launch)
+        if isinstance(launch, Launch):
+            variables["RAY_JOB_STOP_WAIT_TIME_S"] = str(STOP_SECONDS)  # read by Ray's supervisor of the job
+        environment: dict[str, Any] = {"env_vars": variables}
+        if self.remote:
+            environment["py_modules"] = [self._upload_code()]
+        else:
+            variables["PYTHONPATH"] = own_path()
+        return {
+            "submission_id": launch.submission_id,
+            "entrypoint": shlex.join(driver_command(launch, "python" if self.remote else sys.executable)),
+            "entrypoint_num_cpus": 0,  # a driver never waits for a core, nor does a person who waits for a short job
+            **({"entrypoint_num_gpus": launch.gpus} if isinstance(launch, JobLaunch) and launch.gpus else {}),
+            "runtime_env": environment,
+            "metadata": launch.labels,
+        }
+
+    def _upload_code(self) -> str:
+        """Our packages in the cluster's store, sent once per content; their URI."""
+        package = code_package()
+        path = f"/api/packages/gcs/{package.name}"
+        if self._ask("GET", path).status_code != 200:
+            response = self._ask("PUT", path, content=package.content)
+            if response.status_code != 200:
+                raise LauncherFailure(f"Ray at {self.address} did not take our code: {_said(response)}")
+        return f"gcs://{package.name}"
+
+    def _exists(self, submission_id: str) -> bool:
+        response = self._ask("GET", f"/api/jobs/{submission_id}")
+        if response.status_code not in (200, 404):
+            raise LauncherFailure(f"Ray at {self.address} answered: {_said(response)}")
+        return response.status_code == 200
+
+    def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        try:
+            return self._client.request(method, path, **options)
+        except httpx.HTTPError as error:
+            raise LauncherFailure(
+                f"Ray at {self.address} does not answer ({type(error).__name__}); is the cluster up, is RAY_ADDRESS right?"
+            ) from error
+
+
+def _is_missing(response: httpx.Response) -> bool:
+    """Ray's own 404, not one of a proxy in between."""
+    return response.status_code == 404 and "does not exist" in response.text
+
+
+def _json(response: httpx.Response) -> dict[str, Any]:
+    try:
+        data = response.json()
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _node(name: str, usage: str, facts: dict[str, Any]) -> Node:
+    """From Ray's words such as "1.5/2.0 CPU (1.0 used of 1.5 reserved in placement groups)"."""
+    found = {kind: (float(used), float(total)) for used, total, kind in _USAGE.findall(usage)}
+    (used_cpus, cpus), (used_gpus, gpus) = found.get("CPU", (0.0, 0.0)), found.get("GPU", (0.0, 0.0))
+    shown = str(facts.get("hostname") or facts.get("ip") or name[:12])
+    head = bool((facts.get("raylet") or {}).get("isHeadNode"))
+    return Node(
+        name, shown, cpus, gpus, cpus - used_cpus, gpus - used_gpus, head, _memory(facts), _gpu_memory(facts)
+    )
+
+
+def _memory(facts: dict[str, Any]) -> int:
+    """Ray tells [total, available, percent, used], in bytes."""
+    told = facts.get("mem")
+    total = told[0] if isinstance(told, list) and told else 0
+    return int(total) if isinstance(total, int | float) else 0
+
+
+def _gpu_memory(facts: dict[str, Any]) -> int:
+    """Ray tells each card's memory in MiB."""
+    cards = [card for card in facts.get("gpus") or [] if isinstance(card, dict)]
+    sizes = [card.get("memoryTotal", card.get("memory_total")) for card in cards]
+    return min((int(size) * 2**20 for size in sizes if isinstance(size, int | float)), default=0)
+
+
+def _said(response: httpx.Response) -> str:
+    """Status and the last line of the answer, which is what a traceback ends with."""
+    if response.status_code in (401, 403):
+        return f"{response.status_code}; set RAY_AUTH_TOKEN to the cluster's token"
+    lines = response.text.strip().splitlines()
+    return f"{response.status_code} {lines[-1][:500] if lines else ''}"
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

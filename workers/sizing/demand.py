@@ -1,0 +1,61 @@
+"""What a run asks of the cluster, so that it can be compared with what is there before anything is spent."""
+
+from dataclasses import dataclass
+
+from training_core.config.kinds import AnyConfig
+from workers.sizing.placement import Seat, place
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Devices that a run takes, all at once."""
+
+    cpus: float
+    gpus: float
+    bundles: tuple[dict[str, float], ...]
+    """What must fit on one node each, e.g. {"CPU": 0.5, "GPU": 1.0}."""
+
+    def __str__(self) -> str:
+        words = [f"{self.cpus:g} CPU cores"] if self.cpus else []
+        words += [f"{self.gpus:g} GPUs"] if self.gpus else []
+        return " and ".join(words) or "nothing"
+
+
+def demand(config: AnyConfig) -> Demand:
+    """The sum over all workers of the run, and the bundles of its placement group."""
+    bundles = place(config).bundles
+    cpus = sum(bundle.get("CPU", 0.0) for bundle in bundles)
+    gpus = sum(bundle.get("GPU", 0.0) for bundle in bundles)
+    return Demand(round(cpus, 4), round(gpus, 4), tuple(bundles))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Processes of one policy (or of all: environments, router) and the devices that they take together."""
+
+    name: str
+    """A policy's name; "environments", "router" and "trainer" for those that serve all."""
+    kind: str
+    """policy, environments, router or trainer (of small networks: acts and learns for all policies)."""
+    workers: int
+    cpus: float
+    gpus: float
+
+
+def pools(config: AnyConfig) -> list[Pool]:
+    """Who takes what within a run, policies first."""
+    found: dict[tuple[str, str], list[Seat]] = {}
+    for seat in place(config).seats:
+        shared = "environments" if seat.kind == "environment" else seat.kind
+        key = ("policy", seat.policy) if seat.policy else (shared, shared)
+        found.setdefault(key, []).append(seat)
+    return [
+        Pool(
+            name,
+            kind,
+            len(seats),
+            round(sum(seat.cpus for seat in seats), 4),
+            round(sum(seat.gpus for seat in seats), 4),
+        )
+        for (kind, name), seats in found.items()
+    ]

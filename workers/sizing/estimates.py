@@ -1,0 +1,266 @@
+"""What a run takes, before anything is spent: memory per worker, and how much one iteration plays and samples.
+
+No torch: models are sized from their folders. What cannot be known is said, never guessed silently.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from training_core.config.kinds import AnyConfig
+from training_core.config.marl.run import MarlConfig
+from training_core.config.run import RunConfig
+from training_core.errors import ModelError
+from training_core.llm import memory
+from training_core.llm.models.packaged import PACKAGED_MODELS, packaged_shape
+from training_core.llm.models.places import model_folder
+from training_core.llm.models.shape import ModelShape, read_shape
+from training_core.llm.models.tiny import tiny_folder, tiny_shape
+from workers.sizing.demand import Demand, Pool, demand, pools
+from workers.sizing.placement import Seat, SeatKind, place
+
+PROMPT_TOKENS = 512
+"""Assumed length of a prompt where nobody says."""
+
+
+@dataclass(frozen=True)
+class WorkerMemory:
+    """What each of a policy's workers of one kind holds at most, in bytes."""
+
+    kind: SeatKind
+    workers: int
+    cpus: float
+    gpus: float
+    """Of one worker; 0 has it on the CPU."""
+    parts: dict[str, int]
+    """weights, reference, optimizer: always there; gradients, activations, logits: while it updates; kv_cache and
+    engine_weights (vLLM's own copy): while it generates."""
+    peak: int
+    """The larger of both times."""
+
+
+@dataclass(frozen=True)
+class PolicyMemory:
+    """One policy."""
+
+    policy: str
+    model: str
+    precision: str
+    parameters: int | None
+    workers: list[WorkerMemory]
+    unknown: str = ""
+    """Why its model could not be sized."""
+
+
+@dataclass(frozen=True)
+class Volume:
+    """How much is played and sampled; all at most, for episodes may end early."""
+
+    episodes: int
+    """Training episodes per iteration: one path through each task's tree, or as many of a task as its group has."""
+    answers: int
+    """Sampled per iteration."""
+    tokens: int
+    """Of those answers, prompts not counted."""
+    evaluations: int
+    """In the whole run, the base model's and the last one's with it."""
+    evaluation_episodes: int
+    """Per evaluation."""
+    episodes_total: int
+    """Training and evaluation over the whole run."""
+    tokens_total: int
+    """Training answers of the whole run."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run takes."""
+
+    demand: Demand
+    pools: list[Pool]
+    policies: list[PolicyMemory]
+    volume: Volume
+    prompt_tokens: int
+    """That memory was computed with, where a model's context is not shorter."""
+
+
+def estimate(config: AnyConfig, home: Path, prompt_tokens: int | None = None) -> Estimate:
+    """All of it. Models made here are looked for under `home`; prompts are taken to have `prompt_tokens` tokens."""
+    prompt = PROMPT_TOKENS if prompt_tokens is None else prompt_tokens
+    policies = (
+        []  # small networks: a few megabytes
+        if isinstance(config, MarlConfig)
+        else [_policy(name, config, home, prompt) for name in config.used_policies]
+    )
+    return Estimate(demand(config), pools(config), policies, volume(config), prompt)
+
+
+def volume(config: AnyConfig) -> Volume:
+    """By multiplication: tasks x candidates x turns x roles; of small networks, environments x steps."""
+    if isinstance(config, MarlConfig):
+        return _volume_of_steps(config)
+    tasks, group = config.rollout.tasks, config.rollout.group_size
+    turns, roles = max_turns(config), config.team.order
+    tokens = tasks * group * turns * sum(config.team.roles[name].sampling.max_tokens for name in roles)
+    episodes = tasks if config.workflow.type == "turn_tree" else tasks * group
+    iterations = config.run.iterations
+    evaluations, per_evaluation = _evaluations(config)
+    return Volume(
+        episodes=episodes,
+        answers=tasks * group * turns * len(roles),
+        tokens=tokens,
+        evaluations=evaluations,
+        evaluation_episodes=per_evaluation,
+        episodes_total=iterations * episodes + evaluations * per_evaluation,
+        tokens_total=iterations * tokens,
+    )
+
+
+def _volume_of_steps(config: MarlConfig) -> Volume:
+    """Actions stand for answers; episodes as if each lasted as long as it may."""
+    steps = config.rollout.samples
+    episodes = math.ceil(steps / int(getattr(config.environment, "max_cycles", steps)))
+    evaluations, per_evaluation = _evaluations(config)
+    return Volume(
+        episodes=episodes,
+        answers=steps,
+        tokens=0,
+        evaluations=evaluations,
+        evaluation_episodes=per_evaluation,
+        episodes_total=config.run.iterations * episodes + evaluations * per_evaluation,
+        tokens_total=0,
+    )
+
+
+def _evaluations(config: AnyConfig) -> tuple[int, int]:
+    """How many in the whole run, and the episodes of each."""
+    every = config.evaluation.every
+    evaluations = 1 + math.ceil(config.run.iterations / every) if every else 0
+    greedy = config.evaluation_episodes("eval") * config.evaluation.greedy
+    return evaluations, greedy + config.evaluation_episodes("eval_sampled") * config.evaluation.sampled
+
+
+def max_turns(config: RunConfig) -> int:
+    """Turns of the team in an episode at most; environments without turns have one."""
+    return int(getattr(config.environment, "max_turns", 1))
+
+
+def model_shape(model: str, config: RunConfig, home: Path) -> ModelShape:
+    """Sizes of a policy's model as this machine sees it: made here, a folder, or in the hub's cache.
+
+    Raises ModelError where it is none of these, or cannot be read.
+    """
+    if model == "tiny":
+        made = tiny_folder(config.environment, home)
+        return read_shape(made) if made.is_dir() else tiny_shape(config.environment)
+    if model in PACKAGED_MODELS:
+        return packaged_shape(model)
+    folder = model_folder(model, home, anywhere=False)
+    if folder is not None:
+        return read_shape(folder)
+    cached = _cached(model)
+    if cached is None:
+        raise ModelError(
+            "this machine does not have the model; its size is known once it was downloaded here"
+        )
+    return read_shape(cached)
+
+
+def _cached(model: str) -> Path | None:
+    """The newest download of a hub id, looked up without the network."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(model, "config.json")
+    except HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def _policy(name: str, config: RunConfig, home: Path, prompt: int) -> PolicyMemory:
+    section = config.policies[name]
+    precision = section.learner.precision
+    try:
+        shape = model_shape(section.model, config, home)
+    except ModelError as error:
+        return PolicyMemory(name, section.model, precision, None, [], str(error))
+    longest = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == name)
+    prompt = min(prompt, max(shape.context - longest, 1)) if shape.context else prompt
+    seats = [seat for seat in place(config).seats if seat.policy == name]
+    by_kind: dict[SeatKind, list[Seat]] = {}
+    for seat in seats:
+        by_kind.setdefault(seat.kind, []).append(seat)
+    workers = [_workers(kind, group, config, shape, prompt) for kind, group in by_kind.items()]
+    return PolicyMemory(name, section.model, precision, shape.parameters, workers)
+
+
+def _workers(
+    kind: SeatKind, seats: list[Seat], config: RunConfig, shape: ModelShape, prompt: int
+) -> WorkerMemory:
+    policy = seats[0].policy
+    learns = kind != "rollout" and policy in config.trained_policies
+    section = config.policies[policy]
+    learner, precision = section.learner, section.learner.precision
+    weights = memory.weights(shape, precision)
+    standing = {"weights": memory.spread(weights, learner, 3, len(seats)) if learns else weights}
+    updating: dict[str, int] = {}
+    if learns:
+        if config.algorithm.kl_coefficient > 0:
+            shared = section.adapter.type == "lora" and standing["weights"] == weights
+            standing["reference"] = 0 if shared else weights
+        trained = memory.adapted(shape, section.adapter)
+        copies = (
+            learner.type == "deepspeed" and learner.zero_stage > 0
+        )  # ZeRO has fp32 copies of fp32 weights, too
+        optimizer = memory.optimizer(trained, "bf16" if copies else precision)
+        standing["optimizer"] = memory.spread(optimizer, learner, 1, len(seats))
+        updating = _updating(policy, config, shape, prompt)
+    generating = _generating(policy, config, shape, prompt) if kind != "update" else {}
+    return WorkerMemory(
+        kind=kind,
+        workers=len(seats),
+        cpus=seats[0].cpus,
+        gpus=seats[0].gpus,
+        parts=standing | updating | generating,
+        peak=sum(standing.values()) + max(sum(updating.values()), sum(generating.values())),
+    )
+
+
+def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
+    learner, group = config.policies[policy].learner, config.rollout.group_size
+    speakers = [role for role in config.team.roles.values() if role.policy == policy and role.trained]
+    answers = config.rollout.tasks * group * max_turns(config) * len(speakers)
+    response = max(role.sampling.max_tokens for role in speakers)
+    text = memory.Text(prompt, response, group, -(-answers // learner.minibatches))
+    gradients = memory.gradients(memory.adapted(shape, config.policies[policy].adapter), learner.precision)
+    processes = config.policies[policy].devices.update_workers
+    tokens, longest, places = memory.micro_batch(learner, text)
+    return {
+        "gradients": memory.spread(gradients, learner, 2, processes),
+        "activations": memory.activations(
+            shape, learner.precision, tokens, longest, recomputed=learner.activation_checkpointing
+        ),
+        "logits": memory.output_layer(shape, learner.precision, places),
+    }
+
+
+def _generating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
+    """Beside the model: vLLM has a copy of its own, a server elsewhere has all that it needs there."""
+    section = config.policies[policy]
+    if section.engine.type == "openai":
+        return {}
+    copy = {"engine_weights": memory.weights(shape, section.learner.precision)}
+    return (copy if section.engine.type == "vllm" else {}) | {
+        "kv_cache": _kv_cache(policy, config, shape, prompt)
+    }
+
+
+def _kv_cache(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> int:
+    """Of the largest batch: a training turn, or an evaluation's."""
+    section = config.policies[policy]
+    most = max(config.rollout.tasks * config.rollout.group_size, config.evaluation.episodes)
+    workers = section.devices.rollout_workers
+    sequences = min(section.engine.max_batch, -(-most // workers))
+    response = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == policy)
+    return memory.kv_cache(shape, section.learner.precision, sequences * (prompt + response))

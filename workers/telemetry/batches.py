@@ -1,0 +1,85 @@
+"""What an update learnt from, episode by episode, as events: facts and times of all, not of the kept ones alone."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from training_core.types import Episode, Stage
+from workers.telemetry.metrics import episode_tokens, executed, rewards_by_role
+
+AT_ONCE = 200
+"""Episodes of one event."""
+
+
+def batch_documents(
+    episodes: Sequence[Episode],
+    versions: Mapping[str, int],
+    *,
+    iteration: int,
+    queued: float,
+    consumed: float,
+    learnt: float,
+) -> Iterator[dict[str, Any]]:
+    """Batch events' own fields (see workers.telemetry.events.BatchEvent). `versions` are those that the update improved."""
+    for start in range(0, len(episodes), AT_ONCE):
+        some = episodes[start : start + AT_ONCE]
+        yield {
+            "iteration": iteration,
+            "consumed": consumed,
+            "learnt": learnt,
+            "episodes": [_document(episode, versions, queued) for episode in some],
+        }
+
+
+def staleness_of(episode: Episode, versions: Mapping[str, int]) -> int | None:
+    """Publications between the oldest generated token and the update, of the policy that is furthest behind."""
+    return max(
+        (
+            versions[stage.policy] - stage.versions[0]
+            for stage in episode.stages
+            if stage.versions is not None and stage.policy in versions
+        ),
+        default=None,
+    )
+
+
+def _document(episode: Episode, versions: Mapping[str, int], queued: float) -> dict[str, Any]:
+    roles = _roles(episode)
+    return {
+        "episode": episode.id,
+        "title": episode.title[:200],
+        "success": episode.success,
+        "failed": episode.failed,
+        "truncated": any(role["truncated"] for role in roles.values()),
+        "episode_return": episode.episode_return,
+        "length": sum(role["tokens"] for role in roles.values()),
+        "tokens": episode_tokens(episode),
+        "turns": len({turn.index for turn in episode.turns}),
+        "staleness": staleness_of(episode, versions),
+        "queued": min(queued, episode.started),
+        "started": episode.started,
+        "ended": max(episode.started, episode.ended),
+        "stages": [_stage(stage) for stage in episode.stages],
+        "roles": roles,
+    }
+
+
+def _stage(stage: Stage) -> dict[str, Any]:
+    times = {"kind": stage.kind, "start": stage.start, "end": stage.end}
+    if stage.kind == "environment":
+        return times
+    return times | {"role": stage.role, "policy": stage.policy, "versions": stage.versions}
+
+
+def _roles(episode: Episode) -> dict[str, dict[str, Any]]:
+    """By role: policy, reward, tokens and truncation of its executed answers."""
+    rewards = rewards_by_role(episode)
+    roles: dict[str, dict[str, Any]] = {}
+    for turn in episode.turns:
+        answer = executed(turn).answer
+        share = roles.setdefault(
+            turn.role,
+            {"policy": turn.policy, "reward": rewards[turn.role], "tokens": 0, "truncated": False},
+        )
+        share["tokens"] += len(answer.token_ids)
+        share["truncated"] = share["truncated"] or answer.stop_reason == "length"
+    return roles

@@ -1,0 +1,217 @@
+"""Bring a spool to the server: one batch at a time, in order, each until it is acknowledged or set aside.
+
+The server keeps the last seq that it stored of each producer. A batch that starts after the next one is answered 409
+with the seq that is expected; what was stored already is acknowledged again. One event that the server refuses is
+written to `<producer>.rejected.jsonl` beside the spool, and a log line with its seq takes its place.
+"""
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import orjson
+import zstandard
+
+from workers.telemetry.spool import Batch, SpoolReader
+
+MAX_BYTES = 1 << 20
+"""Of a batch before compression; the server takes 32 MiB."""
+MAX_LINES = 5000
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class Undelivered(Exception):
+    """The server did not take a batch now. Trying again later is right; nothing is lost."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server said."""
+
+    status: int
+    body: dict[str, Any]
+
+
+class Channel(Protocol):
+    """Takes a compressed batch to the server."""
+
+    def post(self, data: bytes) -> Answer:
+        """Raises Undelivered when no answer comes."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+class HttpChannel:
+    """One kept connection to the ingest address. Proxies are used only towards other machines."""
+
+    def __init__(self, url: str, token: str, timeout: float = 20.0) -> None:
+        import httpx  # 0.2 s, paid by the thread that delivers
+
+        for name in ("httpx", "httpcore"):  # a log of each delivery would be delivered, logged, delivered ...
+            logging.getLogger(name).setLevel(logging.WARNING)
+        self._errors = (httpx.HTTPError, httpx.InvalidURL)
+        self.url = url
+        self._client = httpx.Client(
+            timeout=httpx.Timeout(timeout, connect=5.0),
+            trust_env=urlsplit(url).hostname not in LOOPBACK,
+            verify=not url.startswith("http:"),  # reading certificates takes 20 ms
+            headers={
+                "Authorization": f"Bearer {token}",
+                "Content-Type": "application/x-ndjson",
+                "Content-Encoding": "zstd",
+            },
+        )
+
+    def post(self, data: bytes) -> Answer:
+        """See Channel."""
+        try:
+            response = self._client.post(self.url, content=data)
+        except self._errors as error:
+            raise Undelivered(f"{self.url} does not answer: {error or type(error).__name__}") from error
+        try:
+            body = orjson.loads(response.content)
+        except orjson.JSONDecodeError:
+            body = {}
+        return Answer(response.status_code, body if isinstance(body, dict) else {})
+
+    def close(self) -> None:
+        """See Channel."""
+        self._client.close()
+
+
+class Courier:
+    """Delivers one spool file."""
+
+    def __init__(self, spool: Path, channel: Channel) -> None:
+        self.reader = SpoolReader(spool)
+        self.channel = channel
+        self.acknowledged = 0
+        self.command: str | None = None
+        self.rejected: dict[int, bytes] = {}
+        self._ack_file = spool.with_suffix(".ack")
+        self._rejected_file = spool.with_suffix(".rejected.jsonl")
+        self._max_lines = MAX_LINES
+        self._compressor = zstandard.ZstdCompressor(level=3)
+        self._recall()
+
+    def step(self) -> bool:
+        """Deliver one batch; False when there is none. Raises Undelivered."""
+        batch = self.reader.take(MAX_BYTES, self._max_lines)
+        if batch is None:
+            return False
+        answer = self.channel.post(self._compressor.compress(self._content(batch)))
+        if answer.status == 200:
+            self._accepted(batch, answer.body)
+        elif answer.status == 409 and answer.body.get("code") == "gap":
+            self._rewind(batch, answer.body.get("expected"))
+        elif answer.status == 400 and answer.body.get("code") == "invalid":
+            self._refused(batch, answer.body)
+        elif answer.status == 413:
+            self._refused(batch, {"errors": {"": "too large for the server"}})
+        else:
+            self.command = answer.body.get("command") or self.command
+            raise Undelivered(f"the server answered {answer.status}: {_detail(answer)}")
+        return True
+
+    def close(self) -> None:
+        """Let go of file and connection."""
+        self.reader.close()
+        self.channel.close()
+
+    def _accepted(self, batch: Batch, body: dict[str, Any]) -> None:
+        last = body.get("acknowledged")
+        if not isinstance(last, int) or last < batch.last:
+            raise Undelivered(f"the server answered 200 without acknowledging seq {batch.last}")
+        self.reader.seek(last + 1)
+        self.command = body.get("command")
+        self._max_lines = MAX_LINES
+        self._remember(last)
+
+    def _rewind(self, batch: Batch, expected: Any) -> None:
+        if not isinstance(expected, int) or not 1 <= expected < batch.first:
+            raise Undelivered(f"the server expects seq {expected!r} and was offered {batch.first}")
+        self.reader.seek(expected)
+
+    def _refused(self, batch: Batch, body: dict[str, Any]) -> None:
+        """Set the named event aside; where none is named, look for it with half as many."""
+        seq = body.get("seq") if isinstance(body.get("seq"), int) else None
+        if seq is None or not batch.first <= seq <= batch.last:
+            if batch.count > 1:
+                self._max_lines = max(1, batch.count // 2)
+                return
+            seq = batch.first
+        if seq in self.rejected:
+            raise Undelivered(
+                f"the server refuses event {seq} and the line in its place: {body.get('errors')}"
+            )
+        self._set_aside(seq, batch, body.get("errors"))
+
+    def _set_aside(self, seq: int, batch: Batch, errors: Any) -> None:
+        line = batch.data.split(b"\n")[seq - batch.first]
+        text = line.decode("utf-8", "replace")
+        with self._rejected_file.open("ab") as file:
+            file.write(orjson.dumps({"seq": seq, "errors": errors, "event": text}) + b"\n")
+        self.rejected[seq] = self._replacement(seq, line, errors, text)
+
+    def _replacement(self, seq: int, line: bytes, errors: Any, text: str) -> bytes:
+        """A log event in the place of the refused one."""
+        event = _object(line)
+        kind = event.get("type", "unreadable")
+        what = orjson.dumps(errors).decode()[:2000]
+        message = f"The server refused a {kind} event; it is kept in {self._rejected_file.name}. {what}"
+        envelope = self._envelope()
+        fields = {"seq": seq, "type": "log", "level": "error", "source": "reporting", "message": message}
+        return orjson.dumps(envelope | fields)
+
+    def _envelope(self) -> dict[str, Any]:
+        """Run, attempt, producer and time of the spool's first readable event."""
+        with self.reader.path.open("rb") as file:
+            events = (_object(line) for line in file)
+            first = next((event for event in events if "producer" in event), {})
+        return {key: first.get(key) for key in ("run", "attempt", "producer", "time")}
+
+    def _content(self, batch: Batch) -> bytes:
+        """The batch, with other lines in place of those that were refused."""
+        refused = [seq for seq in self.rejected if batch.first <= seq <= batch.last]
+        if not refused:
+            return batch.data
+        lines = batch.data.split(b"\n")
+        for seq in refused:
+            lines[seq - batch.first] = self.rejected[seq]
+        return b"\n".join(lines)
+
+    def _remember(self, last: int) -> None:
+        self.acknowledged = last
+        for seq in [seq for seq in self.rejected if seq <= last]:
+            del self.rejected[seq]
+        temporary = self._ack_file.with_suffix(f".ack.{os.getpid()}")  # a sync may run beside the living run
+        temporary.write_text(str(last))
+        temporary.replace(self._ack_file)
+
+    def _recall(self) -> None:
+        """Go on after what was acknowledged; an unreadable note costs only sending again."""
+        try:
+            last = int(self._ack_file.read_text())
+        except (OSError, ValueError):
+            return
+        self.reader.seek(last + 1)
+        self.acknowledged = self.reader.next - 1
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    """A line's JSON object; empty where there is none."""
+    try:
+        data = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _detail(answer: Answer) -> str:
+    return str(answer.body.get("detail") or answer.body.get("code") or "no reason given")[:300]

@@ -1,0 +1,347 @@
+"""Events: what a run tells the outside, as one JSON object per line.
+
+Every event has (run, attempt, producer, seq). A producer is a fresh id per process start; its seq counts from 1
+without gaps. Times are seconds since the epoch. Numbers that JSON lacks travel as "NaN", "Infinity", "-Infinity".
+The reporter writes plain dicts of these shapes; these models validate them on arrival.
+"""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import orjson
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
+
+from workers.telemetry.limits import MAX_DATA, MAX_DEPTH, MAX_KEYS, MAX_METRICS, MAX_TEXT
+
+
+def _small(value: dict[str, Any]) -> dict[str, Any]:
+    """Free-form data within MAX_DATA and MAX_DEPTH."""
+    try:
+        size = len(orjson.dumps(value))
+    except orjson.JSONEncodeError as error:  # orjson itself goes 254 levels deep
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels, or no JSON: {error}") from error
+    if size > MAX_DATA:
+        raise ValueError(f"has {size} bytes as JSON, at most {MAX_DATA} are stored")
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [item for node in level for item in (node.values() if isinstance(node, dict) else node)]
+        level = [item for item in level if isinstance(item, dict | list)]
+        if not level:
+            return value
+    raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _few(value: Any) -> Any:
+    """Not more names than an event may have. Before they are validated, so that no million of messages is made."""
+    if isinstance(value, dict) and len(value) > MAX_METRICS:
+        raise ValueError(f"has {len(value)} names, at most {MAX_METRICS} are stored of one event")
+    return value
+
+
+Number = Annotated[float, Field(allow_inf_nan=False)] | Literal["NaN", "Infinity", "-Infinity"]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+# A bound in `= Field(ge=...)` beside one of the annotation is lost: the last of the two holds. So each range has a name.
+Attempt = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
+Seq = Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)]
+Size = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Mask = Annotated[int, Field(ge=0, le=1)]
+Moment = Annotated[float, Field(ge=0, le=253402300799)]
+"""Seconds since the epoch, until the year 9999."""
+Data = Annotated[dict[str, Any], AfterValidator(_small)]
+"""Free-form JSON."""
+Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./ -]*$")]
+Name = Annotated[str, Field(max_length=200)]
+"""Of a role or a policy; configs allow 40 characters."""
+Item = TypeVar("Item")
+Named = Annotated[dict[Name, Item], BeforeValidator(_few)]
+Metrics = Annotated[dict[Key, Number], BeforeValidator(_few)]
+Many = Annotated[list[Item], FailFast()]
+"""A list that is refused at its first wrong item: a message for each of a million costs more than the list."""
+State = Literal["starting", "running", "stopping", "finished", "stopped", "paused", "failed"]
+EpisodeKind = Literal["train", "eval", "eval_sampled"]
+
+
+class Strict(BaseModel):
+    """Fields that are known, and no others."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, data: Any) -> Any:
+        if isinstance(data, dict) and len(data) > MAX_KEYS:
+            raise ValueError(f"has {len(data)} fields, {len(cls.model_fields)} are known")
+        return data
+
+
+class Event(Strict):
+    """Fields that every event has."""
+
+    run: str = Field(max_length=40)
+    attempt: Attempt
+    producer: str = Field(min_length=1, max_length=40)
+    seq: Seq
+    time: Moment
+
+
+class MetricsEvent(Event):
+    """Scalars of one step. Steps are iterations unless `axis` says otherwise; repeated or late steps are kept."""
+
+    type: Literal["metrics"]
+    step: Int64
+    values: Metrics
+
+
+class Part(Strict):
+    """Base of the pieces of an episode's body."""
+
+
+class Candidate(Part):
+    """One sampled answer of a group, with per-token arrays of equal length."""
+
+    text: str
+    token_ids: Many[Int64]
+    tokens: Many[str]
+    """Each token as text, for reading."""
+    logprobs: Many[Number]
+    """Log-probability of each token under the distribution it was sampled from."""
+    versions: Many[Int64]
+    """Policy version that sampled each token."""
+    stop_reason: Literal["stop", "length", "interrupt"]
+    local_reward: Number
+    team_reward: Number
+    reward: Number
+    advantage: Number | None = None
+
+
+class Turn(Part):
+    """One agent speaking once: what it saw, what it (and its siblings) said, which was executed."""
+
+    index: Int32
+    """Turn of the team, from 0."""
+    role: Name
+    policy: Name
+    messages: Many[Annotated[dict[str, str], BeforeValidator(_few)]]
+    """OpenAI chat messages that the agent saw."""
+    prompt_ids: Many[Int64]
+    candidates: Many[Candidate]
+    executed: Int32
+    """Index of the candidate that was carried on."""
+    board: Data | None = None
+    """State before the turn, for replay: one of training_core/boards.py. What is none of them is kept, but not drawn."""
+
+
+class EpisodeEvent(Event):
+    """One task played to its end. Facts are searchable columns; the body is for reading."""
+
+    type: Literal["episode"]
+    episode: str = Field(max_length=80)
+    """Unique within the run: "<attempt>-<iteration>-<kind>-<index>"."""
+    iteration: Int32
+    kind: EpisodeKind
+    probe: bool = False
+    task: str = Field(max_length=200)
+    """Stable id of the task; the same for a probe at every evaluation."""
+    title: str = Field(max_length=200)
+    """The task in a few words."""
+    outcome: str = Field(max_length=200)
+    """How it ended in a few words: "reached the goal", "turns used up", "failed: ..."."""
+    success: bool | None
+    """None where the environment knows no success."""
+    failed: bool = False
+    """The environment raised."""
+    error: str = Field("", max_length=MAX_TEXT)
+    truncated: bool = False
+    """Some executed answer was cut at its token limit."""
+    episode_return: Number
+    """Sum of the executed candidates' rewards."""
+    rewards: Named[Number]
+    """Sum of the executed candidates' rewards by role."""
+    versions: Named[Int64]
+    """Policy version by policy."""
+    tokens: Int32
+    """Response tokens over all candidates."""
+    started: Moment
+    ended: Moment
+    turns: Many[Turn]
+    final_board: Data | None = None
+    """State after the last turn."""
+
+
+class EpisodeAnnotationEvent(Event):
+    """What the update learnt about an episode that was reported before."""
+
+    type: Literal["episode_annotation"]
+    episode: str = Field(max_length=80)
+    turns: Many["TurnAnnotation"]
+    stages: Named[Moment] = {}
+    """Times of its stages (seconds since the epoch): queued, generated, consumed ..."""
+
+
+class TurnAnnotation(Part):
+    """Per candidate of one turn (same order): what the update computed."""
+
+    turn: Int32
+    """Position in the episode's `turns`."""
+    advantages: Many[Number]
+    ratios: Many[Many[Number]] = []
+    """Per candidate and token: pi / pi_old at the first pass."""
+    entropies: Many[Many[Number]] = []
+    """Per candidate and token, in nats."""
+    training_logprobs: Many[Many[Number]] = []
+    """Per candidate and token: log-probability by the learner before the update's first step, at the weights that sampled it."""
+    masks: Many[Many[Mask]] = []
+    """Per candidate and token: 1 where the update learnt from it, else 0; without it, from all that have ratios."""
+
+
+class EpisodeStage(Part):
+    """A stretch of an episode's time."""
+
+    kind: Literal["generate", "environment"]
+    """Whom it waited for: a policy, or its environment and the tools behind it."""
+    start: Moment
+    end: Moment
+    role: str = Field("", max_length=80)
+    policy: str = Field("", max_length=80)
+    versions: tuple[Int64, Int64] | None = None
+    """Oldest and newest policy version of what was generated."""
+
+
+class RoleShare(Part):
+    """What one role did in an episode: its executed answers."""
+
+    policy: str = Field(max_length=80)
+    reward: Number
+    tokens: Int32
+    truncated: bool
+
+
+class BatchEpisode(Part):
+    """One episode of an update's batch: facts and times (seconds since the epoch), no texts."""
+
+    episode: str = Field(max_length=80)
+    """As in EpisodeEvent; not every episode has a transcript."""
+    title: str = Field("", max_length=200)
+    success: bool
+    failed: bool = False
+    truncated: bool = False
+    episode_return: Number
+    length: Int32
+    """Response tokens of the executed answers."""
+    tokens: Int32
+    """Response tokens over all candidates."""
+    turns: Int32
+    staleness: Int64 | None = None
+    """Publications between the oldest token and the update; the policy that is furthest behind."""
+    queued: Moment
+    """When it could have begun."""
+    started: Moment
+    ended: Moment
+    stages: Many[EpisodeStage] = []
+    roles: Named[RoleShare] = {}
+
+
+class BatchEvent(Event):
+    """What one iteration's update learnt from, episode by episode. A large batch comes in several events."""
+
+    type: Literal["batch"]
+    iteration: Int32
+    consumed: Moment
+    """When the update took it."""
+    learnt: Moment
+    """When every policy was done with it."""
+    episodes: Many[BatchEpisode]
+
+
+class PhaseEvent(Event):
+    """A span of one worker's time."""
+
+    type: Literal["phase"]
+    worker: str = Field(max_length=80)
+    phase: Literal["rollout", "update", "sync", "evaluate", "checkpoint", "load"]
+    policy: str = Field("", max_length=40)
+    iteration: Int32
+    start: Moment
+    end: Moment
+    flops: Amount | None = None
+    """Model FLOPs that were needed; None where they are not counted."""
+    peak: Amount | None = None
+    """FLOP/s of the worker's device at its peak; None where it is not known."""
+
+
+class UtilisationEvent(Event):
+    """How busy a worker's device was: (moment, percent) in order of time."""
+
+    type: Literal["utilisation"]
+    worker: str = Field(max_length=80)
+    device: str = Field(max_length=200)
+    """Host and device; the same for workers that share one."""
+    samples: Many[tuple[Moment, Annotated[float, Field(ge=0, le=100)]]] = Field(
+        min_length=1, max_length=10_000
+    )
+
+
+class CheckpointEvent(Event):
+    """A checkpoint was written, (removed) deleted by retention, or (damaged) found not to be as it was written."""
+
+    type: Literal["checkpoint"]
+    iteration: Int32
+    path: str = Field(max_length=400)
+    """Relative to the run folder."""
+    bytes: Size
+    metrics: Metrics = {}
+    best: bool = False
+    removed: bool = False
+    damaged: str = Field("", max_length=2000)
+    """What is wrong with its files."""
+
+
+class LogEvent(Event):
+    """A line for the run's log."""
+
+    type: Literal["log"]
+    level: Literal["debug", "info", "warning", "error"]
+    source: str = Field(max_length=80)
+    message: str = Field(max_length=MAX_TEXT)
+
+
+class StatusEvent(Event):
+    """The driver's word on its own state."""
+
+    type: Literal["status"]
+    state: State
+    iteration: Int32
+    """Iterations completed."""
+    message: str = Field("", max_length=MAX_TEXT)
+    facts: Data = {}
+    """Said once at start: {"packages": {...}, "base_models": {policy: {...}}, "resumed_from": ...}."""
+
+
+class HeartbeatEvent(Event):
+    """The driver lives. Sent every 5 s, whatever else is sent."""
+
+    type: Literal["heartbeat"]
+    iteration: Int32
+
+
+AnyEvent = Annotated[
+    MetricsEvent
+    | EpisodeEvent
+    | EpisodeAnnotationEvent
+    | BatchEvent
+    | PhaseEvent
+    | UtilisationEvent
+    | CheckpointEvent
+    | LogEvent
+    | StatusEvent
+    | HeartbeatEvent,
+    Field(discriminator="type"),
+]
+
+# Ingest: POST /api/v1/runs/{id}/events/  body: NDJSON of events of ONE producer, optionally Content-Encoding: zstd or gzip.
+# 200 {"acknowledged": <last stored seq of that producer>, "command": null | "stop" | "pause" | "exit"}
+#     ("exit": this attempt was superseded; stop at once without a checkpoint)
+# 404 {"code": "unknown_run" | "unknown_attempt"}: try again later;
+# 409 {"code": "gap", "expected": <seq>}; 400 {"code": "invalid", "seq": <seq or null>, "errors": {...}};
+# 413 too large; 503 try again; 401/403 token.

@@ -1,0 +1,217 @@
+"""Metrics of an iteration or an evaluation, by the names that charts and scripts rely on."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isnan, nan
+
+from training_core.types import Candidate, Episode, Turn
+from workers.protocol.records import Collected, EpisodeFacts, Phase, Span, Updated
+
+GROUP_SHARES = ("zero_variance", "too_easy", "too_hard", "filtered")
+
+
+def episode_facts(episode: Episode) -> EpisodeFacts:
+    """The numbers of one episode."""
+    roles = dict.fromkeys(turn.role for turn in episode.turns)
+    return EpisodeFacts(
+        success=episode.success,
+        failed=episode.failed,
+        episode_return=episode.episode_return,
+        rewards=rewards_by_role(episode),
+        candidate_rewards={role: sum(c.reward for c in _candidates(episode, role)) for role in roles},
+        candidates={role: sum(1 for _ in _candidates(episode, role)) for role in roles},
+        cut=sum(c.answer.stop_reason == "length" for turn in episode.turns for c in turn.candidates),
+        tokens=episode_tokens(episode),
+        turns=len({turn.index for turn in episode.turns}),
+        reward_timeouts=episode.reward_timeouts,
+        successes=episode.role_success,
+        error=episode.error[:500],
+    )
+
+
+def rewards_by_role(episode: Episode) -> dict[str, float]:
+    """Sum of the executed candidates' rewards, by role."""
+    sums: dict[str, float] = {}
+    for turn in episode.turns:
+        sums[turn.role] = sums.get(turn.role, 0.0) + executed(turn).reward
+    return sums
+
+
+def executed(turn: Turn) -> Candidate:
+    """The candidate that was carried on."""
+    return turn.candidates[turn.executed]
+
+
+def episode_tokens(episode: Episode) -> int:
+    """Response tokens over all candidates."""
+    return sum(len(c.answer.token_ids) for turn in episode.turns for c in turn.candidates)
+
+
+def train_metrics(collected: Collected) -> dict[str, float]:
+    """`train/...` and `rollout/...` of one collection. Failed episodes count only as failed."""
+    played = [facts for facts in collected.facts if not facts.failed]
+    values = {
+        "train/return": _mean(facts.episode_return for facts in played),
+        "train/length": _mean(float(facts.turns) for facts in played),
+    } | _success("train", played)
+    if collected.env_steps is not None and not played:
+        return {}  # episodes that are longer than a rollout: none has ended in this one
+    for role in _roles(played):
+        values[f"train/{role}/reward"] = _mean(facts.rewards.get(role, 0.0) for facts in played)
+    if collected.env_steps is not None:
+        return values
+    for role in _roles(played):
+        values[f"train/{role}/candidate_reward"] = _share(
+            sum(facts.candidate_rewards.get(role, 0.0) for facts in played),
+            sum(facts.candidates.get(role, 0) for facts in played),
+        )
+    return values | _rollout_metrics(collected) | _reward_metrics(collected.facts)
+
+
+def eval_metrics(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]:
+    """`eval/...` or `eval_sampled/...`. A failed episode is no success; it is left out of return and length."""
+    played = [item for item in facts if not item.failed]
+    values = {
+        f"{prefix}/return": _mean(item.episode_return for item in played),
+        f"{prefix}/length": _mean(float(item.turns) for item in played),
+        f"{prefix}/failed": float(len(facts) - len(played)),
+    } | _success(prefix, facts)
+    for role in _roles(played):
+        values[f"{prefix}/{role}/reward"] = _mean(item.rewards.get(role, 0.0) for item in played)
+    return values
+
+
+def update_metrics(updated: Updated) -> dict[str, float]:
+    """`policy/<policy>/...`, `groups/<role>/...` and what the version check saw."""
+    values = {
+        f"policy/{policy}/{name}": value
+        for policy, metrics in updated.metrics.items()
+        for name, value in metrics.items()
+    }
+    stale = {"rollout/staleness": updated.staleness, "rollout/dropped": updated.dropped}
+    return values | _group_metrics(updated.groups) | {k: float(v) for k, v in stale.items() if v is not None}
+
+
+def compute_metrics(spans: Iterable[Span]) -> dict[str, float]:
+    """`compute/<policy>/<phase>_flops_per_second` while its workers generated or updated, and `..._mfu` (0 to 1) where
+    their devices' peaks are known. Work that is not counted, and its time, is left out.
+    """
+    sums: dict[tuple[str, Phase], list[float]] = {}
+    for span in spans:
+        if span.flops is not None and span.phase in ("rollout", "update") and span.end > span.start:
+            seconds = span.end - span.start
+            each = sums.setdefault((span.policy, span.phase), [0.0, 0.0, 0.0])
+            each[0] += span.flops
+            each[1] += seconds
+            each[2] += seconds * (span.peak or nan)
+    values: dict[str, float] = {}
+    for (policy, phase), (flops, seconds, possible) in sums.items():
+        values[f"compute/{policy}/{phase}_flops_per_second"] = flops / seconds
+        if not isnan(possible):
+            values[f"compute/{policy}/{phase}_mfu"] = flops / possible
+    return values
+
+
+def system_metrics(hosts: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """`system/<host>/...`."""
+    return {
+        f"system/{host}/{name}": value for host, figures in hosts.items() for name, value in figures.items()
+    }
+
+
+def merge_spans(spans: Iterable[Span], gap: float = 0.02) -> list[Span]:
+    """Join spans of the same worker, phase and policy that are less than `gap` seconds apart."""
+    merged: list[Span] = []
+    last: dict[tuple[str, str, str], int] = {}
+    for span in sorted(spans, key=lambda item: item.start):
+        key = (span.worker, span.phase, span.policy)
+        place = last.get(key)
+        if place is not None and span.start - merged[place].end < gap:
+            merged[place] = _joined(merged[place], span)
+        else:
+            last[key] = len(merged)
+            merged.append(span)
+    return merged
+
+
+@dataclass
+class Progress:
+    """How much the run has done so far: x axes beside iterations. Kept in checkpoints."""
+
+    episodes: int = 0
+    tokens: int = 0
+    env_steps: int = 0
+
+    def add(self, facts: Iterable[EpisodeFacts], env_steps: int | None = None) -> None:
+        """Count training episodes; steps by their answers, unless they are given."""
+        self.env_steps += env_steps or 0
+        for item in facts:
+            self.episodes += 1
+            self.tokens += item.tokens
+            self.env_steps += sum(item.candidates.values())
+
+    def metrics(self) -> dict[str, float]:
+        """`progress/...`."""
+        return {f"progress/{name}": float(value) for name, value in vars(self).items()}
+
+
+def _joined(one: Span, other: Span) -> Span:
+    """A span that goes on; its FLOPs are counted where both are."""
+    flops = one.flops + other.flops if one.flops is not None and other.flops is not None else None
+    return replace(one, end=max(one.end, other.end), flops=flops)
+
+
+def _success(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]:
+    """`.../success`, where the environment knows what that is, and `.../<role>/success`, `.../<role>/<agent>/success` alike."""
+    known = [item.success for item in facts if item.success is not None]
+    values = {} if facts and not known else {f"{prefix}/success": _mean(map(float, known))}
+    for name in sorted({name for item in facts for name in item.successes}):
+        own = [float(item.successes[name]) for item in facts if name in item.successes]
+        values[f"{prefix}/{name}/success"] = _mean(own)
+    return values
+
+
+def _group_metrics(groups: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
+    return {
+        f"groups/{role}/{name}": _share(counts.get(name, 0), counts.get("total", 0))
+        for role, counts in groups.items()
+        for name in GROUP_SHARES
+    }
+
+
+def _reward_metrics(facts: Sequence[EpisodeFacts]) -> dict[str, float]:
+    """`rewards/timeouts`, where reward functions were asked."""
+    asked = [item.reward_timeouts for item in facts if item.reward_timeouts is not None]
+    return {"rewards/timeouts": float(sum(asked))} if asked else {}
+
+
+def _rollout_metrics(collected: Collected) -> dict[str, float]:
+    facts, ahead = collected.facts, collected.ahead
+    seconds = ahead.seconds if ahead else collected.seconds
+    answers = sum(count for item in facts for count in item.candidates.values())
+    values = {
+        "rollout/tokens_per_second": _share(sum(item.tokens for item in facts), seconds),
+        "rollout/episodes_per_second": _share(len(facts), seconds),
+        "rollout/truncated": _share(sum(item.cut for item in facts), answers),
+        "rollout/failed": float(sum(item.failed for item in facts)),
+    }
+    if ahead:
+        values |= {"rollout/rejected": float(ahead.rejected), "rollout/waiting": float(ahead.waiting)}
+    return values
+
+
+def _candidates(episode: Episode, role: str) -> Iterable[Candidate]:
+    return (c for turn in episode.turns if turn.role == role for c in turn.candidates)
+
+
+def _roles(facts: Iterable[EpisodeFacts]) -> list[str]:
+    return list(dict.fromkeys(role for item in facts for role in item.rewards))
+
+
+def _mean(values: Iterable[float]) -> float:
+    items = list(values)
+    return sum(items) / len(items) if items else nan
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,113 @@
+"""Episodes as events: facts and body of those kept for reading, and what the update learnt about them."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from training_core.types import Candidate, Episode, Turn
+from workers.telemetry.metrics import episode_tokens, executed, rewards_by_role
+
+Speller = Callable[[str, Sequence[int]], list[str]]
+"""(policy, token ids) -> each token as text."""
+
+
+class Annotation(Protocol):
+    """Per answer and token, what a learner computed about one group."""
+
+    @property
+    def ratios(self) -> list[list[float]]: ...
+    @property
+    def entropies(self) -> list[list[float]]: ...
+    @property
+    def training_logprobs(self) -> list[list[float]]: ...
+
+
+def choose_transcripts(seed: int, iteration: int, episodes: int, count: int) -> set[int]:
+    """Which of an iteration's episodes are kept for reading: a draw that depends on seed and iteration alone."""
+    return set(random.Random(f"transcripts-{seed}-{iteration}").sample(range(episodes), min(count, episodes)))
+
+
+def episode_document(episode: Episode, versions: Mapping[str, int], spell: Speller) -> dict[str, Any]:
+    """An episode event's own fields (see workers.telemetry.events.EpisodeEvent)."""
+    return {
+        "episode": episode.id,
+        "iteration": episode.iteration,
+        "kind": episode.kind,
+        "probe": episode.probe,
+        "task": episode.task[:200],
+        "title": episode.title[:200],
+        "outcome": episode.outcome[:200],
+        "success": episode.success,
+        "failed": episode.failed,
+        "error": episode.error,
+        "truncated": any(executed(turn).answer.stop_reason == "length" for turn in episode.turns),
+        "episode_return": episode.episode_return,
+        "rewards": rewards_by_role(episode),
+        "versions": dict(versions),
+        "tokens": episode_tokens(episode),
+        "started": episode.started,
+        "ended": episode.ended,
+        "turns": [_turn_document(turn, spell) for turn in episode.turns],
+        "final_board": episode.final_board,
+    }
+
+
+def annotation_document(
+    episode: Episode, learnt: Mapping[tuple[str, int], Annotation], stages: Mapping[str, float]
+) -> dict[str, Any]:
+    """An episode annotation's own fields: advantages of every group, and what the learner computed where it did."""
+    turns = []
+    for position, turn in enumerate(episode.turns):
+        if all(candidate.advantage is None for candidate in turn.candidates):
+            continue
+        document: dict[str, Any] = {
+            "turn": position,
+            "advantages": [candidate.advantage or 0.0 for candidate in turn.candidates],
+        }
+        group = learnt.get((episode.id, position))
+        if group is not None:
+            document |= {
+                "ratios": group.ratios,
+                "entropies": group.entropies,
+                "training_logprobs": group.training_logprobs,
+            } | _masks(turn)
+        turns.append(document)
+    return {"episode": episode.id, "turns": turns, "stages": dict(stages)}
+
+
+def _masks(turn: Turn) -> dict[str, Any]:
+    """Which tokens were learnt from, where not all of them were."""
+    answers = [candidate.answer for candidate in turn.candidates]
+    if all(answer.loss_mask is None for answer in answers):
+        return {}
+    masks = [answer.loss_mask or [True] * len(answer.token_ids) for answer in answers]
+    return {"masks": [[int(learnt) for learnt in mask] for mask in masks]}
+
+
+def _turn_document(turn: Turn, spell: Speller) -> dict[str, Any]:
+    return {
+        "index": turn.index,
+        "role": turn.role,
+        "policy": turn.policy,
+        "messages": [dict(message) for message in turn.messages],
+        "prompt_ids": turn.prompt_ids,
+        "candidates": [_candidate_document(candidate, turn.policy, spell) for candidate in turn.candidates],
+        "executed": turn.executed,
+        "board": turn.board,
+    }
+
+
+def _candidate_document(candidate: Candidate, policy: str, spell: Speller) -> dict[str, Any]:
+    answer = candidate.answer
+    known = {} if candidate.advantage is None else {"advantage": candidate.advantage}
+    return known | {
+        "text": answer.text,
+        "token_ids": answer.token_ids,
+        "tokens": spell(policy, answer.token_ids),
+        "logprobs": answer.logprobs,
+        "versions": answer.versions,
+        "stop_reason": answer.stop_reason,
+        "local_reward": candidate.local_reward,
+        "team_reward": candidate.team_reward,
+        "reward": candidate.reward,
+    }
