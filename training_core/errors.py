@@ -42,7 +42,7 @@ class BufferFailure(TroupeError):
     """Rollouts from outside do not come: the rollout buffer is away or refuses, or its generator has failed or ended."""
 
 
-class WaitLeft(TroupeError):
+class StopRequested(TroupeError):
     """The run is asked to stop and leaves the collection under way: it waits for others outside, or must end at once."""
 
 

@@ -48,8 +48,8 @@ def collected(workers: int, tasks: int, home: Path) -> str:
     """One number of workers; the second of two collections."""
     import ray
 
+    from workers.actors.coordinator import RolloutCoordinator
     from workers.actors.policy_worker import PolicyWorker
-    from workers.actors.router import Router
     from workers.cluster.pool import RemotePool
     from workers.cluster.spawner import Spawner
     from workers.protocol.spec import WorkerSpec
@@ -57,14 +57,16 @@ def collected(workers: int, tasks: int, home: Path) -> str:
 
     config = spread(workers, tasks)
     spawner = Spawner(config, None, f"thousand-{workers}", None)  # type: ignore[arg-type]
-    seats = place(config).of("environment")
-    handles = [spawner.env_worker(seat) for seat in seats]
-    ports = {name: PolicyWorker(WorkerSpec(name, name, config, home)) for name in config.used_policies}
-    router = Router(config, ports, RemotePool(spawner, seats, handles), side_by_side=False)
-    router.start(1, None)
-    router.collect(1)
+    actor_slots = place(config).of("environment")
+    handles = [spawner.env_worker(seat) for seat in actor_slots]
+    proxies = {name: PolicyWorker(WorkerSpec(name, name, config, home)) for name in config.used_policies}
+    coordinator = RolloutCoordinator(
+        config, proxies, RemotePool(spawner, actor_slots, handles), side_by_side=False
+    )
+    coordinator.start(1, None)
+    coordinator.collect(1)
     began = time.perf_counter()
-    found = router.collect(2)
+    found = coordinator.collect(2)
     seconds = time.perf_counter() - began
     for handle in handles:
         ray.kill(handle)

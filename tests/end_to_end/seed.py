@@ -50,7 +50,7 @@ class Story:
         yield self.event("status", state="running", iteration=0, message="", facts=facts)
         yield self.event("log", level="info", source="driver", message=f"attempt {self.attempt} starts")
         yield self.event(
-            "log", level="debug", source="router", message="2 environment workers, 2 policies, colocated"
+            "log", level="debug", source="coordinator", message="2 environment workers, 2 policies, colocated"
         )
 
     def iterations(self, first: int, last: int, whole: int = 2, evaluate: int = 10) -> Iterator[Event]:

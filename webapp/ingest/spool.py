@@ -5,7 +5,7 @@ from pathlib import Path
 
 from webapp.ingest.errors import IngestRejected
 from webapp.ingest.services import batch_store
-from workers.telemetry.delivery import Answer, Courier, Undelivered
+from workers.telemetry.delivery import Answer, SpoolUploader, Undelivered
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def spool_store(run_id: str, folder: Path) -> bool:
     for path in sorted(folder.glob("*.jsonl")):
         if path.name.endswith(".rejected.jsonl"):
             continue
-        courier = Courier(path, DirectChannel(run_id))
+        courier = SpoolUploader(path, DirectChannel(run_id))
         try:
             while courier.step():
                 pass

@@ -36,7 +36,7 @@ NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class MarlWorker:
-    """Does all that a crew is asked for (see Crew). What acts and what learns are the same weights."""
+    """Implements TrainingBackend for small networks: one process acts and learns with the same weights."""
 
     def __init__(
         self, config: MarlConfig, make: Callable[[Any, int], VectorEnvironment] | None = None
@@ -55,7 +55,7 @@ class MarlWorker:
         return os.getpid()
 
     def start(self, attempt: int, resume_from: Path | None) -> Started:
-        """See Crew. Raises CheckpointError, EnvironmentFailure, ConfigError."""
+        """See TrainingBackend. Raises CheckpointError, EnvironmentFailure, ConfigError."""
         from training_core.marl.trainer import MarlTrainer  # here: the driver stays free of torch
 
         self._attempt = attempt
@@ -73,7 +73,7 @@ class MarlWorker:
         )
 
     def collect(self, iteration: int) -> Collected:
-        """See Crew. Of training, failed episodes alone are kept for reading, without their steps."""
+        """See TrainingBackend. Of training, failed episodes alone are kept for reading, without their steps."""
         start = time.time()
         collection = self.trainer.collect(iteration)
         seconds = time.time() - start
@@ -93,7 +93,7 @@ class MarlWorker:
         )
 
     def update(self, iteration: int) -> Updated:
-        """See Crew."""
+        """See TrainingBackend."""
         start = time.time()
         metrics = self.trainer.update(iteration)
         self._version = iteration
@@ -103,11 +103,11 @@ class MarlWorker:
         )
 
     def publish(self, iteration: int) -> list[Span]:
-        """See Crew. The same weights act and learn."""
+        """See TrainingBackend. The same weights act and learn."""
         return []
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
-        """See Crew."""
+        """See TrainingBackend."""
         start = time.time()
         collection = self.trainer.evaluate(
             greedy=kind == "eval", episodes=episodes, kept=min(self._config.evaluation.probes, episodes)
@@ -120,15 +120,15 @@ class MarlWorker:
         return Collected(facts, told, spans, time.time() - start, figures=figures, env_steps=collection.steps)
 
     def save(self, folder: Path) -> None:
-        """See Crew."""
+        """See TrainingBackend."""
         self.trainer.save(folder)
 
     def system(self) -> System:
-        """See Crew."""
+        """See TrainingBackend."""
         return System(machine_load(), [self._sampler.take()] if self._sampler else [])
 
     def close(self) -> None:
-        """See Crew."""
+        """See TrainingBackend."""
         if self._trainer is not None:
             self._trainer.close()
             self._trainer = None

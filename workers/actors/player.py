@@ -16,7 +16,7 @@ from training_core.llm.workflows.table import Generate, Render, Table
 from training_core.types import Answer, Episode, Message, Prompt
 from workers.actors.slots import SlotRange
 from workers.protocol.records import EpisodeKind, Span
-from workers.protocol.spec import PolicyPort
+from workers.protocol.spec import PolicyProxy
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Player:
     def __init__(
         self,
         config: RunConfig,
-        ports: Mapping[str, PolicyPort],
+        proxies: Mapping[str, PolicyProxy],
         pool: EnvironmentPool,
         tokenizers: Mapping[str, Any],
         attempt: int,
@@ -46,7 +46,7 @@ class Player:
         leaves: Callable[[], bool] = lambda: False,
     ) -> None:
         self._config = config
-        self._ports = ports
+        self._proxies = proxies
         self._pool = pool
         self._render = {policy: renderer(tokenizer) for policy, tokenizer in tokenizers.items()}
         self._tokenizers = tokenizers
@@ -111,7 +111,7 @@ class Player:
     def _table(
         self, iteration: int, version: Callable[[str], int], spans: list[Span], first_slot: int, episode: int
     ) -> Table:
-        voices = {policy: self._voice(policy, version, spans) for policy in self._ports}
+        voices = {policy: self._voice(policy, version, spans) for policy in self._proxies}
         pool = SlotRange(self._pool, first_slot)
         return Table(
             self._config,
@@ -133,7 +133,7 @@ class Player:
         """What lets a policy speak: its port, with the version that it must be at."""
 
         def generate(prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
-            generated = self._ports[policy].generate(list(prompts), settings, version(policy))
+            generated = self._proxies[policy].generate(list(prompts), settings, version(policy))
             spans.extend(generated.spans)
             return generated.answers
 

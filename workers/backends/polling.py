@@ -1,11 +1,11 @@
-"""What a crew of one process does while its only thread plays: another thread looks at what is asked of the run."""
+"""Polls for a stop request from a second thread, while the only thread of a local run plays."""
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-from workers.protocol.records import Spot, Superseded
+from workers.protocol.records import StopCheck, Superseded
 
 log = logging.getLogger(__name__)
 EVERY = 0.5
@@ -13,14 +13,14 @@ EVERY = 0.5
 
 
 @contextmanager
-def looking(spot: Spot) -> Iterator[None]:
-    """Call `spot` every half second for the length of the block, which ends no earlier than a call under way."""
+def looking(stop_check: StopCheck) -> Iterator[None]:
+    """Call `stop_check` every half second inside the block. The block waits for a call in progress."""
     over = Event()
 
     def look() -> None:
         while not over.wait(EVERY):
             try:
-                spot()
+                stop_check()
             except Superseded:
                 return  # the thread that plays meets it too, and leaves
             except Exception:

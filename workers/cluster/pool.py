@@ -17,7 +17,7 @@ from workers.cluster.answers import answer, exit_of
 from workers.cluster.mutex import Mutex
 from workers.cluster.spawner import Handle, Spawner
 from workers.protocol.records import WorkerLost
-from workers.sizing.placement import Seat
+from workers.sizing.placement import ActorSlot
 
 log = logging.getLogger(__name__)
 MAX_LIVES = 5
@@ -28,9 +28,9 @@ Call = tuple[str, tuple[Any, ...]]
 class RemotePool:
     """An EnvironmentPool over EnvWorker actors; slot s lives on worker s mod n."""
 
-    def __init__(self, spawner: Spawner, seats: Sequence[Seat], workers: Sequence[Handle]) -> None:
+    def __init__(self, spawner: Spawner, actor_slots: Sequence[ActorSlot], workers: Sequence[Handle]) -> None:
         self._spawner = spawner
-        self._seats = list(seats)
+        self._actor_slots = list(actor_slots)
         self._workers = list(workers)
         self._lives = [0] * len(self._workers)
         self._done: list[list[Call]] = [[] for _ in self._workers]
@@ -113,16 +113,16 @@ class RemotePool:
                 error = another
         while self._lives[worker] < MAX_LIVES:
             self._lives[worker] += 1
-            log.warning("%s died: %s; it is replaced", self._seats[worker].name, _how(error))
+            log.warning("%s died: %s; it is replaced", self._actor_slots[worker].name, _how(error))
             ray.kill(self._workers[worker])
-            self._workers[worker] = self._spawner.env_worker(self._seats[worker], self._lives[worker])
+            self._workers[worker] = self._spawner.env_worker(self._actor_slots[worker], self._lives[worker])
             try:
                 references = [self._send(worker, past) for past in [*self._done[worker], call]]
                 return [answer(reference) for reference in references][-1]
             except RayActorError as another:
                 error = another
         raise WorkerLost(
-            f"{self._seats[worker].name} died {MAX_LIVES + 1} times, the last time because {_how(error)}; "
+            f"{self._actor_slots[worker].name} died {MAX_LIVES + 1} times, the last time because {_how(error)}; "
             "the run's log has each of them"
         ) from error
 

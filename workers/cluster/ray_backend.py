@@ -1,4 +1,4 @@
-"""A crew spread by Ray, from the driver's side: every call goes to the process that leads; the driver waits and listens."""
+"""The backend of a run on Ray: forwards each call to the coordinator's process and polls for a stop request while it waits."""
 
 import logging
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from ray.exceptions import RayActorError
 
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
-from training_core.errors import WaitLeft
+from training_core.errors import StopRequested
 from training_core.llm.models.making import being_made
 from training_core.llm.models.progress import Progress, silent
 from training_core.llm.models.registry import made_folder
@@ -22,9 +22,9 @@ from workers.protocol.records import (
     Collected,
     EpisodeKind,
     Span,
-    Spot,
-    Spots,
     Started,
+    StopCheck,
+    StopChecks,
     System,
     Updated,
     WorkerLost,
@@ -35,15 +35,19 @@ POLL = 0.5
 """Seconds between looks at whether the attempt was superseded."""
 
 
-class RayCrew:
-    """See Crew. Imports no torch: what arrives here is plain lists."""
+class RayBackend:
+    """See TrainingBackend. Imports no torch: what arrives here is plain lists."""
 
     def __init__(
-        self, attempt: Attempt, spots: Spots, say: Callable[[str], None], waiting: Progress = silent
+        self,
+        attempt: Attempt,
+        stop_checks: StopChecks,
+        say: Callable[[str], None],
+        waiting: Progress = silent,
     ) -> None:
         self._attempt = attempt
-        self._spots = spots
-        self._spot = spots.starting
+        self._stop_checks = stop_checks
+        self._stop_check = stop_checks.starting
         self._say = say
         self._waiting = waiting
         """Told how far the base model is while the run waits for it."""
@@ -55,19 +59,19 @@ class RayCrew:
         connect()
 
     def start(self, resume_from: Path | None) -> Started:
-        """See Crew. Waits for devices first, saying for what."""
+        """See TrainingBackend. Waits for devices first, saying for what."""
         label = f"{self._attempt.run}-{self._attempt.number}"
         config, home = self._attempt.config, self._attempt.home
-        self._session = open_session(config, home, label, self._spot, self._say)
-        self._spot = self._look_starting
+        self._session = open_session(config, home, label, self._stop_check, self._say)
+        self._stop_check = self._look_starting
         started: Started = self._ask("start", self._attempt.number, resume_from)
         announce(started, self._attempt.folder)
-        self._spot = self._spots.running
+        self._stop_check = self._stop_checks.running
         return started
 
     def _look_starting(self) -> None:
         """What is done while the workers start. Where the data folder is not on this machine, nothing is told."""
-        self._spots.starting()
+        self._stop_checks.starting()
         config = self._attempt.config
         if not isinstance(config, RunConfig):
             return
@@ -79,73 +83,73 @@ class RayCrew:
                 self._waiting(*now)
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
-        """See Crew."""
+        """See TrainingBackend."""
         self._ask("play_ahead", completed, admission)
 
     def collect(self, iteration: int) -> Collected:
-        """See Crew."""
+        """See TrainingBackend."""
         collected: Collected = self._ask("collect", iteration, meanwhile=self._collecting)
         return collected
 
     def _collecting(self) -> None:
-        """What is done while tasks are played. Raises Superseded, WaitLeft."""
-        self._spots.running()
-        self._spots.collecting()
-        if self._spots.hurried():
-            raise WaitLeft("asked to end at once")
+        """What is done while tasks are played. Raises Superseded, StopRequested."""
+        self._stop_checks.running()
+        self._stop_checks.collecting()
+        if self._stop_checks.hurried():
+            raise StopRequested("asked to end at once")
         self._leave_others()
 
     def _evaluating(self) -> None:
         """What is done while held-out tasks are played. Raises Superseded."""
-        self._spots.running()
-        self._spots.evaluating()
+        self._stop_checks.running()
+        self._stop_checks.evaluating()
         self._leave_others()
 
     def _leave_others(self) -> None:
-        if self._waits and self._spots.leaves():
+        if self._waits and self._stop_checks.leaves():
             assert self._session is not None
             self._session.control("leave")
 
     def update(self, iteration: int) -> Updated:
-        """See Crew."""
+        """See TrainingBackend."""
         updated: Updated = self._ask("update", iteration)
         return updated
 
     def publish(self, iteration: int) -> list[Span]:
-        """See Crew."""
+        """See TrainingBackend."""
         spans: list[Span] = self._ask("publish", iteration)
         return spans
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
-        """See Crew."""
+        """See TrainingBackend."""
         collected: Collected = self._ask("evaluate", iteration, kind, episodes, meanwhile=self._evaluating)
         return collected
 
     def save(self, folder: Path) -> None:
-        """See Crew."""
+        """See TrainingBackend."""
         assert self._session is not None, "start comes first"
         self._wait(self._session.control("save", folder))
 
     def system(self) -> System:
-        """See Crew."""
+        """See TrainingBackend."""
         system: System = self._ask("system")
         return system
 
     def close(self) -> None:
-        """See Crew."""
+        """See TrainingBackend."""
         if self._session is not None:
             self._session.close()
             self._session = None
 
-    def _ask(self, method: str, *arguments: Any, meanwhile: Spot | None = None) -> Any:
+    def _ask(self, method: str, *arguments: Any, meanwhile: StopCheck | None = None) -> Any:
         """Call who leads. `meanwhile` is called while it works. Raises WorkerLost, and what the method raises."""
         assert self._session is not None, "start comes first"
         return self._wait(getattr(self._session.lead, method).remote(*arguments), meanwhile)
 
-    def _wait(self, reference: Any, meanwhile: Spot | None = None) -> Any:
+    def _wait(self, reference: Any, meanwhile: StopCheck | None = None) -> Any:
         """The answer; until it is there, look whether this attempt must leave."""
         while not ray.wait([reference], timeout=POLL)[0]:
-            (meanwhile or self._spot)()
+            (meanwhile or self._stop_check)()
         try:
             return answer(reference)
         except RayActorError as error:

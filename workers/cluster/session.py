@@ -16,18 +16,18 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from training_core.config.kinds import AnyConfig
 from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
+from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.marl_env_worker import MarlEnvWorker
 from workers.actors.marl_worker import MarlWorker
-from workers.actors.router import Router
 from workers.cluster.pool import RemotePool
-from workers.cluster.ports import ApartPort, ColocatedPort
+from workers.cluster.proxies import ColocatedProxy, SeparateProxy
 from workers.cluster.remote_environments import Host, RemoteMaker
 from workers.cluster.spawner import CONTROL, Handle, Spawner, start_actor
 from workers.cluster.updaters import Updaters
-from workers.protocol.records import Spot
-from workers.protocol.spec import PolicyPort
+from workers.protocol.records import StopCheck
+from workers.protocol.spec import PolicyProxy
 from workers.sizing.demand import Demand, demand
-from workers.sizing.placement import Placement, Seat, place
+from workers.sizing.placement import ActorSlot, Placement, place
 
 log = logging.getLogger(__name__)
 SAY_EVERY = 10.0
@@ -35,7 +35,7 @@ SAY_EVERY = 10.0
 
 
 CLOSE_SECONDS = 5.0
-"""How long a router may take to end what it began outside."""
+"""How long a coordinator may take to end what it began outside."""
 
 
 @dataclass
@@ -43,9 +43,9 @@ class Session:
     """The actors of one attempt."""
 
     lead: Handle
-    """Whom the driver asks: the router, or the trainer of small networks."""
+    """Whom the driver asks: the coordinator, or the trainer of small networks."""
     workers: dict[str, Handle]
-    """By seat name, as first started (replacements are the router's)."""
+    """By name of the actor slot, as first started (replacements are the coordinator's)."""
     group: PlacementGroup | None
 
     def control(self, method: str, *arguments: Any) -> Any:
@@ -69,11 +69,11 @@ def connect() -> None:
 
 
 def open_session(
-    config: AnyConfig, home: Path, label: str, spot: Spot, say: Callable[[str], None]
+    config: AnyConfig, home: Path, label: str, stop_check: StopCheck, say: Callable[[str], None]
 ) -> Session:
     """Start all workers at once; slow ones first. Returns before they are ready: who leads waits for them."""
     placement = place(config)
-    group = _take(placement, demand(config), label, spot, say)
+    group = _take(placement, demand(config), label, stop_check, say)
     if isinstance(config, MarlConfig):
         return _with_trainer(config, placement, label, group)
     return _with_router(config, placement, Spawner(config, home, label, group), group)
@@ -83,8 +83,10 @@ def _with_trainer(
     config: MarlConfig, placement: Placement, label: str, group: PlacementGroup | None
 ) -> Session:
     hosts = [
-        Host(seat.name, partial(start_actor, MarlEnvWorker, seat, label, group, config.environment))
-        for seat in placement.of("environment")
+        Host(
+            actor_slot.name, partial(start_actor, MarlEnvWorker, actor_slot, label, group, config.environment)
+        )
+        for actor_slot in placement.of("environment")
     ]
     workers = {host.name: host.worker for host in hosts}
     make = RemoteMaker(hosts) if hosts else None
@@ -96,31 +98,33 @@ def _with_router(
     config: RunConfig, placement: Placement, spawner: Spawner, group: PlacementGroup | None
 ) -> Session:
     workers: dict[str, Handle] = {}
-    for seat in placement.seats:
-        if seat.policy:
-            rank = placement.of(seat.kind, seat.policy).index(seat)
-            workers[seat.name] = spawner.policy_worker(seat, rank=rank)
+    for actor_slot in placement.actor_slots:
+        if actor_slot.policy:
+            rank = placement.of(actor_slot.kind, actor_slot.policy).index(actor_slot)
+            workers[actor_slot.name] = spawner.policy_worker(actor_slot, rank=rank)
     environments = placement.of("environment")
-    for seat in environments:
-        workers[seat.name] = spawner.env_worker(seat)
-    pool = RemotePool(spawner, environments, [workers[seat.name] for seat in environments])
-    ports = {policy: _port(policy, placement, spawner, workers) for policy in config.used_policies}
-    router = spawner.actor(Router, placement.of("router")[0], config, ports, pool)
-    return Session(router, workers, group)
+    for actor_slot in environments:
+        workers[actor_slot.name] = spawner.env_worker(actor_slot)
+    pool = RemotePool(spawner, environments, [workers[actor_slot.name] for actor_slot in environments])
+    proxies = {policy: _port(policy, placement, spawner, workers) for policy in config.used_policies}
+    coordinator = spawner.actor(RolloutCoordinator, placement.of("coordinator")[0], config, proxies, pool)
+    return Session(coordinator, workers, group)
 
 
-def _port(policy: str, placement: Placement, spawner: Spawner, workers: dict[str, Handle]) -> PolicyPort:
+def _port(policy: str, placement: Placement, spawner: Spawner, workers: dict[str, Handle]) -> PolicyProxy:
     colocated = placement.of("policy", policy)
     if colocated:
-        return ColocatedPort(colocated[0], workers[colocated[0].name])
-    seats = placement.of("rollout", policy)
-    updates: list[Seat] = placement.of("update", policy)
-    updater = Updaters(updates, [workers[seat.name] for seat in updates]) if updates else None
-    return ApartPort(spawner, seats, [workers[seat.name] for seat in seats], updater)
+        return ColocatedProxy(colocated[0], workers[colocated[0].name])
+    actor_slots = placement.of("rollout", policy)
+    updates: list[ActorSlot] = placement.of("update", policy)
+    updater = Updaters(updates, [workers[actor_slot.name] for actor_slot in updates]) if updates else None
+    return SeparateProxy(
+        spawner, actor_slots, [workers[actor_slot.name] for actor_slot in actor_slots], updater
+    )
 
 
 def _take(
-    placement: Placement, wanted: Demand, label: str, spot: Spot, say: Callable[[str], None]
+    placement: Placement, wanted: Demand, label: str, stop_check: StopCheck, say: Callable[[str], None]
 ) -> PlacementGroup | None:
     """All bundles in one placement group; while others hold the devices, says what the run waits for."""
     if not placement.bundles:
@@ -129,7 +133,7 @@ def _take(
     said = time.monotonic() - SAY_EVERY + 1.0
     try:
         while not group.wait(timeout_seconds=0.5):
-            spot()
+            stop_check()
             if time.monotonic() - said >= SAY_EVERY:
                 said = time.monotonic()
                 say(_waiting(wanted))

@@ -14,7 +14,7 @@ from workers.cluster.answers import answer, exit_of
 from workers.cluster.spawner import Handle
 from workers.protocol.records import System, WorkerLost
 from workers.protocol.spec import PolicyUpdate, Ready
-from workers.sizing.placement import Seat
+from workers.sizing.placement import ActorSlot
 
 DEATH_KNOWN = 30.0
 """Seconds within which the others of a group learn that one has died."""
@@ -23,14 +23,14 @@ DEATH_KNOWN = 30.0
 class Updaters:
     """Update workers of one policy. What one of them asks of all others (gradients) needs all to be called."""
 
-    def __init__(self, seats: Sequence[Seat], workers: Sequence[Handle]) -> None:
-        self._seats = list(seats)
+    def __init__(self, actor_slots: Sequence[ActorSlot], workers: Sequence[Handle]) -> None:
+        self._actor_slots = list(actor_slots)
         self._workers = list(workers)
 
     def start(self, resume_from: Path | None) -> Ready:
         """Have them meet at the first one's address, load, and go on from a checkpoint. Raises ModelError, CheckpointError."""
         first = self._workers[0].meeting_place.remote()
-        place = ask(self._seats[0], first) if len(self._workers) > 1 else None
+        place = ask(self._actor_slots[0], first) if len(self._workers) > 1 else None
         readies: list[Ready] = self._every("start", resume_from, place)
         return replace(readies[0], spans=[span for ready in readies for span in ready.spans])
 
@@ -66,7 +66,7 @@ class Updaters:
     def _every(self, method: str, *arguments: Any) -> list[Any]:
         """Call all of them; answers in order. The first failure is raised at once: the others may wait for ever."""
         references = [getattr(worker, method).remote(*arguments) for worker in self._workers]
-        waiting = dict(zip(references, self._seats, strict=True))
+        waiting = dict(zip(references, self._actor_slots, strict=True))
         while waiting:
             (reference, *_), _ = ray.wait(list(waiting), num_returns=1)
             try:
@@ -82,7 +82,10 @@ class Updaters:
         """Where one of several has died, the others fail in their talk with it: say who. Raises WorkerLost."""
         if len(self._workers) == 1:
             return
-        pings = {worker.ping.remote(): seat for worker, seat in zip(self._workers, self._seats, strict=True)}
+        pings = {
+            worker.ping.remote(): actor_slot
+            for worker, actor_slot in zip(self._workers, self._actor_slots, strict=True)
+        }
         until = time.monotonic() + DEATH_KNOWN
         while pings and time.monotonic() < until:
             done, _ = ray.wait(list(pings), num_returns=1, timeout=1.0)
@@ -90,12 +93,12 @@ class Updaters:
                 ask(pings.pop(reference), reference)
 
 
-def ask(seat: Seat, reference: Any) -> Any:
+def ask(actor_slot: ActorSlot, reference: Any) -> Any:
     """Wait for a worker that cannot be replaced. Raises what it raised, WorkerLost where it has died."""
     try:
         return answer(reference)
     except RayActorError as error:
         raise WorkerLost(
-            f"{seat.name} died, and with it what policy {seat.policy!r} had learnt since the last checkpoint: "
+            f"{actor_slot.name} died, and with it what policy {actor_slot.policy!r} had learnt since the last checkpoint: "
             f"{exit_of(error)}. A new attempt starts from the last checkpoint."
         ) from error

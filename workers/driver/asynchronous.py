@@ -14,5 +14,5 @@ from workers.driver.synchronous import Run, begin, go_on
 def train(run: Run, resume_from: Path | None, *, forks: bool = False) -> tuple[str, int]:
     """Play the run to its end, or until it is asked to stop. Returns its last state and the iterations completed."""
     first, started = begin(run, resume_from, forks=forks)
-    run.crew.play_ahead(first, run.keeper.admission)
+    run.backend.play_ahead(first, run.keeper.admission)
     return go_on(run, first, started)

@@ -1,4 +1,4 @@
-"""One attempt from first to last word: reporter, signals, crew, loop, and how it ended."""
+"""One attempt of a run: sets up the reporter, signals, backend and loop, and reports how it ended."""
 
 import logging
 import signal
@@ -17,10 +17,17 @@ from training_core.errors import TroupeError
 from workers.driver.checkpointing import CheckpointKeeper
 from workers.driver.display import Bar, Lines, Shown
 from workers.driver.registry import LOOPS, loop_of
-from workers.driver.run_events import Journal, ReportedLog
+from workers.driver.run_events import ReportedLog, RunEvents
 from workers.driver.starting_point import starting_point
 from workers.driver.synchronous import ENDS, Run, secure
-from workers.protocol.records import Attempt, Crew, Spots, Superseded, Unstarted, WorkerLost
+from workers.protocol.records import (
+    Attempt,
+    StopChecks,
+    StoppedBeforeStart,
+    Superseded,
+    TrainingBackend,
+    WorkerLost,
+)
 from workers.reporting.loggers.base import Opening
 from workers.reporting.loggers.feeding import Loggers
 from workers.reporting.loggers.registry import wanted
@@ -34,7 +41,7 @@ DELIVERY_SECONDS = 20.0
 """How long the end of an attempt waits for the server to take the last events; they are on disk either way."""
 
 
-class Wishes:
+class StopSignal:
     """What is asked of the attempt: by the server through the reporter, or by SIGTERM (stop, and at once)."""
 
     def __init__(self, reporter: Reporter) -> None:
@@ -52,9 +59,9 @@ class Wishes:
         return command or ("stop" if self._signalled else None)
 
     @property
-    def spots(self) -> Spots:
-        """For crews."""
-        return Spots(
+    def stop_checks(self) -> StopChecks:
+        """The checks that a backend calls while it waits."""
+        return StopChecks(
             self._starting,
             self._running,
             leaves=lambda: self() is not None,
@@ -77,7 +84,7 @@ class Wishes:
     def _starting(self) -> None:
         command = self()
         if command:
-            raise Unstarted(command)
+            raise StoppedBeforeStart(command)
 
     def listen(self) -> None:
         """Take SIGTERM as a wish to stop at once. Ray installs a handler of its own when it connects: call again then."""
@@ -101,55 +108,55 @@ def run_attempt(attempt: Attempt, *, local: bool) -> int:
     with _logging(reporter, attempt.config.reporting.log_level):
         shown: Shown = Bar(attempt.config.run.iterations) if local and sys.stderr.isatty() else Lines()
         with shown as display:
-            journal = Journal(attempt.config, reporter, display)
-            wishes = Wishes(reporter)
-            status = _guarded(attempt, journal, wishes, local=local)
-            wishes.forget()
+            run_events = RunEvents(attempt.config, reporter, display)
+            stop_signal = StopSignal(reporter)
+            status = _guarded(attempt, run_events, stop_signal, local=local)
+            stop_signal.forget()
     if status != SUPERSEDED:
         reporter.close(DELIVERY_SECONDS)
     return status
 
 
-def _guarded(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> int:
+def _guarded(attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *, local: bool) -> int:
     """The attempt itself; whatever it raises ends in a status event and an exit status."""
     try:
-        state, iteration = _run(attempt, journal, wishes, local=local)
+        state, iteration = _run(attempt, run_events, stop_signal, local=local)
     except Superseded:
         log.warning("a newer attempt of this run exists; leaving at once")
         return SUPERSEDED
-    except Unstarted as wish:
-        journal.ended(ENDS[wish.command], journal.completed_iterations, "stopped before it had started")
+    except StoppedBeforeStart as wish:
+        run_events.ended(ENDS[wish.command], run_events.completed_iterations, "stopped before it had started")
         return 0
     except KeyboardInterrupt:
-        journal.ended("stopped", journal.completed_iterations, "interrupted at the terminal")
+        run_events.ended("stopped", run_events.completed_iterations, "interrupted at the terminal")
         return 0
     except Exception as error:
         log.error("%s", traceback.format_exc())
         text = reason(str(error) if isinstance(error, TroupeError) else f"{type(error).__name__}: {error}")
-        journal.ended("failed", journal.completed_iterations, text, retry=isinstance(error, WorkerLost))
-        journal.note(f"{FAILURE}{text}")
+        run_events.ended("failed", run_events.completed_iterations, text, retry=isinstance(error, WorkerLost))
+        run_events.note(f"{FAILURE}{text}")
         return FAILED
-    journal.ended(state, iteration)
-    journal.note(f"{state} after {iteration} iterations; run folder {attempt.folder}")
+    run_events.ended(state, iteration)
+    run_events.note(f"{state} after {iteration} iterations; run folder {attempt.folder}")
     return 0
 
 
-def _run(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> tuple[str, int]:
-    journal.starting(attempt.start_from)
+def _run(attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *, local: bool) -> tuple[str, int]:
+    run_events.starting(attempt.start_from)
     for setting in unused_settings(attempt.config):
         log.warning("%s", setting)
-    journal.loggers = loggers = _loggers(attempt)
+    run_events.loggers = loggers = _loggers(attempt)
     try:
-        start_from = starting_point(attempt, journal)
+        start_from = starting_point(attempt, run_events)
         keeper = CheckpointKeeper(attempt.config, RunFolder(attempt.folder))
-        crew = _crew(attempt, journal, wishes, local=local)
-        wishes.listen()
+        backend = _backend(attempt, run_events, stop_signal, local=local)
+        stop_signal.listen()
         try:
-            run = Run(attempt.config, crew, journal, keeper, wishes)
-            wishes.secure = partial(secure, run)
+            run = Run(attempt.config, backend, run_events, keeper, stop_signal)
+            stop_signal.secure = partial(secure, run)
             return LOOPS[loop_of(attempt.config)](run, start_from, forks=attempt.forks)
         finally:
-            crew.close()
+            backend.close()
     finally:
         loggers.close()
 
@@ -169,19 +176,21 @@ def _loggers(attempt: Attempt) -> Loggers:
     return Loggers(wanted(config.reporting), opening)
 
 
-def _crew(attempt: Attempt, journal: Journal, wishes: Wishes, *, local: bool) -> Crew:
+def _backend(
+    attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *, local: bool
+) -> TrainingBackend:
     """All workers, in this process or spread by Ray. Each import is heavy in its own way: one is made, not both."""
     if local and isinstance(attempt.config, MarlConfig):
-        from workers.backends.local_networks import LocalMarlCrew
+        from workers.backends.local_networks import LocalNetworksBackend
 
-        return LocalMarlCrew(attempt.config, attempt.number, wishes.spots)
+        return LocalNetworksBackend(attempt.config, attempt.number, stop_signal.stop_checks)
     if local and isinstance(attempt.config, RunConfig):
-        from workers.backends.local import LocalCrew
+        from workers.backends.local import LocalBackend
 
-        return LocalCrew(attempt, attempt.config, wishes.spots, journal.loading)
-    from workers.cluster.ray_backend import RayCrew
+        return LocalBackend(attempt, attempt.config, stop_signal.stop_checks, run_events.loading)
+    from workers.cluster.ray_backend import RayBackend
 
-    return RayCrew(attempt, wishes.spots, journal.note, journal.waiting)
+    return RayBackend(attempt, stop_signal.stop_checks, run_events.note, run_events.waiting)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ from typing import Any
 
 from training_core.checkpoints import iteration_of, name_of, read_state, retain, size_of, sweep, writing
 from training_core.config.experiment import ExperimentConfig
-from workers.driver.run_events import Journal
-from workers.protocol.records import Crew
+from workers.driver.run_events import RunEvents
+from workers.protocol.records import TrainingBackend
 from workers.storage.run_folder import RunFolder
 
 
@@ -38,7 +38,7 @@ class CheckpointKeeper:
         self.admission: dict[str, Any] | None = None
         """Which tasks have begun, where play runs ahead of the update (see Ahead)."""
 
-    def recall(self, resume_from: Path | None, journal: Journal, *, forks: bool = False) -> int:
+    def recall(self, resume_from: Path | None, run_events: RunEvents, *, forks: bool = False) -> int:
         """Remember what the run knew at a checkpoint; the iterations completed then. Raises CheckpointError.
 
         A fork has no best checkpoint yet: that of the run it comes from is not among its own.
@@ -48,7 +48,7 @@ class CheckpointKeeper:
             return 0
         state = read_state(resume_from)
         for name, value in state["progress"].items():
-            setattr(journal.progress, name, int(value))
+            setattr(run_events.progress, name, int(value))
         self.admission = state.get("admission")
         self._best = [] if forks else _read_best(state["best"])
         self.latest = int(state["iteration"])
@@ -60,35 +60,35 @@ class CheckpointKeeper:
         late = seconds > 0 and time.monotonic() - self._saved >= seconds
         return late or scheduled(self._config, iteration)
 
-    def save(self, crew: Crew, journal: Journal, iteration: int) -> None:
+    def save(self, backend: TrainingBackend, run_events: RunEvents, iteration: int) -> None:
         """Write a checkpoint, then delete what is no longer wanted. Raises CheckpointError."""
-        value = journal.measured(self._config.checkpoint.best_of, iteration)
+        value = run_events.measured(self._config.checkpoint.best_of, iteration)
         best = value is not None and (not self._best or value > self._best[0].value)
         if value is not None:  # an equal value is no improvement: the earlier one stays before it
             known = [item for item in self._best if item.iteration != iteration]
             ordered = sorted([*known, Best(iteration, value)], key=lambda item: -item.value)
             self._best = ordered[: self._config.checkpoint.keep_best]
-        with writing(self._folder.checkpoints, iteration, self._state(journal)) as draft:
-            crew.save(draft)
+        with writing(self._folder.checkpoints, iteration, self._state(run_events)) as draft:
+            backend.save(draft)
         place = self._folder.checkpoints / name_of(iteration)
-        journal.checkpointed(iteration, self._relative(place), size_of(place), best=best)
-        self._retain(journal, iteration)
+        run_events.checkpointed(iteration, self._relative(place), size_of(place), best=best)
+        self._retain(run_events, iteration)
         self._saved, self.latest = time.monotonic(), iteration
 
-    def _state(self, journal: Journal) -> dict[str, Any]:
+    def _state(self, run_events: RunEvents) -> dict[str, Any]:
         return {
             "seed": self._config.run.seed,
             "policies": list(self._config.trained_policies),
-            "progress": asdict(journal.progress),
+            "progress": asdict(run_events.progress),
             "best": [asdict(item) for item in self._best],
             "admission": self.admission,
         }
 
-    def _retain(self, journal: Journal, iteration: int) -> None:
+    def _retain(self, run_events: RunEvents, iteration: int) -> None:
         """Keep the latest and the best."""
         best = {item.iteration for item in self._best}
         for place in retain(self._folder.checkpoints, self._config.checkpoint.keep, best, until=iteration):
-            journal.removed(iteration_of(place.name), self._relative(place))
+            run_events.removed(iteration_of(place.name), self._relative(place))
 
     def _relative(self, place: Path) -> str:
         return place.relative_to(self._folder.root).as_posix()

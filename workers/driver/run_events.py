@@ -42,8 +42,8 @@ class Display(Protocol):
         ...
 
 
-class Journal:
-    """Turns what the crew hands over into events; counts progress; remembers the latest figures."""
+class RunEvents:
+    """Converts results of the backend to events; counts progress; stores the latest metrics."""
 
     def __init__(self, config: ExperimentConfig, reporter: Reporter, display: Display) -> None:
         self._config = config

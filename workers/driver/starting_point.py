@@ -5,14 +5,14 @@ from pathlib import Path
 
 from training_core.checkpoints import checkpoints, damage, has_hashes, iteration_of
 from training_core.errors import CheckpointError
-from workers.driver.run_events import Journal
+from workers.driver.run_events import RunEvents
 from workers.protocol.records import Attempt
 from workers.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
 
 
-def starting_point(attempt: Attempt, journal: Journal) -> Path | None:
+def starting_point(attempt: Attempt, run_events: RunEvents) -> Path | None:
     """The checkpoint to start from, compared with its manifest; None where the attempt starts from the base models.
 
     A damaged checkpoint of the run itself is reported. With `attempt.fall_back` the newest earlier one that is whole
@@ -26,27 +26,27 @@ def starting_point(attempt: Attempt, journal: Journal) -> Path | None:
         _tell_of_sizes(wanted)
         return wanted
     if attempt.forks:
-        journal.origin_damaged(found)
+        run_events.origin_damaged(found)
         raise CheckpointError(
             f"{_named(wanted)}, which this run starts from, is damaged: {found}; start from another one"
         )
-    return _earlier(attempt, wanted, found, journal)
+    return _earlier(attempt, wanted, found, run_events)
 
 
-def _earlier(attempt: Attempt, wanted: Path, found: str, journal: Journal) -> Path:
+def _earlier(attempt: Attempt, wanted: Path, found: str, run_events: RunEvents) -> Path:
     """The newest whole checkpoint before `wanted`, which is damaged. Raises CheckpointError."""
     damaged = {wanted: found}
-    _report(attempt, wanted, found, journal)
+    _report(attempt, wanted, found, run_events)
     for place in _before(wanted):
         if why := damage(place):
             damaged[place] = why
-            _report(attempt, place, why, journal)
+            _report(attempt, place, why, run_events)
             continue
         told = "; ".join(f"{_named(each)} is damaged: {what}" for each, what in damaged.items())
         if not attempt.fall_back:
             raise CheckpointError(f"{told}; {_named(place)} is whole, resume from that one")
         _tell_of_sizes(place)
-        journal.fell_back(place, f"{told}; resumed from iteration {iteration_of(place.name)}")
+        run_events.fell_back(place, f"{told}; resumed from iteration {iteration_of(place.name)}")
         return place
     told = "; ".join(f"{_named(each)}: {what}" for each, what in damaged.items())
     raise CheckpointError(
@@ -64,11 +64,11 @@ def _before(wanted: Path) -> list[Path]:
     return [found[number] for number in sorted(found, reverse=True) if number < iteration]
 
 
-def _report(attempt: Attempt, place: Path, found: str, journal: Journal) -> None:
+def _report(attempt: Attempt, place: Path, found: str, run_events: RunEvents) -> None:
     """Have a damaged checkpoint of this run marked as such."""
     folder = RunFolder(attempt.folder)
     if place.parent == folder.checkpoints:
-        journal.damaged(iteration_of(place.name), place.relative_to(folder.root).as_posix(), found)
+        run_events.damaged(iteration_of(place.name), place.relative_to(folder.root).as_posix(), found)
 
 
 def _tell_of_sizes(place: Path) -> None:

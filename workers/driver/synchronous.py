@@ -11,11 +11,11 @@ from typing import Any
 
 from training_core.config.experiment import ExperimentConfig
 from training_core.config.run import RunConfig
-from training_core.errors import CheckpointError, WaitLeft
+from training_core.errors import CheckpointError, StopRequested
 from workers.driver.checkpointing import CheckpointKeeper, scheduled
-from workers.driver.patience import TRAINING, Patience
-from workers.driver.run_events import Journal
-from workers.protocol.records import Crew, Started
+from workers.driver.failure_limit import TRAINING, FailureLimit
+from workers.driver.run_events import RunEvents
+from workers.protocol.records import Started, TrainingBackend
 
 log = logging.getLogger(__name__)
 ENDS = {"stop": "stopped", "pause": "paused"}
@@ -27,8 +27,8 @@ class Run:
     """One attempt: what the loop works with. The same for a local run and one spread by Ray."""
 
     config: ExperimentConfig
-    crew: Crew
-    journal: Journal
+    backend: TrainingBackend
+    run_events: RunEvents
     keeper: CheckpointKeeper
     wanted: Callable[[], str | None]
     """What was asked of the run: "stop", "pause" or None. Raises Superseded when it must leave at once."""
@@ -36,10 +36,10 @@ class Run:
     """Iterations that are completed, those of earlier attempts included."""
     secured: int = field(default=0, init=False)
     """The last of them that `secure` tried to save."""
-    patience: Patience = field(init=False)
+    failure_limit: FailureLimit = field(init=False)
 
     def __post_init__(self) -> None:
-        self.patience = Patience(self.config.run.failure_patience)
+        self.failure_limit = FailureLimit(self.config.run.failure_patience)
 
 
 def train(run: Run, resume_from: Path | None, *, forks: bool = False) -> tuple[str, int]:
@@ -52,11 +52,11 @@ def train(run: Run, resume_from: Path | None, *, forks: bool = False) -> tuple[s
 
 def begin(run: Run, resume_from: Path | None, *, forks: bool) -> tuple[int, Started]:
     """Bring up the workers. Returns the iterations that are completed, and what is known of the workers."""
-    first = run.keeper.recall(resume_from, run.journal, forks=forks)
-    run.journal.resumed_at(first)
+    first = run.keeper.recall(resume_from, run.run_events, forks=forks)
+    run.run_events.resumed_at(first)
     run.completed = first
-    started = run.crew.start(resume_from)
-    run.journal.running(started, first)
+    started = run.backend.start(resume_from)
+    run.run_events.running(started, first)
     if forks and evaluates(run.config):
         evaluate(run, first)
     return first, started
@@ -67,7 +67,7 @@ def go_on(run: Run, first: int, started: Started) -> tuple[str, int]:
     for iteration in range(first + 1, run.config.run.iterations + 1):
         try:
             collect(run, iteration)
-        except WaitLeft:
+        except StopRequested:
             return leave(run)
         if iteration == 1 and evaluates(run.config):
             evaluate_base(run, started)
@@ -80,7 +80,7 @@ def go_on(run: Run, first: int, started: Started) -> tuple[str, int]:
             checkpoint(run, iteration)
         if command and iteration < run.config.run.iterations:
             return ENDS[command], iteration
-    run.patience.finish()
+    run.failure_limit.finish()
     return "finished", run.config.run.iterations
 
 
@@ -113,34 +113,34 @@ def unsaved(run: Run) -> bool:
 
 def collect(run: Run, iteration: int) -> None:
     """Play the iteration's tasks with the weights as they are; or take what was played ahead."""
-    collected = run.crew.collect(iteration)
-    run.journal.collected(iteration, collected)
+    collected = run.backend.collect(iteration)
+    run.run_events.collected(iteration, collected)
     run.keeper.admission = collected.ahead.admission if collected.ahead else None
     # the trainer of small networks sees environments in mid-episode too, and judges each iteration for itself
     bears = None if isinstance(run.config, RunConfig) else math.inf
-    run.patience.look(TRAINING, collected.facts, bears)
+    run.failure_limit.look(TRAINING, collected.facts, bears)
 
 
 def learn(run: Run, iteration: int) -> None:
     """Update every trained policy and, where it is time, publish its weights."""
     start = time.time()
-    updated = run.crew.update(iteration)
+    updated = run.backend.update(iteration)
     learnt = time.time()
-    run.journal.updated(iteration, updated, learnt - start)
-    synced = run.crew.publish(iteration) if publishes(run.config, iteration) else []
-    run.journal.completed(iteration, synced, time.time() - learnt)
-    if run.journal.system_due():
-        run.journal.system(iteration, run.crew.system())
+    run.run_events.updated(iteration, updated, learnt - start)
+    synced = run.backend.publish(iteration) if publishes(run.config, iteration) else []
+    run.run_events.completed(iteration, synced, time.time() - learnt)
+    if run.run_events.system_due():
+        run.run_events.system(iteration, run.backend.system())
 
 
 def evaluate(run: Run, iteration: int) -> None:
     """Play the held-out tasks, greedily and sampled as the config says; none where a stop is asked for while they are waited for."""
-    with suppress(WaitLeft):
+    with suppress(StopRequested):
         for kind, prefix in evaluations(run.config):
-            collected = run.crew.evaluate(iteration, kind, run.config.evaluation_episodes(kind))
-            run.journal.evaluated(iteration, prefix, collected, {})
-            run.patience.look(prefix, collected.facts)
-        run.journal.all_evaluated(iteration)
+            collected = run.backend.evaluate(iteration, kind, run.config.evaluation_episodes(kind))
+            run.run_events.evaluated(iteration, prefix, collected, {})
+            run.failure_limit.look(prefix, collected.facts)
+        run.run_events.all_evaluated(iteration)
 
 
 def evaluate_base(run: Run, started: Started) -> None:
@@ -148,21 +148,21 @@ def evaluate_base(run: Run, started: Started) -> None:
 
     Where the figures were kept with the base models, only the probes are played, to be read.
     """
-    with suppress(WaitLeft):
+    with suppress(StopRequested):
         for kind, prefix in evaluations(run.config):
             cached = started.base_evaluation.get(prefix, {})
             episodes = run.config.evaluation.probes if cached else run.config.evaluation_episodes(kind)
-            collected = run.crew.evaluate(0, kind, episodes)
-            run.journal.evaluated(0, prefix, collected, cached)
-            run.patience.look(prefix, collected.facts)
-        run.journal.all_evaluated(0)
+            collected = run.backend.evaluate(0, kind, episodes)
+            run.run_events.evaluated(0, prefix, collected, cached)
+            run.failure_limit.look(prefix, collected.facts)
+        run.run_events.all_evaluated(0)
 
 
 def checkpoint(run: Run, iteration: int) -> None:
     """Write one, and delete what retention no longer wants."""
     start = time.time()
-    run.keeper.save(run.crew, run.journal, iteration)
-    run.journal.phase("checkpoint", iteration, start)
+    run.keeper.save(run.backend, run.run_events, iteration)
+    run.run_events.phase("checkpoint", iteration, start)
 
 
 def publishes(config: ExperimentConfig, iteration: int) -> bool:

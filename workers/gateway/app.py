@@ -17,10 +17,10 @@ from training_core.errors import RequestRefused
 from training_core.llm.agents.session import Session
 from workers.gateway.answering import answer_chat, answer_text
 from workers.gateway.batching import Batcher
-from workers.gateway.desk import Desk
 from workers.gateway.ignored import Ignored
 from workers.gateway.requests import ChatRequest, TextRequest
 from workers.gateway.responses import chat_response, chat_stream, text_response, text_stream
+from workers.gateway.session_registry import SessionRegistry
 from workers.http.body_limit import BodyLimit
 
 log = logging.getLogger(__name__)
@@ -34,9 +34,11 @@ RETRY_AFTER = "1"
 """Seconds after which an agent that found no episode may ask again."""
 
 
-def make_app(desk: Desk, batcher: Callable[[], Batcher], address: Callable[[Request], str]) -> BodyLimit:
+def make_app(
+    sessions: SessionRegistry, batcher: Callable[[], Batcher], address: Callable[[Request], str]
+) -> BodyLimit:
     """The application. `batcher` is asked for at each call: it is made within the server's event loop."""
-    api = _Api(desk, batcher, address)
+    api = _Api(sessions, batcher, address)
     calls: list[tuple[str, Handler, str]] = [
         ("/v1/chat/completions", api.chat, "POST"),
         ("/v1/completions", api.text, "POST"),
@@ -59,8 +61,10 @@ def make_app(desk: Desk, batcher: Callable[[], Batcher], address: Callable[[Requ
 
 
 class _Api:
-    def __init__(self, desk: Desk, batcher: Callable[[], Batcher], address: Callable[[Request], str]) -> None:
-        self._desk, self._batcher, self._address = desk, batcher, address
+    def __init__(
+        self, sessions: SessionRegistry, batcher: Callable[[], Batcher], address: Callable[[Request], str]
+    ) -> None:
+        self._sessions, self._batcher, self._address = sessions, batcher, address
         self._ignored = Ignored()
 
     async def chat(self, request: Request) -> Response:
@@ -91,9 +95,9 @@ class _Api:
 
     async def take(self, request: Request) -> Response:
         """The next episode that waits for an agent; 409 where none does."""
-        if not hmac.compare_digest(_bearer(request).encode(), self._desk.token.encode()):
+        if not hmac.compare_digest(_bearer(request).encode(), self._sessions.token.encode()):
             raise RequestRefused("give the run's gateway token as a bearer token", 401, "invalid_api_key")
-        session = self._desk.take()
+        session = self._sessions.take()
         if session is None:
             error = _error("no episode waits for an agent now; ask again", "no_episode")
             return JSONResponse(error, 409, headers={"Retry-After": RETRY_AFTER})
@@ -151,10 +155,10 @@ class _Api:
         return JSONResponse({"closed": True})
 
     async def health(self, request: Request) -> Response:
-        return JSONResponse({"status": "ok"} | self._desk.counts())
+        return JSONResponse({"status": "ok"} | self._sessions.counts())
 
     def _session(self, request: Request) -> Session:
-        return self._desk.find(request.path_params.get("key") or _bearer(request))
+        return self._sessions.find(request.path_params.get("key") or _bearer(request))
 
 
 def _guarded(handler: Handler) -> Handler:

@@ -1,4 +1,4 @@
-"""The gateway: an OpenAI-compatible server on 127.0.0.1, in the router's process, in front of the policies."""
+"""The gateway: an OpenAI-compatible server on 127.0.0.1, in the coordinator's process, in front of the policies."""
 
 import asyncio
 import secrets
@@ -15,7 +15,7 @@ from training_core.llm.agents.rendering import Renderer
 from training_core.llm.agents.session import Session
 from workers.gateway.app import make_app
 from workers.gateway.batching import Batcher
-from workers.gateway.desk import Desk
+from workers.gateway.session_registry import SessionRegistry
 
 HOST = "127.0.0.1"
 _START_SECONDS = 30.0
@@ -30,7 +30,7 @@ class Gateway:
         self._section = section
         self._threads = threads
         """Policies that may generate at the same time."""
-        self._desk = Desk(self.token)
+        self._sessions = SessionRegistry(self.token)
         self._batcher: Batcher | None = None
         self._ready = threading.Event()
         self._server: uvicorn.Server | None = None
@@ -49,7 +49,7 @@ class Gateway:
                 {"workflow.port": f"cannot listen on port {self._section.port}: {error}; 0 takes a free one"}
             ) from error
         self.url = f"http://{HOST}:{listener.getsockname()[1]}"
-        app = make_app(self._desk, self._in_loop, lambda request: self.url)
+        app = make_app(self._sessions, self._in_loop, lambda request: self.url)
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, lifespan="off", timeout_keep_alive=75
         )
@@ -62,16 +62,16 @@ class Gateway:
 
     def open(self, session: Session) -> str:
         """See AgentGateway."""
-        self._desk.open(session)
+        self._sessions.open(session)
         return f"{self.url}/episodes/{session.key}/v1"
 
     def offer(self, sessions: Sequence[Session]) -> None:
         """See AgentGateway."""
-        self._desk.offer(sessions)
+        self._sessions.offer(sessions)
 
     def withdraw(self, sessions: Sequence[Session]) -> None:
         """See AgentGateway."""
-        self._desk.withdraw(sessions)
+        self._sessions.withdraw(sessions)
         if self._batcher is not None and self._batcher.failure is not None:
             failure, self._batcher.failure = self._batcher.failure, None
             raise failure

@@ -7,7 +7,7 @@ from training_core.config.run import RunConfig
 from workers.jobs.context import JobContext
 from workers.jobs.figures import KEPT, figures, unused_told
 from workers.jobs.seating import seatings
-from workers.jobs.seats import played, ports_of, router_of, seated, swapped
+from workers.jobs.seats import coordinator_of, played, proxies_of, seated, swapped
 
 
 def dry_run(context: JobContext[RunConfig]) -> dict[str, Any]:
@@ -17,9 +17,9 @@ def dry_run(context: JobContext[RunConfig]) -> dict[str, Any]:
     rollout = config.rollout.model_copy(update={"tasks": count})
     reporting = config.reporting.model_copy(update={"episodes_per_iteration": count})
     config = config.model_copy(update={"rollout": rollout, "reporting": reporting})
-    router = router_of(context, config, ports_of(context, config))
+    coordinator = coordinator_of(context, config, proxies_of(context, config))
     context.progress(0.5, f"playing {count} episode{'s' * (count != 1)}")
-    collected = router.collect(1)
+    collected = coordinator.collect(1)
     context.folder.keep(collected.transcripts)
     tokens = sum(item.tokens for item in collected.facts)
     return figures(collected.facts) | {
@@ -32,16 +32,20 @@ def dry_run(context: JobContext[RunConfig]) -> dict[str, Any]:
 def evaluate(context: JobContext[RunConfig]) -> dict[str, Any]:
     """Held-out tasks by a checkpoint, or by the base models where none is given; with `swapped`, each role by another's policy."""
     config = seated(context.config, context.checkpoint)
-    wishes = context.parameters
-    if wishes.get("swapped"):
+    stop_signal = context.parameters
+    if stop_signal.get("swapped"):
         config = swapped(config)
-    first = int(wishes.get("first", 0))
-    tasks = range(first, first + int(wishes.get("episodes", config.evaluation.episodes)))
-    router = router_of(context, config, ports_of(context, config))
-    collected = played(router, wishes.get("kind", "eval"), tasks, context)
+    first = int(stop_signal.get("first", 0))
+    tasks = range(first, first + int(stop_signal.get("episodes", config.evaluation.episodes)))
+    coordinator = coordinator_of(context, config, proxies_of(context, config))
+    collected = played(coordinator, stop_signal.get("kind", "eval"), tasks, context)
     context.folder.keep(collected.transcripts)
     seats = {role: section.policy for role, section in config.team.roles.items()}
-    return figures(collected.facts) | {"kind": wishes.get("kind", "eval"), "first": first, "seats": seats}
+    return figures(collected.facts) | {
+        "kind": stop_signal.get("kind", "eval"),
+        "first": first,
+        "seats": seats,
+    }
 
 
 def match(context: JobContext[RunConfig]) -> dict[str, Any]:
@@ -50,14 +54,14 @@ def match(context: JobContext[RunConfig]) -> dict[str, Any]:
     Result: one line of figures per seating, which names the checkpoint ("a" or "b") that plays each role.
     """
     config, sides = _both(context)
-    ports = ports_of(context, config)
+    proxies = proxies_of(context, config)
     count = int(context.parameters.get("episodes", 32))
     kind = context.parameters.get("kind", "eval_sampled")
     ways = seatings(list(context.config.team.roles))
     lines = []
     for place, seating in enumerate(ways):
-        router = router_of(context, _seat(config, seating, sides), ports)
-        collected = played(router, kind, range(count), context, f"seating {place + 1} of {len(ways)}: ")
+        coordinator = coordinator_of(context, _seat(config, seating, sides), proxies)
+        collected = played(coordinator, kind, range(count), context, f"seating {place + 1} of {len(ways)}: ")
         for document in collected.transcripts[: max(1, KEPT // len(ways))]:
             title = ", ".join(f"{role}: {side}" for role, side in seating.items())
             context.folder.keep([document | {"title": f"{title} · {document['title']}"[:200]}])

@@ -9,24 +9,24 @@ from training_core.config.run import RunConfig
 from training_core.errors import CheckpointError, ConfigError, EngineFailure
 from training_core.llm.environments.host import EnvironmentHost, EnvironmentPool
 from training_core.types import Group
+from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.policy_worker import PolicyWorker
-from workers.actors.router import Router
 from workers.jobs.context import JobContext
 from workers.jobs.figures import KEPT
 from workers.protocol.records import Collected, EpisodeFacts, Span, System
-from workers.protocol.spec import PolicyPort, PolicyUpdate, Ready, WorkerSpec
+from workers.protocol.spec import PolicyProxy, PolicyUpdate, Ready, WorkerSpec
 
 CHUNK = 16
 """Episodes between two words on progress."""
 
 
 class Kept(PolicyWorker):
-    """A policy that is loaded once, however many routers start it."""
+    """A policy that is loaded once, however many coordinators start it."""
 
     _ready: Ready | None = None
 
     def start(self, resume_from: Path | None) -> Ready:
-        """See PolicyPort."""
+        """See PolicyProxy."""
         if self._ready is None:
             self._ready = super().start(None)
         return self._ready
@@ -72,8 +72,8 @@ def swapped(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"team": config.team.model_copy(update={"roles": roles})})
 
 
-def ports_of(context: JobContext[RunConfig], config: RunConfig) -> dict[str, PolicyPort]:
-    """One worker per policy, in this process; they are loaded when a router starts."""
+def proxies_of(context: JobContext[RunConfig], config: RunConfig) -> dict[str, PolicyProxy]:
+    """One worker per policy, in this process; they are loaded when a coordinator starts."""
 
     def loading(done: float, text: str) -> None:
         context.progress(0.5 * done, text)
@@ -87,30 +87,30 @@ def ports_of(context: JobContext[RunConfig], config: RunConfig) -> dict[str, Pol
     }
 
 
-def router_of(
+def coordinator_of(
     context: JobContext[RunConfig],
     config: RunConfig,
-    ports: Mapping[str, PolicyPort],
+    proxies: Mapping[str, PolicyProxy],
     pool: EnvironmentPool | None = None,
-) -> Router:
-    """A started router over the ports. Raises ModelError."""
+) -> RolloutCoordinator:
+    """A started coordinator over the ports. Raises ModelError."""
     pool = pool or EnvironmentHost(config.environment, config.run.seed)
-    router = Router(
-        config, {policy: ports[policy] for policy in config.used_policies}, pool, side_by_side=False
+    coordinator = RolloutCoordinator(
+        config, {policy: proxies[policy] for policy in config.used_policies}, pool, side_by_side=False
     )
-    router.start(1, None)
-    return router
+    coordinator.start(1, None)
+    return coordinator
 
 
 def played(
-    router: Router, kind: Any, tasks: range, context: JobContext[RunConfig], label: str = ""
+    coordinator: RolloutCoordinator, kind: Any, tasks: range, context: JobContext[RunConfig], label: str = ""
 ) -> Collected:
     """Play held-out tasks in chunks, with progress; transcripts of the first KEPT."""
     facts: list[EpisodeFacts] = []
     documents: list[dict[str, Any]] = []
     for start in range(0, len(tasks), CHUNK):
         some = tasks[start : start + CHUNK]
-        collected = router.evaluate(0, kind, len(some), first=some.start)
+        collected = coordinator.evaluate(0, kind, len(some), first=some.start)
         facts.extend(collected.facts)
         documents.extend(collected.transcripts[: max(0, KEPT - len(documents))])
         context.progress(0.5 + 0.5 * len(facts) / len(tasks), f"{label}{len(facts)} of {len(tasks)} episodes")
@@ -118,19 +118,19 @@ def played(
 
 
 class Voiceless:
-    """The parts of a PolicyPort that somebody who only speaks does not have."""
+    """The parts of a PolicyProxy that somebody who only speaks does not have."""
 
     def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
-        """See PolicyPort. Raises EngineFailure."""
+        """See PolicyProxy. Raises EngineFailure."""
         raise EngineFailure("whoever plays by hand does not learn")
 
     def publish(self, version: int, iteration: int) -> list[Span]:
-        """See PolicyPort."""
+        """See PolicyProxy."""
         return []
 
     def save(self, folder: Path) -> None:
-        """See PolicyPort."""
+        """See PolicyProxy."""
 
     def system(self) -> System:
-        """See PolicyPort."""
+        """See PolicyProxy."""
         return System({})

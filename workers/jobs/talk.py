@@ -1,6 +1,6 @@
 """Talk to a checkpoint: one episode in which a person speaks for some of the roles.
 
-The person's turn is a policy port like any other: the router asks it, it writes down what the role sees and waits for
+The person's turn is a policy port like any other: the coordinator asks it, it writes down what the role sees and waits for
 the words that the server leaves in the job's folder.
 """
 
@@ -18,9 +18,9 @@ from training_core.llm.generation.base import SamplingSettings
 from training_core.types import Answer, Prompt
 from workers.jobs.context import JobContext
 from workers.jobs.figures import figures
-from workers.jobs.seats import Kept, Voiceless, ports_of, router_of, seated
+from workers.jobs.seats import Kept, Voiceless, coordinator_of, proxies_of, seated
 from workers.protocol.records import EpisodeFacts
-from workers.protocol.spec import Generated, PolicyPort, Ready
+from workers.protocol.spec import Generated, PolicyProxy, Ready
 
 PATIENCE = 900.0
 """Seconds that a person may think; then the job ends, and lets go of its devices."""
@@ -78,7 +78,7 @@ class Watched:
         return views
 
 
-class PersonPort(Voiceless):
+class PersonProxy(Voiceless):
     """A person in a policy's place."""
 
     def __init__(self, context: JobContext[RunConfig], model: str, ask: Callable[[int | None], None]) -> None:
@@ -110,7 +110,7 @@ def talk(context: JobContext[RunConfig]) -> dict[str, Any]:
     task = int(context.parameters.get("task", 0))
     kind = context.parameters.get("kind", "eval_sampled")
     config = seated(context.config, context.checkpoint)
-    ports = _loaded(context, config, theirs)
+    proxies = _loaded(context, config, theirs)
     watched: Watched
 
     def tell(turn: int | None) -> None:
@@ -124,25 +124,25 @@ def talk(context: JobContext[RunConfig]) -> dict[str, Any]:
         context.folder.write("moment", now)
 
     watched = Watched(EnvironmentHost(config.environment, config.run.seed), lambda: tell(None))
-    ready = {policy: port.start(None) for policy, port in ports.items()}
+    ready = {policy: proxy.start(None) for policy, proxy in proxies.items()}
     for role in theirs:
         policy = config.team.roles[role].policy
         model = ready[policy].model if policy in ready else str(config.policies[policy].model)
-        ports[PERSON] = ports.get(PERSON) or PersonPort(context, model, tell)
-    router = router_of(context, _with_person(config, theirs), ports, watched)
+        proxies[PERSON] = proxies.get(PERSON) or PersonProxy(context, model, tell)
+    coordinator = coordinator_of(context, _with_person(config, theirs), proxies, watched)
     context.progress(0.5, "playing")
-    collected = router.evaluate(0, kind, 1, first=task)
+    collected = coordinator.evaluate(0, kind, 1, first=task)
     context.folder.keep(collected.transcripts)
     facts: list[EpisodeFacts] = collected.facts
     return figures(facts) | {"roles": theirs, "outcome": watched.view.outcome}
 
 
-def _loaded(context: JobContext[RunConfig], config: RunConfig, theirs: list[str]) -> dict[str, PolicyPort]:
+def _loaded(context: JobContext[RunConfig], config: RunConfig, theirs: list[str]) -> dict[str, PolicyProxy]:
     """Ports of the policies that somebody still needs: to speak, or for its tokenizer."""
     speaking = [role.policy for name, role in config.team.roles.items() if name not in theirs]
-    ports = ports_of(context, config)
+    proxies = proxies_of(context, config)
     needed = speaking or list(config.used_policies)[:1]
-    return {name: port for name, port in ports.items() if name in needed and isinstance(port, Kept)}
+    return {name: proxy for name, proxy in proxies.items() if name in needed and isinstance(proxy, Kept)}
 
 
 def _with_person(config: RunConfig, theirs: list[str]) -> RunConfig:

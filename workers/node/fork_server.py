@@ -32,7 +32,7 @@ MODULES = (
     "workers.actors.marl_worker",
     "workers.actors.policy_worker",
     "workers.actors.rollout_worker",
-    "workers.actors.router",
+    "workers.actors.coordinator",
     "workers.actors.sides",
     "workers.actors.update_worker",
     "training_core.marl.trainer",

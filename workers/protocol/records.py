@@ -10,7 +10,7 @@ from training_core.errors import TroupeError
 
 EpisodeKind = Literal["train", "eval", "eval_sampled"]
 Phase = Literal["rollout", "update", "sync", "evaluate", "checkpoint", "load"]
-Spot = Callable[[], None]
+StopCheck = Callable[[], None]
 """Called at moments where a run may be left."""
 
 
@@ -22,7 +22,7 @@ class Superseded(Exception):
     """A newer attempt of the run exists: this one leaves at once, without a checkpoint."""
 
 
-class Unstarted(Exception):
+class StoppedBeforeStart(Exception):
     """A stop was asked for while the attempt still waited for devices or models. `command` is "stop" or "pause"."""
 
     def __init__(self, command: str) -> None:
@@ -31,18 +31,18 @@ class Unstarted(Exception):
 
 
 @dataclass(frozen=True)
-class Spots:
-    """What crews call while they wait."""
+class StopChecks:
+    """Callbacks that a backend calls while it waits."""
 
-    starting: Spot
-    """While workers start. Raises Superseded, Unstarted."""
-    running: Spot
+    starting: StopCheck
+    """While workers start. Raises Superseded, StoppedBeforeStart."""
+    running: StopCheck
     """From then on: what is under way is finished, unless a newer attempt exists. Raises Superseded."""
     leaves: Callable[[], bool] = lambda: False
     """Whether a stop is asked for, so that nobody waits for others outside any longer."""
-    collecting: Spot = lambda: None
+    collecting: StopCheck = lambda: None
     """While training tasks are played: writes a checkpoint of the last completed iteration once a stop is asked for."""
-    evaluating: Spot = lambda: None
+    evaluating: StopCheck = lambda: None
     """While held-out tasks are played: the same, but only where the attempt must end at once."""
     hurried: Callable[[], bool] = lambda: False
     """Whether the attempt must end at once (SIGTERM): a collection under way is left, not finished."""
@@ -210,15 +210,15 @@ class Started:
     """Address (`url`) of the gateway that agents of one's own talk to, and the `token` that lets them take episodes."""
 
 
-class Crew(Protocol):
-    """All workers of a run, seen from the driver's loop: in this process or spread by Ray."""
+class TrainingBackend(Protocol):
+    """Executes the steps of a run for the driver's loop: in this process or on Ray."""
 
     def start(self, resume_from: Path | None) -> Started:
         """Bring up every worker, at a checkpoint or at the base models. Raises ModelError, CheckpointError."""
         ...
 
     def collect(self, iteration: int) -> Collected:
-        """Play one iteration's training tasks and form groups. Raises StalePolicy, EngineFailure, WaitLeft."""
+        """Play one iteration's training tasks and form groups. Raises StalePolicy, EngineFailure, StopRequested."""
         ...
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
@@ -237,7 +237,7 @@ class Crew(Protocol):
         ...
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
-        """Play the first held-out tasks without learning. Raises WaitLeft."""
+        """Play the first held-out tasks without learning. Raises StopRequested."""
         ...
 
     def save(self, folder: Path) -> None:

@@ -73,8 +73,8 @@ class PolicyUpdate:
     """One per process that learnt."""
 
 
-class PolicyPort(Protocol):
-    """One policy's workers as the router sees them: in this process, or behind Ray."""
+class PolicyProxy(Protocol):
+    """One policy's workers as the coordinator sees them: in this process, or behind Ray."""
 
     def start(self, resume_from: Path | None) -> Ready:
         """Load model, optimiser and (if given) the checkpoint. Raises ModelError, CheckpointError."""

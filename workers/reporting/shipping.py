@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from workers.telemetry.delivery import Courier, HttpChannel, Undelivered
+from workers.telemetry.delivery import HttpChannel, SpoolUploader, Undelivered
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class Shipping:
     def __init__(self, spool: Path, url: str, token: str, before: Callable[[], None] | None = None) -> None:
         self._spool, self._url, self._token = spool, url, token
         self._before = before
-        self._courier: Courier | None = None
+        self._uploader: SpoolUploader | None = None
         self._pause = 0.0
         self._not_before = 0.0
         self._complained = -SAID_AGAIN
@@ -45,8 +45,8 @@ class Shipping:
 
     def close(self) -> None:
         """Let go of the connection."""
-        if self._courier:
-            self._courier.close()
+        if self._uploader:
+            self._uploader.close()
 
     def _step(self) -> bool:
         """One batch; False when there is none or it failed (then `_pause` says for how long to wait)."""
@@ -54,11 +54,11 @@ class Shipping:
             if self._before:
                 self._before()
                 self._before = None
-            if self._courier is None:
-                self._courier = Courier(self._spool, HttpChannel(self._url, self._token))
-            more = self._courier.step()
+            if self._uploader is None:
+                self._uploader = SpoolUploader(self._spool, HttpChannel(self._url, self._token))
+            more = self._uploader.step()
         except Undelivered as error:
-            self.command = (self._courier and self._courier.command) or self.command
+            self.command = (self._uploader and self._uploader.command) or self.command
             self._failed(str(error))
             return False
         except Exception as error:  # telemetry must not end the run; the spool keeps what was said
@@ -66,8 +66,8 @@ class Shipping:
             self._failed(repr(error))
             return False
         self._pause = 0.0
-        self.acknowledged = self._courier.acknowledged
-        self.command = self._courier.command or self.command
+        self.acknowledged = self._uploader.acknowledged
+        self.command = self._uploader.command or self.command
         return more
 
     def _failed(self, reason: str) -> None:

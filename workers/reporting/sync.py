@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from workers.telemetry.delivery import Courier, HttpChannel
+from workers.telemetry.delivery import HttpChannel, SpoolUploader
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ def undelivered(folder: Path) -> int:
 
 
 def _ship(path: Path, url: str, token: str) -> int:
-    courier = Courier(path, HttpChannel(url, token))
-    before = courier.acknowledged
+    uploader = SpoolUploader(path, HttpChannel(url, token))
+    before = uploader.acknowledged
     try:
-        while courier.step():
+        while uploader.step():
             pass
     finally:
-        courier.close()
-    return courier.acknowledged - before
+        uploader.close()
+    return uploader.acknowledged - before
 
 
 def _lines(path: Path) -> int:

@@ -15,7 +15,7 @@ from workers.http.server_api import Server
 from workers.reporting.encoding import encode
 from workers.reporting.opening import ALPHABET, begin
 from workers.reporting.scalars import Scalars
-from workers.telemetry.delivery import Courier, HttpChannel
+from workers.telemetry.delivery import HttpChannel, SpoolUploader
 from workers.telemetry.spool import SpoolWriter
 
 PATTERN = "*tfevents*"
@@ -93,9 +93,11 @@ def _append(spool: SpoolWriter, envelope: dict[str, Any], event: dict[str, Any])
 
 def _deliver(spool: SpoolWriter, server: Server, run: str) -> None:
     spool.close()
-    courier = Courier(spool.path, HttpChannel(server.address(f"/api/v1/runs/{run}/events/"), server.token))
+    uploader = SpoolUploader(
+        spool.path, HttpChannel(server.address(f"/api/v1/runs/{run}/events/"), server.token)
+    )
     try:
-        while courier.step():
+        while uploader.step():
             pass
     finally:
-        courier.close()
+        uploader.close()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from training_core.config.kinds import AnyConfig
-from workers.sizing.placement import Seat, place
+from workers.sizing.placement import ActorSlot, place
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ def demand(config: AnyConfig) -> Demand:
 
 @dataclass(frozen=True)
 class Pool:
-    """Processes of one policy (or of all: environments, router) and the devices that they take together."""
+    """Processes of one policy (or of all: environments, coordinator) and the devices that they take together."""
 
     name: str
-    """A policy's name; "environments", "router" and "trainer" for those that serve all."""
+    """A policy's name; "environments", "coordinator" and "trainer" for those that serve all."""
     kind: str
-    """policy, environments, router or trainer (of small networks: acts and learns for all policies)."""
+    """policy, environments, coordinator or trainer (of small networks: acts and learns for all policies)."""
     workers: int
     cpus: float
     gpus: float
@@ -44,18 +44,18 @@ class Pool:
 
 def pools(config: AnyConfig) -> list[Pool]:
     """Who takes what within a run, policies first."""
-    found: dict[tuple[str, str], list[Seat]] = {}
-    for seat in place(config).seats:
-        shared = "environments" if seat.kind == "environment" else seat.kind
-        key = ("policy", seat.policy) if seat.policy else (shared, shared)
-        found.setdefault(key, []).append(seat)
+    found: dict[tuple[str, str], list[ActorSlot]] = {}
+    for actor_slot in place(config).actor_slots:
+        shared = "environments" if actor_slot.kind == "environment" else actor_slot.kind
+        key = ("policy", actor_slot.policy) if actor_slot.policy else (shared, shared)
+        found.setdefault(key, []).append(actor_slot)
     return [
         Pool(
             name,
             kind,
-            len(seats),
-            round(sum(seat.cpus for seat in seats), 4),
-            round(sum(seat.gpus for seat in seats), 4),
+            len(actor_slots),
+            round(sum(actor_slot.cpus for actor_slot in actor_slots), 4),
+            round(sum(actor_slot.gpus for actor_slot in actor_slots), 4),
         )
-        for (kind, name), seats in found.items()
+        for (kind, name), actor_slots in found.items()
     ]

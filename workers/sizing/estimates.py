@@ -17,7 +17,7 @@ from training_core.llm.models.places import model_folder
 from training_core.llm.models.shape import ModelShape, read_shape
 from training_core.llm.models.tiny import tiny_folder, tiny_shape
 from workers.sizing.demand import Demand, Pool, demand, pools
-from workers.sizing.placement import Seat, SeatKind, place
+from workers.sizing.placement import ActorSlot, SlotKind, place
 
 PROMPT_TOKENS = 512
 """Assumed length of a prompt where nobody says."""
@@ -27,7 +27,7 @@ PROMPT_TOKENS = 512
 class WorkerMemory:
     """What each of a policy's workers of one kind holds at most, in bytes."""
 
-    kind: SeatKind
+    kind: SlotKind
     workers: int
     cpus: float
     gpus: float
@@ -187,23 +187,23 @@ def _policy(name: str, config: RunConfig, home: Path, prompt: int) -> PolicyMemo
         return PolicyMemory(name, section.model, precision, None, [], str(error))
     longest = max(role.sampling.max_tokens for role in config.team.roles.values() if role.policy == name)
     prompt = min(prompt, max(shape.context - longest, 1)) if shape.context else prompt
-    seats = [seat for seat in place(config).seats if seat.policy == name]
-    by_kind: dict[SeatKind, list[Seat]] = {}
-    for seat in seats:
-        by_kind.setdefault(seat.kind, []).append(seat)
+    actor_slots = [actor_slot for actor_slot in place(config).actor_slots if actor_slot.policy == name]
+    by_kind: dict[SlotKind, list[ActorSlot]] = {}
+    for actor_slot in actor_slots:
+        by_kind.setdefault(actor_slot.kind, []).append(actor_slot)
     workers = [_workers(kind, group, config, shape, prompt) for kind, group in by_kind.items()]
     return PolicyMemory(name, section.model, precision, shape.parameters, workers)
 
 
 def _workers(
-    kind: SeatKind, seats: list[Seat], config: RunConfig, shape: ModelShape, prompt: int
+    kind: SlotKind, actor_slots: list[ActorSlot], config: RunConfig, shape: ModelShape, prompt: int
 ) -> WorkerMemory:
-    policy = seats[0].policy
+    policy = actor_slots[0].policy
     learns = kind != "rollout" and policy in config.trained_policies
     section = config.policies[policy]
     learner, precision = section.learner, section.learner.precision
     weights = memory.weights(shape, precision)
-    standing = {"weights": memory.spread(weights, learner, 3, len(seats)) if learns else weights}
+    standing = {"weights": memory.spread(weights, learner, 3, len(actor_slots)) if learns else weights}
     updating: dict[str, int] = {}
     if learns:
         if config.algorithm.kl_coefficient > 0:
@@ -214,14 +214,14 @@ def _workers(
             learner.type == "deepspeed" and learner.zero_stage > 0
         )  # ZeRO has fp32 copies of fp32 weights, too
         optimizer = memory.optimizer(trained, "bf16" if copies else precision)
-        standing["optimizer"] = memory.spread(optimizer, learner, 1, len(seats))
+        standing["optimizer"] = memory.spread(optimizer, learner, 1, len(actor_slots))
         updating = _updating(policy, config, shape, prompt)
     generating = _generating(policy, config, shape, prompt) if kind != "update" else {}
     return WorkerMemory(
         kind=kind,
-        workers=len(seats),
-        cpus=seats[0].cpus,
-        gpus=seats[0].gpus,
+        workers=len(actor_slots),
+        cpus=actor_slots[0].cpus,
+        gpus=actor_slots[0].gpus,
         parts=standing | updating | generating,
         peak=sum(standing.values()) + max(sum(updating.values()), sum(generating.values())),
     )

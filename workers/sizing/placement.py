@@ -11,80 +11,84 @@ from training_core.config.kinds import AnyConfig
 from training_core.config.marl.run import MarlConfig
 from training_core.config.models import Devices
 
-ROUTER_CPUS = 0.1
-"""CPU cores that the router is scheduled with; it waits for others most of the time."""
+COORDINATOR_CPUS = 0.1
+"""CPU cores that the coordinator is scheduled with; it waits for others most of the time."""
 
-SeatKind = Literal["policy", "rollout", "update", "router", "trainer", "environment"]
+SlotKind = Literal["policy", "rollout", "update", "coordinator", "trainer", "environment"]
 
 
 @dataclass(frozen=True)
-class Seat:
+class ActorSlot:
     """One process of the run and what it occupies."""
 
     name: str
     """Readable and unique within the run, e.g. "rollout-planner-0"."""
-    kind: SeatKind
+    kind: SlotKind
     policy: str
     """Empty for processes that serve all policies."""
     cpus: float
     gpus: float
     bundle: int | None
-    """Place in the placement group; None for a seat that asks for nothing."""
+    """Index in the placement group; None for a slot that requests no resources."""
 
     @property
     def resources(self) -> dict[str, float]:
-        """What the seat asks for, without zeros."""
+        """Resources that the slot requests, without zeros."""
         wanted = {"CPU": self.cpus, "GPU": self.gpus}
         return {name: amount for name, amount in wanted.items() if amount > 0}
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Every seat of a run; those that ask for something have a bundle each."""
+    """Every actor slot of a run; each slot that requests resources has a bundle."""
 
-    seats: tuple[Seat, ...]
+    actor_slots: tuple[ActorSlot, ...]
 
     @property
     def bundles(self) -> list[dict[str, float]]:
         """The placement group's bundles, in order."""
-        return [seat.resources for seat in self.seats if seat.bundle is not None]
+        return [actor_slot.resources for actor_slot in self.actor_slots if actor_slot.bundle is not None]
 
-    def of(self, kind: SeatKind, policy: str = "") -> list[Seat]:
-        """Seats of one kind (and policy, where it has one), in order."""
-        return [seat for seat in self.seats if seat.kind == kind and seat.policy == policy]
+    def of(self, kind: SlotKind, policy: str = "") -> list[ActorSlot]:
+        """Slots of one kind (and of one policy, if the kind has policies), in order."""
+        return [
+            actor_slot
+            for actor_slot in self.actor_slots
+            if actor_slot.kind == kind and actor_slot.policy == policy
+        ]
 
 
 def place(config: AnyConfig) -> Placement:
-    """Seats of all workers: slow starters (those that hold models) first."""
-    seats: list[Seat] = []
+    """Slots of all workers; workers that load models come first, because they start slowly."""
+    actor_slots: list[ActorSlot] = []
     bundles = 0
     for name, kind, policy, cpus, gpus in _wanted(config):
         asks = cpus > 0 or gpus > 0
-        seats.append(Seat(name, kind, policy, cpus, gpus, bundles if asks else None))
+        actor_slots.append(ActorSlot(name, kind, policy, cpus, gpus, bundles if asks else None))
         bundles += asks
-    return Placement(tuple(seats))
+    return Placement(tuple(actor_slots))
 
 
-def _wanted(config: AnyConfig) -> Iterator[tuple[str, SeatKind, str, float, float]]:
+def _wanted(config: AnyConfig) -> Iterator[tuple[str, SlotKind, str, float, float]]:
     if isinstance(config, MarlConfig):
         yield "trainer", "trainer", "", config.resources.cpus, config.resources.gpus
         yield from _environments(config.resources.environment_workers, config.resources.environment_cpus)
         return
     for policy in config.used_policies:
         yield from _pool(policy, config.policies[policy].devices, trained=policy in config.trained_policies)
-    yield "router", "router", "", ROUTER_CPUS, 0.0
+    yield "coordinator", "coordinator", "", COORDINATOR_CPUS, 0.0
     yield from _environments(config.resources.environment_workers, config.resources.environment_cpus)
 
 
-def _environments(count: int, cpus: float) -> Iterator[tuple[str, SeatKind, str, float, float]]:
+def _environments(count: int, cpus: float) -> Iterator[tuple[str, SlotKind, str, float, float]]:
     for index in range(count):
         yield f"environment-{index}", "environment", "", cpus, 0.0
 
 
 def _pool(
     policy: str, devices: Devices, *, trained: bool
-) -> Iterator[tuple[str, SeatKind, str, float, float]]:
-    """One policy's devices: a single seat when colocated, else rollout seats and (if trained) update seats."""
+) -> Iterator[tuple[str, SlotKind, str, float, float]]:
+    """One policy's devices: a single slot if colocated, else rollout slots and, if trained, update slots."""
     if devices.placement == "colocated":
         yield f"policy-{policy}", "policy", policy, devices.rollout_cpus, devices.rollout_gpus
         return

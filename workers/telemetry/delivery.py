@@ -85,7 +85,7 @@ class HttpChannel:
         self._client.close()
 
 
-class Courier:
+class SpoolUploader:
     """Delivers one spool file."""
 
     def __init__(self, spool: Path, channel: Channel) -> None:

@@ -40,7 +40,7 @@ def test_holders_come_first_then_the_queue_in_its_order(
     rows = cluster_read(user)["runs"]
     assert [row["run"] for row in rows] == [holder.pk, urgent.pk, run.pk]
     assert [row["place"] for row in rows] == [None, 1, 2]
-    assert {pool["name"] for pool in rows[0]["pools"]} >= {"environments", "router"}
+    assert {pool["name"] for pool in rows[0]["pools"]} >= {"environments", "coordinator"}
     assert rows[0]["cpus"] == pytest.approx(sum(pool["cpus"] for pool in rows[0]["pools"]))
 
 

@@ -273,7 +273,7 @@ def test_an_error_that_would_come_again_is_not_retried(running: Run, say: Say) -
 
 def test_a_reason_is_plain_and_short_whatever_the_driver_says(running: Run, say: Say) -> None:
     raised = "\n".join(f'  File "/x.py", line {line}, in f' for line in range(3000))
-    text = f"\x1b[36mray::Router.collect()\x1b[39m (pid=1)\n{raised}\nworkers.protocol.records.WorkerLost: planner died"
+    text = f"\x1b[36mray::RolloutCoordinator.collect()\x1b[39m (pid=1)\n{raised}\nworkers.protocol.records.WorkerLost: planner died"
     say("failed", 1, message=text[-20000:], facts={"retry": True})
     assert running.attempts.get().reason == "workers.protocol.records.WorkerLost: planner died"
     assert now(running).reason == (

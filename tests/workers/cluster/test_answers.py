@@ -107,17 +107,17 @@ def test_a_policy_that_dies_is_told_in_one_plain_sentence(
 ) -> None:
     import ray
 
-    from workers.cluster.ray_backend import RayCrew
+    from workers.cluster.ray_backend import RayBackend
 
-    collect = RayCrew.collect
+    collect = RayBackend.collect
 
-    def kill_and_collect(self: RayCrew, iteration: int) -> Any:
+    def kill_and_collect(self: RayBackend, iteration: int) -> Any:
         if iteration == 2:
             assert self._session is not None
             os.kill(ray.get(self._session.workers["policy-planner"].ping.remote()), signal.SIGKILL)
         return collect(self, iteration)
 
-    monkeypatch.setattr(RayCrew, "collect", kill_and_collect)
+    monkeypatch.setattr(RayBackend, "collect", kill_and_collect)
     config = small_config(little_model, evaluation__every=0)
     assert run_attempt(Attempt(config, "told", 1, tmp_path, tmp_path), local=False) == FAILED
     last = events(tmp_path, "status")[-1]

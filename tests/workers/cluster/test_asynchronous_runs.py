@@ -90,8 +90,8 @@ def test_workers_that_die_in_mid_play_are_replaced(
 ) -> None:
     import ray
 
-    from workers.cluster.ray_backend import RayCrew
-    from workers.protocol.records import Spots
+    from workers.cluster.ray_backend import RayBackend
+    from workers.protocol.records import StopChecks
 
     config = small_config(
         little_model,
@@ -102,21 +102,23 @@ def test_workers_that_die_in_mid_play_are_replaced(
         rollout__max_concurrent=6,
         resources__environment_workers=2,
     )
-    crew = RayCrew(
-        Attempt(config, "dying", 1, tmp_path, tmp_path), Spots(lambda: None, lambda: None), lambda text: None
+    backend = RayBackend(
+        Attempt(config, "dying", 1, tmp_path, tmp_path),
+        StopChecks(lambda: None, lambda: None),
+        lambda text: None,
     )
     try:
-        crew.start(None)
-        crew.play_ahead(0, None)
+        backend.start(None)
+        backend.play_ahead(0, None)
         for iteration in range(1, 5):
-            collected = crew.collect(iteration)
+            collected = backend.collect(iteration)
             assert len(collected.facts) == 6 and not any(facts.failed for facts in collected.facts)
             if iteration in (1, 2):
-                assert crew._session is not None
+                assert backend._session is not None
                 for name in ("rollout-planner-0", "environment-0") if iteration == 1 else ("environment-1",):
-                    os.kill(ray.get(crew._session.workers[name].ping.remote()), signal.SIGKILL)
-            updated = crew.update(iteration)
+                    os.kill(ray.get(backend._session.workers[name].ping.remote()), signal.SIGKILL)
+            updated = backend.update(iteration)
             assert updated.metrics["planner"]["tokens"] > 0
-            crew.publish(iteration)
+            backend.publish(iteration)
     finally:
-        crew.close()
+        backend.close()

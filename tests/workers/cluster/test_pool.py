@@ -24,10 +24,10 @@ def make_pool(label: str, workers: int) -> tuple[Any, list[Any]]:
 
     config = load_config("plan_path_duo", {"resources.environment_workers": workers})
     spawner = Spawner(config, None, label, None)  # type: ignore[arg-type]
-    seats = place(config).of("environment")
-    handles = [spawner.env_worker(seat) for seat in seats]
+    actor_slots = place(config).of("environment")
+    handles = [spawner.env_worker(actor_slot) for actor_slot in actor_slots]
     assert ray.get([handle.ping.remote() for handle in handles])
-    return RemotePool(spawner, seats, handles), handles
+    return RemotePool(spawner, actor_slots, handles), handles
 
 
 @pytest.fixture

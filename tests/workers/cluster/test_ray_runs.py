@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 
 from tests.workers.running import RAY_VARIABLES, conversation, curve, events, small_config
 from training_core.config.files import load_config
-from workers.backends.local import LocalCrew
+from workers.backends.local import LocalBackend
 from workers.driver.attempt import FAILED, run_attempt
-from workers.protocol.records import Attempt, Collected, Spots, Unstarted, WorkerLost
+from workers.protocol.records import Attempt, Collected, StopChecks, StoppedBeforeStart, WorkerLost
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -56,16 +56,16 @@ def reference(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 @contextmanager
 def crew_of(config: Any, name: str, folder: Path) -> Iterator[Any]:
     """A crew of actors, started; ended afterwards."""
-    from workers.cluster.ray_backend import RayCrew
+    from workers.cluster.ray_backend import RayBackend
 
-    crew = RayCrew(
-        Attempt(config, name, 1, folder, folder), Spots(lambda: None, lambda: None), lambda text: None
+    backend = RayBackend(
+        Attempt(config, name, 1, folder, folder), StopChecks(lambda: None, lambda: None), lambda text: None
     )
     try:
-        crew.start(None)
-        yield crew
+        backend.start(None)
+        yield backend
     finally:
-        crew.close()
+        backend.close()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -118,13 +118,13 @@ def seen(collected: Collected) -> list[Any]:
     ]
 
 
-def two_iterations(crew: Any, between: Callable[[], None]) -> list[Any]:
+def two_iterations(backend: Any, between: Callable[[], None]) -> list[Any]:
     """Collect, learn, (something happens,) collect."""
-    first = crew.collect(1)
-    crew.update(1)
-    crew.publish(1)
+    first = backend.collect(1)
+    backend.update(1)
+    backend.publish(1)
     between()
-    return [seen(first), seen(crew.collect(2))]
+    return [seen(first), seen(backend.collect(2))]
 
 
 def test_dead_rollout_and_environment_workers_are_replaced(
@@ -133,56 +133,60 @@ def test_dead_rollout_and_environment_workers_are_replaced(
     """Also when the first to ask them does not want answers: figures of the machine, a frozen policy's checkpoint."""
     frozen = {"team__roles__executor__trained": False}
     config = small_config(little_model, **APART, **frozen, resources__environment_workers=2)
-    spots = Spots(lambda: None, lambda: None)
-    calm = LocalCrew(Attempt(config, "calm", 1, tmp_path, tmp_path), config, spots, lambda done, text: None)
+    stop_checks = StopChecks(lambda: None, lambda: None)
+    calm = LocalBackend(
+        Attempt(config, "calm", 1, tmp_path, tmp_path), config, stop_checks, lambda done, text: None
+    )
     calm.start(None)
     undisturbed = two_iterations(calm, lambda: None)
     calm.close()
 
     def disaster() -> None:
-        for seat in ("rollout-planner-0", "rollout-executor-0", "environment-1"):
-            kill(f"stormy-1-{seat}")
-        crew.system()
-        crew.save(tmp_path / "saved")
+        for actor_slot in ("rollout-planner-0", "rollout-executor-0", "environment-1"):
+            kill(f"stormy-1-{actor_slot}")
+        backend.system()
+        backend.save(tmp_path / "saved")
 
-    with crew_of(config, "stormy", tmp_path) as crew:
-        assert two_iterations(crew, disaster) == undisturbed
+    with crew_of(config, "stormy", tmp_path) as backend:
+        assert two_iterations(backend, disaster) == undisturbed
 
 
 def test_one_of_several_update_workers_dies(ray_cluster: None, little_model: Path, tmp_path: Path) -> None:
-    with crew_of(small_config(little_model, **TOGETHER), "torn", tmp_path) as crew:
-        crew.collect(1)
+    with crew_of(small_config(little_model, **TOGETHER), "torn", tmp_path) as backend:
+        backend.collect(1)
         kill("torn-1-update-planner-1")
         with pytest.raises(WorkerLost, match=r"update-planner-1 died.*last checkpoint"):
-            crew.update(1)
+            backend.update(1)
 
 
 def test_a_dead_update_worker_ends_the_attempt_by_name(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
-    with crew_of(small_config(little_model, **APART), "bereft", tmp_path) as crew:
-        crew.collect(1)
+    with crew_of(small_config(little_model, **APART), "bereft", tmp_path) as backend:
+        backend.collect(1)
         kill("bereft-1-update-executor")
         with pytest.raises(WorkerLost, match=r"update-executor died.*last checkpoint"):
-            crew.update(1)
+            backend.update(1)
 
 
 def test_a_run_that_must_wait_says_for_what_and_can_be_stopped(
     ray_cluster: None, little_model: Path, tmp_path: Path
 ) -> None:
-    from workers.cluster.ray_backend import RayCrew
+    from workers.cluster.ray_backend import RayBackend
 
     said: list[str] = []
 
-    def spot() -> None:
+    def stop_check() -> None:
         if said:
-            raise Unstarted("stop")
+            raise StoppedBeforeStart("stop")
 
     config = small_config(little_model, policies__planner__devices__rollout_cpus=100)
-    crew = RayCrew(Attempt(config, "greedy", 1, tmp_path, tmp_path), Spots(spot, spot), said.append)
-    with pytest.raises(Unstarted):
-        crew.start(None)
-    crew.close()
+    backend = RayBackend(
+        Attempt(config, "greedy", 1, tmp_path, tmp_path), StopChecks(stop_check, stop_check), said.append
+    )
+    with pytest.raises(StoppedBeforeStart):
+        backend.start(None)
+    backend.close()
     assert "waiting for 100.8 CPU cores" in said[0]
     assert "of 4 CPU cores" in said[0]
     assert "the cluster is too small" in said[0]
@@ -191,16 +195,16 @@ def test_a_run_that_must_wait_says_for_what_and_can_be_stopped(
 def test_a_dead_policy_worker_fails_the_attempt(
     ray_cluster: None, little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from workers.cluster.ray_backend import RayCrew
+    from workers.cluster.ray_backend import RayBackend
 
-    collect = RayCrew.collect
+    collect = RayBackend.collect
 
-    def collect_once(self: RayCrew, iteration: int) -> Collected:
+    def collect_once(self: RayBackend, iteration: int) -> Collected:
         if iteration == 2:
             kill("doomed-1-policy-planner")
         return collect(self, iteration)
 
-    monkeypatch.setattr(RayCrew, "collect", collect_once)
+    monkeypatch.setattr(RayBackend, "collect", collect_once)
     attempt = Attempt(small_config(little_model), "doomed", 1, tmp_path, tmp_path)
     assert run_attempt(attempt, local=False) == FAILED
     last = events(tmp_path, "status")[-1]

@@ -55,14 +55,14 @@ def frozen(
     """
     import ray
 
-    from workers.cluster.ray_backend import RayCrew
+    from workers.cluster.ray_backend import RayBackend
 
-    collect, collecting, over = RayCrew.collect, RayCrew._collecting, threading.Event()
+    collect, collecting, over = RayBackend.collect, RayBackend._collecting, threading.Event()
     still: list[psutil.Process] = []
     waiting: list[int] = []
     polls: list[int] = []
 
-    def freeze_and_collect(self: RayCrew, iteration: int) -> Any:
+    def freeze_and_collect(self: RayBackend, iteration: int) -> Any:
         if iteration == first:
             assert self._session is not None
             still.append(psutil.Process(ray.get(self._session.workers["environment-0"].ping.remote())))
@@ -70,7 +70,7 @@ def frozen(
         self._iteration = iteration  # type: ignore[attr-defined]
         return collect(self, iteration)
 
-    def look_and_ask(self: RayCrew) -> None:
+    def look_and_ask(self: RayBackend) -> None:
         iteration = self._iteration  # type: ignore[attr-defined]
         polls.append(iteration)
         if still and not waiting and polls.count(iteration) >= POLLS:
@@ -84,8 +84,8 @@ def frozen(
                 still[0].resume()
                 return
 
-    monkeypatch.setattr(RayCrew, "collect", freeze_and_collect)
-    monkeypatch.setattr(RayCrew, "_collecting", look_and_ask)
+    monkeypatch.setattr(RayBackend, "collect", freeze_and_collect)
+    monkeypatch.setattr(RayBackend, "_collecting", look_and_ask)
     thread = threading.Thread(target=look)
     thread.start()
     try:

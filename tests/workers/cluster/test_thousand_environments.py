@@ -114,9 +114,9 @@ def test_a_policy_s_answers_do_not_depend_on_the_number_of_workers(
     from workers.sizing.placement import place
 
     spawner = Spawner(config, None, "sampled", None)  # type: ignore[arg-type]
-    seats = place(config).of("environment")
-    handles = [spawner.env_worker(seat) for seat in seats]
-    said = play(RemotePool(spawner, seats, handles), range(60))
+    actor_slots = place(config).of("environment")
+    handles = [spawner.env_worker(actor_slot) for actor_slot in actor_slots]
+    said = play(RemotePool(spawner, actor_slots, handles), range(60))
     for handle in handles:
         ray.kill(handle)
     texts = [

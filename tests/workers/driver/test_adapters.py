@@ -12,10 +12,10 @@ from training_core.config.files import to_toml
 from training_core.config.run import RunConfig
 from training_core.llm.models.adapters import ADAPTER_WEIGHTS, has_adapter
 from workers.actors.sides import RolloutSide, UpdateSide, load
-from workers.backends.local import LocalCrew
+from workers.backends.local import LocalBackend
 from workers.driver.attempt import run_attempt
 from workers.job import main
-from workers.protocol.records import Attempt, Spots
+from workers.protocol.records import Attempt, StopChecks
 from workers.protocol.spec import WorkerSpec
 from workers.storage.job_folder import JobFolder
 
@@ -50,11 +50,13 @@ def whole(little_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_roles_share_the_tensors_of_one_base_model(little_model: Path, tmp_path: Path) -> None:
     attempt = Attempt(config_of(little_model), "r", 1, tmp_path, tmp_path)
-    crew = LocalCrew(
-        attempt, config_of(little_model), Spots(lambda: None, lambda: None), lambda done, text: None
+    backend = LocalBackend(
+        attempt, config_of(little_model), StopChecks(lambda: None, lambda: None), lambda done, text: None
     )
-    crew.start(None)
-    one, other = (crew._router._ports[policy]._rollout.engine.model for policy in ("planner", "executor"))
+    backend.start(None)
+    one, other = (
+        backend._coordinator._proxies[policy]._rollout.engine.model for policy in ("planner", "executor")
+    )
     assert has_adapter(one) and has_adapter(other)
     bases = [
         {weight.data_ptr() for weight in model.parameters() if not weight.requires_grad}

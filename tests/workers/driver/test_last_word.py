@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.workers.running import events, small_config
-from workers.backends.local import LocalCrew
+from workers.backends.local import LocalBackend
 from workers.driver.attempt import FAILED, run_attempt
 from workers.protocol.records import Attempt, Updated, WorkerLost
 
@@ -20,10 +20,10 @@ def test_only_a_lost_worker_asks_for_another_attempt(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(self: LocalCrew, iteration: int) -> Updated:
+    def fail(self: LocalBackend, iteration: int) -> Updated:
         raise error
 
-    monkeypatch.setattr(LocalCrew, "update", fail)
+    monkeypatch.setattr(LocalBackend, "update", fail)
     folder = tmp_path / "run"
     assert run_attempt(Attempt(small_config(little_model), "local", 1, folder, folder), local=True) == FAILED
     last = events(folder, "status")[-1]

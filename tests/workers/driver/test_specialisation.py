@@ -15,8 +15,8 @@ from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.models.progress import silent
 from training_core.llm.models.tiny import TinyRecipe
 from training_core.llm.models.warm_start import make_tiny
+from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.policy_worker import PolicyWorker
-from workers.actors.router import Router
 from workers.protocol.spec import WorkerSpec
 
 Weights = Mapping[str, Tensor]
@@ -26,22 +26,22 @@ class Played:
     """One iteration of a run, and each policy's weights before and after it."""
 
     def __init__(self, config: RunConfig, home: Path) -> None:
-        self.ports = {
+        self.proxies = {
             name: PolicyWorker(WorkerSpec(name, name, config, home), silent) for name in config.used_policies
         }
         pool = EnvironmentHost(config.environment, config.run.seed)
-        self.router = Router(config, self.ports, pool, side_by_side=False)
-        self.router.start(1, None)
-        before = {name: weights(port) for name, port in self.ports.items()}
-        self.collected = self.router.collect(1)
-        self.updated = self.router.update(1)
-        self.router.publish(1)
-        self.moved = {name: differ(before[name], weights(port)) for name, port in self.ports.items()}
+        self.coordinator = RolloutCoordinator(config, self.proxies, pool, side_by_side=False)
+        self.coordinator.start(1, None)
+        before = {name: weights(proxy) for name, proxy in self.proxies.items()}
+        self.collected = self.coordinator.collect(1)
+        self.updated = self.coordinator.update(1)
+        self.coordinator.publish(1)
+        self.moved = {name: differ(before[name], weights(proxy)) for name, proxy in self.proxies.items()}
         self.start = before
 
     def versions(self) -> set[tuple[str, int]]:
         """(policy, version) of all tokens that the next iteration samples."""
-        documents = self.router.collect(2).transcripts
+        documents = self.coordinator.collect(2).transcripts
         return {
             (turn["policy"], version)
             for document in documents
@@ -51,8 +51,8 @@ class Played:
         }
 
 
-def weights(port: PolicyWorker) -> Weights:
-    state: Weights = port._rollout.engine.model.state_dict()
+def weights(proxy: PolicyWorker) -> Weights:
+    state: Weights = proxy._rollout.engine.model.state_dict()
     return {name: tensor.clone() for name, tensor in state.items()}
 
 
@@ -73,7 +73,7 @@ def small(preset: str, model: Path, **overrides: Any) -> RunConfig:
 def test_full_model_per_role_trains_both(little_model: Path, tmp_path: Path) -> None:
     played = Played(small_config(little_model), tmp_path)
     assert played.moved == {"planner": True, "executor": True}
-    assert differ(weights(played.ports["planner"]), weights(played.ports["executor"]))
+    assert differ(weights(played.proxies["planner"]), weights(played.proxies["executor"]))
     assert played.versions() == {("planner", 1), ("executor", 1)}
 
 

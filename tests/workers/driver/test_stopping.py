@@ -12,8 +12,8 @@ import pytest
 from tests.workers.running import curve, events, small_config, small_networks
 from training_core.checkpoints import checkpoints, read_state
 from training_core.config.kinds import AnyConfig
+from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.marl_worker import MarlWorker
-from workers.actors.router import Router
 from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt, Collected
 from workers.reporting.reporter import Reporter
@@ -55,7 +55,7 @@ def hold(monkeypatch: pytest.MonkeyPatch, folder: Path, before: Callable[[], Non
 
         monkeypatch.setattr(cls, "collect", wait_and_collect)
 
-    holding(Router)
+    holding(RolloutCoordinator)
     holding(MarlWorker)
 
 
@@ -113,26 +113,26 @@ def test_a_checkpoint_that_cannot_be_written_in_mid_play_is_told_and_no_end(
     little_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from training_core.errors import CheckpointError
-    from workers.backends.local import LocalCrew
+    from workers.backends.local import LocalBackend
 
     asked: list[str] = []
     failed = threading.Event()
-    save, collect = LocalCrew.save, Router.collect
+    save, collect = LocalBackend.save, RolloutCoordinator.collect
 
-    def fail_once(self: LocalCrew, folder: Path) -> None:
+    def fail_once(self: LocalBackend, folder: Path) -> None:
         if not failed.is_set():
             failed.set()
             raise CheckpointError("cannot write the checkpoint: the disk is full")
         save(self, folder)
 
-    def wait_and_collect(self: Router, iteration: int) -> Collected:
+    def wait_and_collect(self: RolloutCoordinator, iteration: int) -> Collected:
         if iteration == 2:
             asked.append("pause")
             assert failed.wait(120)
         return collect(self, iteration)
 
-    monkeypatch.setattr(LocalCrew, "save", fail_once)
-    monkeypatch.setattr(Router, "collect", wait_and_collect)
+    monkeypatch.setattr(LocalBackend, "save", fail_once)
+    monkeypatch.setattr(RolloutCoordinator, "collect", wait_and_collect)
     monkeypatch.setattr(Reporter, "command", property(lambda self: asked[-1] if asked else None))
     folder = tmp_path / "run"
     config = small_config(little_model, run__iterations=4, checkpoint__every=0, evaluation__every=0)

@@ -345,7 +345,7 @@ def test_agents_play_on_while_the_policies_learn(little_model: Path, tmp_path: P
 
 @pytest.mark.ray
 def test_the_gateway_runs_in_ray_too(ray_cluster: None, little_model: Path, tmp_path: Path) -> None:
-    """In the router's actor; the driver says where, and agents outside find it."""
+    """In the coordinator's actor; the driver says where, and agents outside find it."""
     stop, played = threading.Event(), []  # type: ignore[var-annotated]
     program = threading.Thread(target=outside, args=(tmp_path, stop, played))
     program.start()

@@ -1,4 +1,4 @@
-"""Short jobs on a little model: what they play is checked against the router that a run uses."""
+"""Short jobs on a little model: what they play is checked against the coordinator that a run uses."""
 
 import json
 import shutil

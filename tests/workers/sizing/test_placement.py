@@ -5,25 +5,33 @@ import sys
 
 from training_core.config.files import load_config
 from workers.sizing.demand import demand
-from workers.sizing.placement import ROUTER_CPUS, place
+from workers.sizing.placement import COORDINATOR_CPUS, place
 
 
 def test_demonstration_has_one_process_per_policy() -> None:
     placement = place(load_config("plan_path_duo"))
-    assert [seat.name for seat in placement.seats] == [
+    assert [actor_slot.name for actor_slot in placement.actor_slots] == [
         "policy-planner",
         "policy-executor",
-        "router",
+        "coordinator",
         "environment-0",
         "environment-1",
     ]
-    assert placement.bundles == [{"CPU": 0.5}, {"CPU": 0.5}, {"CPU": ROUTER_CPUS}, {"CPU": 0.1}, {"CPU": 0.1}]
-    assert [seat.bundle for seat in placement.seats] == [0, 1, 2, 3, 4]
+    assert placement.bundles == [
+        {"CPU": 0.5},
+        {"CPU": 0.5},
+        {"CPU": COORDINATOR_CPUS},
+        {"CPU": 0.1},
+        {"CPU": 0.1},
+    ]
+    assert [actor_slot.bundle for actor_slot in placement.actor_slots] == [0, 1, 2, 3, 4]
 
 
 def test_shared_policy_has_one_pool() -> None:
     placement = place(load_config("plan_path_duo", {"team.roles.executor.policy": "planner"}))
-    assert [seat.name for seat in placement.seats if seat.policy] == ["policy-planner"]
+    assert [actor_slot.name for actor_slot in placement.actor_slots if actor_slot.policy] == [
+        "policy-planner"
+    ]
 
 
 def test_apart_gives_each_side_devices_of_its_own() -> None:
@@ -36,9 +44,11 @@ def test_apart_gives_each_side_devices_of_its_own() -> None:
     }
     config = load_config("plan_path_duo", {"policies.planner.devices": devices})
     placement = place(config)
-    assert [seat.resources for seat in placement.of("update", "planner")] == [{"CPU": 1.0, "GPU": 2.0}]
+    assert [actor_slot.resources for actor_slot in placement.of("update", "planner")] == [
+        {"CPU": 1.0, "GPU": 2.0}
+    ]
     rollout = placement.of("rollout", "planner")
-    assert [(seat.name, seat.resources) for seat in rollout] == [
+    assert [(actor_slot.name, actor_slot.resources) for actor_slot in rollout] == [
         ("rollout-planner-0", {"CPU": 0.5, "GPU": 1.0}),
         ("rollout-planner-1", {"CPU": 0.5, "GPU": 1.0}),
     ]
@@ -54,7 +64,7 @@ def test_frozen_policy_apart_has_no_update_worker() -> None:
 
 def test_seat_that_asks_for_nothing_takes_no_bundle() -> None:
     placement = place(load_config("plan_path_duo", {"resources.environment_cpus": 0}))
-    assert [seat.bundle for seat in placement.seats] == [0, 1, 2, None, None]
+    assert [actor_slot.bundle for actor_slot in placement.actor_slots] == [0, 1, 2, None, None]
     assert len(placement.bundles) == 3
 
 

@@ -5,12 +5,12 @@ import pytest
 from workers.telemetry.reasons import LONGEST, plain, reason
 
 WRAPPED = (
-    "\x1b[36mray::Router.collect()\x1b[39m (pid=5872, ip=127.0.0.1, actor_id=02, repr=<workers.actors.router.Router object>)\n"
+    "\x1b[36mray::RolloutCoordinator.collect()\x1b[39m (pid=5872, actor_id=02, repr=<workers.actors.coordinator.X object>)\n"
     '  File "/lib/concurrent/futures/_base.py", line 449, in result\n    return self.__get_result()\n'
     "           ^^^^^^^^^^^^^^^^^^^\n"
     "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n\tclass_name: PolicyWorker\n"
     "\nThe above exception was the direct cause of the following exception:\n\n"
-    "\x1b[36mray::Router.collect()\x1b[39m (pid=5872)\n    ) from error\n"
+    "\x1b[36mray::RolloutCoordinator.collect()\x1b[39m (pid=5872)\n    ) from error\n"
     "workers.protocol.records.WorkerLost: policy-planner died; a new attempt starts from the last checkpoint\n"
 )
 

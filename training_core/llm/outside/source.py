@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
-from training_core.errors import BufferFailure, WaitLeft
+from training_core.errors import BufferFailure, StopRequested
 from training_core.llm.outside.buffer_client import BufferClient, Fetched, Record, connect
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ _FAR_BELOW = -1e12
 class RolloutSource:
     """Groups of a run's rollouts. `finished` and `delivery` are what a checkpoint keeps.
 
-    `leaves` says whether the run is asked to stop; waiting then ends with WaitLeft.
+    `leaves` says whether the run is asked to stop; waiting then ends with StopRequested.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RolloutSource:
     def take(self, count: int, engine_url: str) -> list[list[Record]]:
         """So many groups, as long as that takes; a generator asks `engine_url` for answers.
 
-        Raises BufferFailure after workflow.retry_limit vain tries in a row, or where nothing can come any more; WaitLeft.
+        Raises BufferFailure after workflow.retry_limit vain tries in a row, or where nothing can come any more; StopRequested.
         """
         started = time.monotonic()
         if self._client is None:
@@ -175,7 +175,7 @@ class _Wait:
             return None
 
     def after(self, fetched: Fetched | None, standing: str) -> None:
-        """Wait for the next try, unless data came. Raises BufferFailure, WaitLeft."""
+        """Wait for the next try, unless data came. Raises BufferFailure, StopRequested."""
         if fetched is not None and fetched.finished:
             self._vain = 0
             return
@@ -198,7 +198,7 @@ class _Wait:
         until = time.monotonic() + seconds
         while True:
             if self._leaves():
-                raise WaitLeft(f"asked to stop while waiting for rollouts from {self._url}")
+                raise StopRequested(f"asked to stop while waiting for rollouts from {self._url}")
             left = until - time.monotonic()
             if left <= 0:
                 return

@@ -1,4 +1,4 @@
-"""One policy's workers behind Ray, as the router sees them."""
+"""One policy's workers behind Ray, as the coordinator sees them."""
 
 import itertools
 import logging
@@ -18,53 +18,53 @@ from workers.cluster.spawner import CONTROL, Handle, Spawner
 from workers.cluster.updaters import Updaters, ask
 from workers.protocol.records import Span, System, WorkerLost
 from workers.protocol.spec import Generated, PolicyUpdate, Ready
-from workers.sizing.placement import Seat
+from workers.sizing.placement import ActorSlot
 
 log = logging.getLogger(__name__)
 MAX_LIVES = 5
 """Replacements of one rollout worker before the run gives up on it."""
 
 
-class ColocatedPort:
+class ColocatedProxy:
     """A policy whose one process generates and updates."""
 
-    def __init__(self, seat: Seat, worker: Handle) -> None:
-        self._seat = seat
+    def __init__(self, actor_slot: ActorSlot, worker: Handle) -> None:
+        self._actor_slot = actor_slot
         self._worker = worker
 
     def start(self, resume_from: Path | None) -> Ready:
-        """See PolicyPort."""
-        ready: Ready = ask(self._seat, self._worker.start.remote(resume_from))
+        """See PolicyProxy."""
+        ready: Ready = ask(self._actor_slot, self._worker.start.remote(resume_from))
         return ready
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """See PolicyPort."""
-        generated: Generated = ask(self._seat, self._worker.generate.remote(prompts, settings, version))
+        """See PolicyProxy."""
+        generated: Generated = ask(self._actor_slot, self._worker.generate.remote(prompts, settings, version))
         return generated
 
     def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
-        """See PolicyPort."""
+        """See PolicyProxy."""
         updated: PolicyUpdate = ask(
-            self._seat, self._worker.update.remote(groups, iteration, version, wanted)
+            self._actor_slot, self._worker.update.remote(groups, iteration, version, wanted)
         )
         return updated
 
     def publish(self, version: int, iteration: int) -> list[Span]:
-        """See PolicyPort."""
-        spans: list[Span] = ask(self._seat, self._worker.publish.remote(version, iteration))
+        """See PolicyProxy."""
+        spans: list[Span] = ask(self._actor_slot, self._worker.publish.remote(version, iteration))
         return spans
 
     def save(self, folder: Path) -> None:
-        """See PolicyPort."""
-        ask(self._seat, self._worker.save.remote(folder))
+        """See PolicyProxy."""
+        ask(self._actor_slot, self._worker.save.remote(folder))
 
     def system(self) -> System:
-        """See PolicyPort."""
-        system: System = ask(self._seat, self._worker.system.remote())
+        """See PolicyProxy."""
+        system: System = ask(self._actor_slot, self._worker.system.remote())
         return system
 
 
-class ApartPort:
+class SeparateProxy:
     """A policy with rollout workers and (if trained) an update worker, each on devices of its own.
 
     Threads may generate while weights are published.
@@ -73,12 +73,12 @@ class ApartPort:
     def __init__(
         self,
         spawner: Spawner,
-        seats: Sequence[Seat],
+        actor_slots: Sequence[ActorSlot],
         rollouts: Sequence[Handle],
         updater: Updaters | None,
     ) -> None:
         self._spawner = spawner
-        self._seats = list(seats)
+        self._actor_slots = list(actor_slots)
         self._rollouts = list(rollouts)
         self._updater = updater
         self._lives = [0] * len(self._rollouts)
@@ -90,21 +90,23 @@ class ApartPort:
         """Held while a worker is replaced, and while the weights are that its replacement gets."""
 
     def start(self, resume_from: Path | None) -> Ready:
-        """See PolicyPort. A checkpoint is read by the update worker, if there is one; the others get its weights."""
+        """See PolicyProxy. A checkpoint is read by the update worker, if there is one; the others get its weights."""
         self._recalled = resume_from if self._updater is None else None
         first = [worker.start.remote(self._recalled) for worker in self._rollouts]
         if self._updater is None:
-            readies: list[Ready] = [ask(seat, item) for seat, item in zip(self._seats, first, strict=True)]
+            readies: list[Ready] = [
+                ask(actor_slot, item) for actor_slot, item in zip(self._actor_slots, first, strict=True)
+            ]
             return readies[0]
         ready = self._updater.start(resume_from)
-        for rollout, item in zip(self._seats, first, strict=True):
+        for rollout, item in zip(self._actor_slots, first, strict=True):
             ready.spans.extend(ask(rollout, item).spans)
         if ready.version > 0:
             ready.spans.extend(self.publish(ready.version, 0))
         return ready
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """See PolicyPort. Prompts are split over the rollout workers in order; a dead one is replaced."""
+        """See PolicyProxy. Prompts are split over the rollout workers in order; a dead one is replaced."""
         parts = split(prompts, len(self._rollouts))
         pending = [
             (life, worker.generate.remote(part, settings, version)) if part else None
@@ -122,11 +124,11 @@ class ApartPort:
         return joined
 
     def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
-        """See PolicyPort."""
+        """See PolicyProxy."""
         return self._trained().update(groups, iteration, version, wanted)
 
     def publish(self, version: int, iteration: int) -> list[Span]:
-        """See PolicyPort. The weights go through the object store once, whatever the number of readers."""
+        """See PolicyProxy. The weights go through the object store once, whatever the number of readers."""
         updater = self._trained()
         with self._mutex:
             self._weights = updater.weights(version)
@@ -144,7 +146,7 @@ class ApartPort:
         return spans
 
     def save(self, folder: Path) -> None:
-        """See PolicyPort."""
+        """See PolicyProxy."""
         if self._updater:
             self._updater.save(folder)
         else:
@@ -152,7 +154,7 @@ class ApartPort:
             self._answer(0, life, worker.save.remote(folder), "save", folder)
 
     def system(self) -> System:
-        """See PolicyPort. A worker that has died is left out: it is replaced when it is wanted to generate."""
+        """See PolicyProxy. A worker that has died is left out: it is replaced when it is wanted to generate."""
         whole = System({})
         asked = [worker.system.options(concurrency_group=CONTROL).remote() for worker in self._rollouts]
         for reference in asked:
@@ -164,7 +166,7 @@ class ApartPort:
 
     def _trained(self) -> Updaters:
         if self._updater is None:
-            raise WorkerLost(f"policy {self._seats[0].policy!r} is frozen: it has no update worker")
+            raise WorkerLost(f"policy {self._actor_slots[0].policy!r} is frozen: it has no update worker")
         return self._updater
 
     def _answer(self, index: int, life: int, reference: Any, method: str, *arguments: Any) -> Any:
@@ -186,18 +188,18 @@ class ApartPort:
             return self._lives[index]
 
     def _bury(self, index: int, error: RayActorError) -> None:
-        seat = self._seats[index]
+        actor_slot = self._actor_slots[index]
         if self._lives[index] >= MAX_LIVES:
             raise WorkerLost(
-                f"{seat.name} died {MAX_LIVES + 1} times, the last time because {exit_of(error)}; "
+                f"{actor_slot.name} died {MAX_LIVES + 1} times, the last time because {exit_of(error)}; "
                 "the run's log has each of them"
             )
         if self._updater is not None:  # it may be the sender of the weights that died
             self._updater.ping()
         life = self._lives[index] + 1
-        log.warning("%s died: %s; it is replaced", seat.name, exit_of(error))
+        log.warning("%s died: %s; it is replaced", actor_slot.name, exit_of(error))
         ray.kill(self._rollouts[index])
-        worker = self._spawner.policy_worker(seat, life)
+        worker = self._spawner.policy_worker(actor_slot, life)
         worker.start.remote(self._recalled)
         if self._weights is not None:
             worker.load_weights.remote(self._weights, 0)

@@ -8,7 +8,7 @@ from training_core.errors import RequestRefused
 from training_core.llm.agents.session import Session
 
 
-class Desk:
+class SessionRegistry:
     """Thread-safe: a workflow opens and withdraws, the server looks up and hands out."""
 
     def __init__(self, token: str) -> None:

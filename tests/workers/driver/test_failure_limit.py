@@ -12,11 +12,11 @@ from training_core.errors import EnvironmentFailure
 from training_core.llm.environments.base import StepResult
 from training_core.llm.rollout_workflows.api import RolloutWorkflow
 from workers.driver.attempt import FAILED, run_attempt
-from workers.driver.patience import Patience
+from workers.driver.failure_limit import FailureLimit
 from workers.jobs.figures import figures
 from workers.protocol.records import Attempt, EpisodeFacts
 
-HERE = "tests.workers.driver.test_patience"
+HERE = "tests.workers.driver.test_failure_limit"
 
 
 def facts(failed: bool, error: str = "") -> EpisodeFacts:
@@ -68,25 +68,25 @@ def attempt(folder: Path, model: Path, **overrides: Any) -> Attempt:
 
 
 def test_rounds_of_failures_in_a_row_are_counted_by_kind() -> None:
-    patience = Patience(2)
+    failure_limit = FailureLimit(2)
     for episodes in ([BAD, BAD], [BAD, GOOD], [BAD], [], [GOOD], [BAD]):
-        patience.look("train", episodes)
-        patience.look("eval", [GOOD])
-    patience.finish()
+        failure_limit.look("train", episodes)
+        failure_limit.look("eval", [GOOD])
+    failure_limit.finish()
     with pytest.raises(
         EnvironmentFailure,
         match="failed in 2 iterations in a row, 3 in the last one. One of them: ValueError: no tool",
     ):
-        patience.look("train", [BAD] * 3)
+        failure_limit.look("train", [BAD] * 3)
 
 
 def test_a_kind_of_play_that_never_completed_an_episode_fails_at_the_end() -> None:
-    patience = Patience(5)
-    patience.look("train", [GOOD])
-    patience.look("eval", [BAD])
-    patience.look("eval", [BAD, BAD])
+    failure_limit = FailureLimit(5)
+    failure_limit.look("train", [GOOD])
+    failure_limit.look("eval", [BAD])
+    failure_limit.look("eval", [BAD, BAD])
     with pytest.raises(EnvironmentFailure, match="all 3 episodes of evaluation failed"):
-        patience.finish()
+        failure_limit.finish()
 
 
 def test_a_job_whose_every_episode_failed_fails() -> None:

@@ -1,4 +1,4 @@
-"""Router: prompts of roles to their policies' workers, trajectories to the policies' update workers.
+"""RolloutCoordinator: prompts of roles to their policies' workers, trajectories to the policies' update workers.
 
 Several roles may share one policy (role sharing) or have one each: what goes where follows from `team.roles`. The
 same class serves local runs (its ports are workers in this process) and Ray (its ports are actors; it is one itself).
@@ -27,7 +27,7 @@ from workers.actors.collector import Collector
 from workers.actors.player import Player
 from workers.actors.resampling import play_until_telling
 from workers.protocol.records import Ahead, Collected, EpisodeKind, Span, Started, System, Updated
-from workers.protocol.spec import PolicyPort, Ready
+from workers.protocol.spec import PolicyProxy, Ready
 from workers.telemetry.batches import batch_documents
 from workers.telemetry.metrics import episode_facts
 from workers.telemetry.transcripts import annotation_document, choose_transcripts, episode_document
@@ -35,13 +35,13 @@ from workers.telemetry.transcripts import annotation_document, choose_transcript
 Answered = TypeVar("Answered")
 
 
-class Router:
-    """The whole crew of a run behind one object; see Crew."""
+class RolloutCoordinator:
+    """Runs rollout, grouping, update and publication of all policies of a run."""
 
     def __init__(
         self,
         config: RunConfig,
-        ports: Mapping[str, PolicyPort],
+        proxies: Mapping[str, PolicyProxy],
         pool: EnvironmentPool,
         *,
         side_by_side: bool = True,
@@ -52,7 +52,7 @@ class Router:
 
         self._load_tokenizer = tokenizers.light_tokenizer
         self._config = config
-        self._ports = dict(ports)
+        self._proxies = dict(proxies)
         self._pool = pool
         self._leaves = leaves
         self._left = threading.Event()
@@ -83,14 +83,14 @@ class Router:
     def start(self, attempt: int, resume_from: Path | None) -> Started:
         """Every policy's workers at once; then the tokenizers that render prompts."""
         ready: dict[str, Ready] = self._every(
-            self._config.used_policies, lambda _, port: port.start(resume_from)
+            self._config.used_policies, lambda _, proxy: proxy.start(resume_from)
         )
         self._versions = {policy: item.version for policy, item in ready.items()}
         self._tokenizers = {policy: self._load_tokenizer(item.model) for policy, item in ready.items()}
         gateway = self._open_gateway()
         self._player = Player(
             self._config,
-            self._ports,
+            self._proxies,
             self._pool,
             self._tokenizers,
             attempt,
@@ -108,12 +108,12 @@ class Router:
         return Started(bases, known, spans, gateway)
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
-        """See Crew."""
+        """See TrainingBackend."""
         self._collector = Collector(self._config, self._player)
         self._collector.start(completed, self._versions, admission)
 
     def collect(self, iteration: int) -> Collected:
-        """See Crew. Trajectories stay here, sorted by the policy that learns from them."""
+        """See TrainingBackend. Trajectories stay here, sorted by the policy that learns from them."""
         outside = self._player.outside
         self._outside = deepcopy(outside.state()) if outside is not None else None
         try:
@@ -148,7 +148,7 @@ class Router:
         return collected
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int, first: int = 0) -> Collected:
-        """See Crew. The first of the held-out tasks are the probes; `first` begins at a later one."""
+        """See TrainingBackend. The first of the held-out tasks are the probes; `first` begins at a later one."""
         start = time.time()
         beside = self._config.training_slots if self._collector else 0
         tasks = range(first, first + episodes)
@@ -158,7 +158,7 @@ class Router:
         return self._collected(played.episodes, probes, spans, time.time() - start)
 
     def update(self, iteration: int) -> Updated:
-        """See Crew. Groups are formed here; then all policies whose turn it is learn at the same time."""
+        """See TrainingBackend. Groups are formed here; then all policies whose turn it is learn at the same time."""
         batch = make_groups(self._episodes, self._config, self._baselines)
         self._baselines = batch.baselines
         wanted = {episode.id for episode in self._kept}
@@ -166,7 +166,9 @@ class Router:
         self._learnt.update(self._config.learning_policies(iteration))
         updates = self._every(
             self._config.learning_policies(iteration),
-            lambda policy, port: port.update(batch.groups[policy], iteration, self._versions[policy], wanted),
+            lambda policy, proxy: proxy.update(
+                batch.groups[policy], iteration, self._versions[policy], wanted
+            ),
         )
         figures = {place: item for update in updates.values() for place, item in update.annotations.items()}
         annotations = [
@@ -197,12 +199,12 @@ class Router:
         )
 
     def publish(self, iteration: int) -> list[Span]:
-        """See Crew."""
+        """See TrainingBackend."""
         learnt, self._learnt = sorted(self._learnt), set()
         versions = {policy: self._versions[policy] + 1 for policy in learnt}
         spans = self._every(
             learnt,
-            lambda policy, port: port.publish(versions[policy], iteration),
+            lambda policy, proxy: proxy.publish(versions[policy], iteration),
         )
         self._versions |= versions
         if self._collector is not None:
@@ -210,17 +212,17 @@ class Router:
         return [span for part in spans.values() for span in part]
 
     def save(self, folder: Path) -> None:
-        """See Crew. Frozen policies too: they may have weights of another run's checkpoint."""
-        self._every(self._config.used_policies, lambda _, port: port.save(folder))
+        """See TrainingBackend. Frozen policies too: they may have weights of another run's checkpoint."""
+        self._every(self._config.used_policies, lambda _, proxy: proxy.save(folder))
         if self._baselines:
             save_baselines(folder, self._baselines)
         if self._player.outside is not None:
             save_outside(folder, self._outside or self._player.outside.state())
 
     def system(self) -> System:
-        """See Crew."""
+        """See TrainingBackend."""
         whole = System({})
-        for part in self._every(self._config.used_policies, lambda _, port: port.system()).values():
+        for part in self._every(self._config.used_policies, lambda _, proxy: proxy.system()).values():
             whole.add(part)
         return whole
 
@@ -248,12 +250,12 @@ class Router:
             return None
         from workers.gateway.gateway import Gateway  # only runs of such agents need a web server
 
-        threads = len(self._ports) if self._side_by_side else 1
+        threads = len(self._proxies) if self._side_by_side else 1
         self._gateway = Gateway(section, self._tokenizers, threads=threads)
         return {"url": self._gateway.start(), "token": self._gateway.token}
 
     def _every(
-        self, policies: Iterable[str], call: Callable[[str, PolicyPort], Answered]
+        self, policies: Iterable[str], call: Callable[[str, PolicyProxy], Answered]
     ) -> dict[str, Answered]:
         """Call the ports of these policies, at the same time where they are processes of their own.
 
@@ -261,9 +263,9 @@ class Router:
         """
         names = list(policies)
         if not self._side_by_side or len(names) <= 1:
-            return {name: call(name, self._ports[name]) for name in names}
+            return {name: call(name, self._proxies[name]) for name in names}
         with ThreadPoolExecutor(max_workers=len(names)) as threads:
-            futures = {name: threads.submit(call, name, self._ports[name]) for name in names}
+            futures = {name: threads.submit(call, name, self._proxies[name]) for name in names}
         return {name: future.result() for name, future in futures.items()}
 
     def _collected(

@@ -20,7 +20,7 @@ class _Seen:
     """Of the last failed episode that was looked at."""
 
 
-class Patience:
+class FailureLimit:
     """Counts rounds of nothing but failed episodes, by kind of play: training, greedy evaluation, sampled evaluation."""
 
     def __init__(self, rounds: int) -> None:
