@@ -1,10 +1,10 @@
-/* What is seen is in the address: settings of a page as its query, without loading it again. Links marked data-keep-view carry it on. */
+/* Stores the settings of a page in the query of its address, without reloading it. Links marked data-keep-view keep the query. */
 
 export function addressGet(name, otherwise) {
   return new URLSearchParams(location.search).get(name) ?? otherwise;
 }
 
-/* Values by name; what is empty is taken out of the address. */
+/* Sets values by name; empty ones are removed from the address. */
 export function addressSet(values) {
   const address = new URL(location.href);
   for (const [name, value] of Object.entries(values)) {

@@ -1,4 +1,4 @@
-/* What every page has: theme, menu, keyboard, copy buttons, times that tick. */
+/* Common to every page: theme, menu, keyboard, copy buttons, live times. */
 
 import { ago } from "./format.js";
 
@@ -60,7 +60,7 @@ document.addEventListener("change", (event) => {
   if (event.target.form?.matches("[data-auto-submit]") && event.target.matches("select")) event.target.form.requestSubmit();
 });
 
-/* Keyboard. Letters act only where nothing is being typed. */
+/* Keyboard. Letters are shortcuts only outside text fields. */
 let pending = "";
 
 function typing(target) {

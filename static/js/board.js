@@ -1,15 +1,15 @@
-/* Replay of boards beside a transcript. They are read from the server some at a time, those around the answer that is looked at. */
+/* Replay of boards next to a transcript. They are read from the server in pieces, around the selected answer. */
 
 import { drawn } from "./boards/registry.js";
 
-const BEAT = 700; // milliseconds of a board while it plays
-const FILM = 10_000; // milliseconds of a whole episode, if that is less
+const BEAT = 700; // milliseconds per board during replay
+const FILM = 10_000; // milliseconds per episode, if that is less
 const QUICKEST = 80;
 
 export class Board {
   #store; #last; #root = document.querySelector("[data-board]"); #scrub = null; #now = 0; #marks = new Map(); #tones; #onMove; #beat = null;
 
-  /* `onMove` is called with the place that the scrubber was moved to: answers from 0, then the end. */
+  /* `onMove` is called with the new position of the slider: answers from 0, then the end. */
   constructor({ episode, count, piece, boards, tones }, onMove) {
     if (!boards) return;
     this.#store = new BoardStore(episode, count, piece);
@@ -53,7 +53,7 @@ export class Board {
   #part(name) { return this.#root.querySelector(`[data-board-${name}]`); }
 }
 
-/* Boards by place, in pieces; the one after the last answer is the final one. */
+/* Boards by position, in pieces; the one after the last answer is the final one. */
 class BoardStore {
   #episode; #count; #piece; #pieces = new Map();
 
@@ -63,8 +63,8 @@ class BoardStore {
     this.#piece = piece;
   }
 
-  /* The boards of a place's piece up to it, the last of them its own (null: none), and whether that is the final one.
-     Where the piece has none, as in an episode that was played elsewhere, the final one stands for all. */
+  /* The boards of the position's piece up to the position, the last of them its own (null: none), and whether that is the final one.
+     If the piece has none, as in an external episode, the final board is used for all. */
   async until(place) {
     const answer = Math.min(place, this.#count - 1);
     const first = Math.floor(answer / this.#piece) * this.#piece;
@@ -78,7 +78,7 @@ class BoardStore {
       const address = `/api/v1/episodes/${this.#episode}/boards/?from=${first + 1}&limit=${this.#piece}`;
       const reading = fetch(address, { headers: { Accept: "application/json" } }).then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error(answer.status))));
       this.#pieces.set(first, reading.catch(() => {
-        this.#pieces.delete(first); // asked again when it is looked at again
+        this.#pieces.delete(first); // requested again at the next view
         return { boards: [], final_board: null };
       }));
     }

@@ -1,4 +1,4 @@
-/* All charts of a page: mounted when they come into sight, loaded with the first look, pointed at together. */
+/* All charts of a page: mounted and loaded when they become visible, with a common crosshair. */
 
 import { Chart } from "./charts/chart.js";
 import { forgetColours } from "./charts/colours.js";
@@ -6,7 +6,7 @@ import { forgetColours } from "./charts/colours.js";
 export class ChartBoard {
   #charts = new Map(); #store; #watcher; #options; #pointed = null; #due = false;
 
-  /* options: those of Chart, but onPoint. */
+  /* options: those of Chart except onPoint. */
   constructor(store, options) {
     this.#store = store;
     this.#options = { ...options, onPoint: (x) => this.#point(x) };
@@ -17,7 +17,7 @@ export class ChartBoard {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
   }
 
-  /* The step that is pointed at, or null. */
+  /* The step at the pointer, or null. */
   step = null;
 
   add(element, spec) {
@@ -45,7 +45,7 @@ export class ChartBoard {
   #load(charts) {
     const { axisKey } = this.#options.view, keys = charts.flatMap((chart) => chart.keys);
     this.#store.load(axisKey ? [...new Set([...keys, axisKey])] : keys)
-      .catch((error) => charts.forEach((chart) => chart.fail(`not read: ${error.message}`)));
+      .catch((error) => charts.forEach((chart) => chart.fail(`not loaded: ${error.message}`)));
   }
 
   #viewed() {

@@ -1,4 +1,4 @@
-/* The dialog that chooses the columns of the runs table. What is chosen goes into the address as `columns`. */
+/* The dialog that chooses the columns of the runs table. The selection goes into the address as `columns`. */
 
 import { el } from "./dom.js";
 import { completing } from "./filter.js";

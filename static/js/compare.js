@@ -1,4 +1,4 @@
-/* Pages of comparisons: their form, and what is drawn on them. */
+/* Comparison pages: their form and their charts. */
 
 import { saveMenu } from "./charts/saving.js";
 import { putRegions, whileLive } from "./compare/again.js";

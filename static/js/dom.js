@@ -1,4 +1,4 @@
-/* Elements from plain values. Text is only ever set as text: what agents say is never markup. */
+/* Elements from plain values. Text is always set as text: agents' answers are never markup. */
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -24,7 +24,7 @@ export function data(id) {
   return element ? JSON.parse(element.textContent) : null;
 }
 
-/* Runs `work` soon, at most once per `interval` milliseconds (a number, or what tells it); calls in between are taken together. */
+/* Runs `work` soon, at most once per `interval` milliseconds (a number, or a function that returns it); calls in between are merged. */
 export function atMost(interval, work) {
   const pause = typeof interval === "function" ? interval : () => interval;
   let last = -Infinity, timer = null;

@@ -25,7 +25,7 @@ function show(field, { errors, changed }) {
   if (path in changed) field.querySelector("[data-preset]").textContent = changed[path];
 }
 
-/* A link to a field that is folded away opens its section. */
+/* A link to a field in a closed section opens the section. */
 function reveal() {
   const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
   if (!target || !form.contains(target)) return;
@@ -33,7 +33,7 @@ function reveal() {
   target.focus();
 }
 
-/* While an act draws the fields again, nothing may be written into those that go; the cursor stays where it was. */
+/* While an action redraws the fields, the old ones are read-only; the cursor keeps its position. */
 let focused = "";
 document.body.addEventListener("htmx:beforeRequest", (event) => {
   if (event.detail.target?.id !== "fields") return;

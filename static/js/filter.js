@@ -1,4 +1,4 @@
-/* What may come next in a field, chosen with the arrows and Tab or Enter: in the filter of the runs table, or, where
+/* Suggestions for a field, selected with the arrows and Tab or Enter: in the filter of the runs table, or, if
    `taken` is given, as the whole of a field. */
 
 import { el } from "./dom.js";
@@ -55,7 +55,7 @@ export function completing(input, taken = null) {
       try {
         const answer = await fetch(`${input.dataset.source}?${query}`, { headers: { Accept: "application/json" } });
         if (answer.ok && number === asked && document.activeElement === input) show(await answer.json());
-      } catch { /* Without the server there are no suggestions; the filter can still be written. */ }
+      } catch { /* Without the server there are no suggestions; the filter can still be typed. */ }
     }, 120);
   };
 

@@ -1,4 +1,4 @@
-/* How many health findings of a run are open, by level: the same badges as templates/health/_badges.html. */
+/* The number of open health findings of a run, by level: the same badges as templates/health/_badges.html. */
 
 import { el } from "./dom.js";
 

@@ -1,4 +1,4 @@
-/* Numbers, times and sizes as people read them; webapp/common/formats.py says the same on the server. */
+/* Formats of numbers, times and sizes; webapp/common/formats.py is the same on the server. */
 
 const WORDS = { NaN: "NaN", Infinity: "∞", "-Infinity": "−∞" };
 
@@ -17,7 +17,7 @@ function finite(value) {
   return size >= 0.001 ? value.toFixed(4) : value.toExponential(1);
 }
 
-/* Always so many decimals, for columns of numbers that belong together. */
+/* A fixed number of decimals, for columns of related numbers. */
 export function fixed(value, digits) {
   return Number.isFinite(value) ? value.toFixed(digits).replaceAll("-", "−") : number(value);
 }

@@ -1,4 +1,4 @@
-/* The board of what a short job plays or has played, beside its turns. The page's part is put anew while the job lives, so all of it is read
+/* The board of a short job's episode, next to its turns. The region is replaced while the job runs, so everything is read
    from the document each time. */
 
 import { drawn } from "./boards/registry.js";
@@ -27,7 +27,7 @@ function fromAddress() {
   show(turn ? turn - 1 : Infinity);
 }
 
-/* The conversation has gone on: the board as it stands. */
+/* The conversation has advanced: shows the current board. */
 function newest() {
   if (location.hash) history.replaceState(null, "", location.pathname + location.search);
   show(Infinity);

@@ -1,7 +1,7 @@
-/* Websockets that come back: the feed of one run with its cursor, and the feed of the runs list.
+/* Websockets that reconnect: the feed of one run with its cursor, and the feed of the runs list.
 
 A run's feed sends {"cursor": N} and gets deltas {"from": a, "to": b, …}: one is applied when the cursor is at least a;
-when it is behind, the cursor is sent again. {"type": "resync"} means: too far behind, read again, go on from its cursor. */
+when it is behind, the cursor is sent again. {"type": "resync"} means: too far behind, read again, continue from its cursor. */
 
 const FIRST_WAIT = 500, LONGEST_WAIT = 15000;
 const LOGGED_OUT = 4401, NOT_FOUND = 4404, BAD_MESSAGE = 4400;
@@ -42,8 +42,8 @@ class Socket extends EventTarget {
   opened() {}
 
   #closed(code) {
-    if (code === LOGGED_OUT) return showLink("offline", "logged out: load the page again");
-    if (code === NOT_FOUND || code === BAD_MESSAGE) return showLink("offline", "not live: load the page again");
+    if (code === LOGGED_OUT) return showLink("offline", "logged out: reload the page");
+    if (code === NOT_FOUND || code === BAD_MESSAGE) return showLink("offline", "not live: reload the page");
     const wait = this.#wait * (0.75 + Math.random() / 2);
     this.#wait = Math.min(LONGEST_WAIT, this.#wait * 2);
     this.#due = Date.now() + wait;

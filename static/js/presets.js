@@ -1,10 +1,10 @@
-/* The preset gallery: words leave the presets that have them all, and are kept in the address. Enter takes the first one. */
+/* The preset gallery: words filter the presets and are stored in the address. Enter selects the first one. */
 
 import { addressSet } from "./address.js";
 
 const bar = document.querySelector("[data-presets]"), search = bar.querySelector("input");
 const region = bar.parentElement, tasks = [...region.querySelectorAll("[data-task]")];
-/* Without words a task is as it was opened or closed by hand. */
+/* Without words, each task keeps the state that the user set. */
 let opened = search.value.trim() ? tasks.map((task) => Boolean(task.querySelector("[aria-current]"))) : null;
 
 const shown = (place) => place.querySelectorAll("li[data-text]:not([hidden])");
@@ -27,7 +27,7 @@ function find() {
   carry();
 }
 
-/* The words go with the address, and with the links to presets. */
+/* The words are added to the address and to the links to presets. */
 function carry() {
   const words = search.value.trim();
   addressSet({ find: words });
@@ -40,12 +40,12 @@ function carry() {
 }
 
 search.addEventListener("input", (event) => {
-  event.stopPropagation(); // no field of the config: nothing is to be checked anew
+  event.stopPropagation(); // not a field of the config: no new check
   find();
 });
 search.addEventListener("change", (event) => event.stopPropagation());
 search.addEventListener("keydown", (event) => {
   if (event.key !== "Enter") return;
-  event.preventDefault(); // it would launch the run
+  event.preventDefault(); // Enter would launch the run
   shown(region)[0]?.querySelector("a").click();
 });

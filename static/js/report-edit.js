@@ -1,5 +1,5 @@
-/* Writing a report. Every text is sent a moment after it was typed, and kept in this browser until the server has it; a text
-   that somebody else's save has overtaken is kept by the server as a version beside the report. */
+/* The editor of a report. Every text is sent shortly after typing, and stored in this browser until the server has it. A text
+   that another person's save has overtaken is stored by the server as a separate version. */
 
 import { groupCharts } from "./compare/group-chart.js";
 
@@ -36,7 +36,7 @@ function schedule(wait) {
   timer = setTimeout(save, wait);
 }
 
-/* One save at a time; what was typed meanwhile is saved after it. */
+/* One save at a time; later input is saved after it. */
 async function save() {
   clearTimeout(timer);
   if (busy) return busy.then(save);
@@ -60,7 +60,7 @@ async function send(saying) {
     });
     said = await answer.json();
   } catch {
-    say("the server does not answer: kept in this browser, tried again soon", "warn");
+    say("the server does not answer: stored in this browser, retried soon", "warn");
     schedule(AGAIN);
     return;
   }
@@ -81,7 +81,7 @@ function stored(saying, said) {
   } else schedule(PAUSE);
 }
 
-/* Ours is a version now; which text goes on is for the writer to say. Typing on keeps being kept beside. */
+/* Our text is a version now; the writer selects the text to continue with. Further input is stored as a separate version. */
 function overtaken(saying, said) {
   sent = saying;
   theirs = said;
@@ -90,7 +90,7 @@ function overtaken(saying, said) {
   link.textContent = `version ${said.version}`;
   link.href = `${form.dataset.versions}?version=${said.version}`;
   conflict.hidden = false;
-  say(`kept as version ${said.version}`, "warn");
+  say(`stored as version ${said.version}`, "warn");
   if (!same(now(), saying)) schedule(PAUSE);
 }
 
@@ -106,7 +106,7 @@ form.querySelector("[data-theirs]").addEventListener("click", async () => {
   if (!theirs) return location.replace(location.pathname);
   [title.value, text.value, base.value] = [theirs.title, theirs.text, theirs.revision];
   [sent, theirs, conflict.hidden] = [now(), null, true];
-  say("this is their text; yours is a version");
+  say("this is their text; yours is stored as a version");
   preview();
   return undefined;
 });
@@ -134,7 +134,7 @@ async function preview() {
   groupCharts(pane);
 }
 
-/* ---- what the writer does ---- */
+/* ---- input ---- */
 
 for (const field of [title, text]) field.addEventListener("input", changed);
 text.addEventListener("input", drawSoon);
@@ -153,11 +153,11 @@ addEventListener("beforeunload", (event) => {
   if (!same(now(), sent)) event.preventDefault();
 });
 
-/* What an earlier visit could not send is sent now, as begun from where it was begun. */
+/* Text that an earlier visit could not send is sent now, with its original base revision. */
 const left = JSON.parse(localStorage.getItem(draft) ?? "null");
 if (left && !same(left, now())) {
   [title.value, text.value, base.value] = [left.title, left.text, left.base];
-  say("found what was not saved");
+  say("restored unsaved text");
   save();
 } else localStorage.removeItem(draft);
 preview();

@@ -1,4 +1,4 @@
-/* A report that is read: its charts, and while their runs go on what has become of them. */
+/* The page of a report: its charts, with updates while their runs are active. */
 
 import { putRegions, whileLive } from "./compare/again.js";
 import { groupCharts } from "./compare/group-chart.js";

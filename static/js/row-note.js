@@ -1,4 +1,4 @@
-/* The dialog that notes something about a run of the table, or changes its latest note. */
+/* The dialog that adds a note to a run of the table, or changes its latest note. */
 
 export function rowNote(dialog) {
   const form = dialog.querySelector("form"), latest = dialog.querySelector("[data-note-latest]");

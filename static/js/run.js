@@ -1,4 +1,4 @@
-/* A run's pages: one feed, and whatever parts the page has. */
+/* A run's pages: one feed, and the components of the page. */
 
 import { data } from "./dom.js";
 import { ChartBoard } from "./charts.js";
@@ -37,8 +37,8 @@ if (page.charts) {
 notes(run, () => board?.step ?? null);
 if (page.series) store.put(page.series);
 
-/* What the server alone can say anew: after a change of state or attempt, when the base model has been evaluated, when the first
-   update has brought its metrics. */
+/* Regions that only the server can render: after a change of state or attempt, when the base model has been evaluated, when the first
+   update has reported its metrics. */
 function outdated({ run: now, points }) {
   const before = run.summary;
   const evaluated = document.querySelector("[data-not-evaluated]") && ("eval/success" in points || "eval_sampled/success" in points);

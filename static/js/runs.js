@@ -1,4 +1,4 @@
-/* The runs list, kept up to date. */
+/* The runs list, with live updates. */
 
 import { columnsDialog } from "./columns.js";
 import { atMost, svg } from "./dom.js";
@@ -33,7 +33,7 @@ function update(run) {
   metricsAgain();
 }
 
-/* Metrics are read again where runs have changed, every two seconds at most: the feed does not know which are shown. */
+/* Metrics of changed runs are read again, at most every two seconds: the feed does not know which are shown. */
 const changed = new Set();
 const metricsAgain = atMost(2000, async () => {
   const ids = [...changed], words = [...new Set([...document.querySelectorAll("tr[data-run] [data-metric]")].map((cell) => cell.dataset.metric))];
@@ -43,7 +43,7 @@ const metricsAgain = atMost(2000, async () => {
   try {
     const answer = await fetch(`${document.querySelector("[data-runs]").dataset.source}?${query}`, { headers: { Accept: "application/json" } });
     if (answer.ok) for (const run of (await answer.json()).results) showMetrics(run);
-  } catch { /* Without the server the last figures stay; the link's state is shown above. */ }
+  } catch { /* Without the server the last values stay; the state of the connection is shown above. */ }
 });
 
 function showMetrics(run) {
@@ -81,7 +81,7 @@ document.addEventListener("click", ({ target }) => {
 const noteOn = rowNote(document.getElementById("row-note"));
 document.addEventListener("click", ({ target }) => target.closest("[data-note]") && noteOn(target.closest("tr")));
 
-/* Letters for the row that has the focus; j and k move it (app.js). */
+/* Shortcuts for the row with the focus; j and k move it (app.js). */
 const ROW_KEYS = { x: (row) => row.querySelector(".pick input").click(), n: noteOn };
 document.addEventListener("keydown", (event) => {
   const row = document.activeElement.closest?.("tr[data-run]"), act = ROW_KEYS[event.key];
@@ -96,7 +96,7 @@ document.addEventListener("change", ({ target }) => {
   if (target.matches("[data-pick-all]")) for (const box of picks()) box.checked = target.checked;
   if (!target.closest(".pick")) return;
   const chosen = picks().filter((box) => box.checked).length;
-  document.querySelector("[data-chosen]").textContent = chosen ? `${chosen} run${chosen > 1 ? "s" : ""} chosen` : "no run chosen";
+  document.querySelector("[data-chosen]").textContent = chosen ? `${chosen} run${chosen > 1 ? "s" : ""} chosen` : "no run selected";
 });
 
 const feed = new RunsFeed();
@@ -111,13 +111,13 @@ feed.addEventListener("runs", ({ detail }) => {
 feed.addEventListener("resync", refresh);
 feed.start();
 
-/* Chosen rows stay as they are. */
+/* Selected rows stay selected. */
 function refresh() {
   if (picks().some((box) => box.checked)) document.querySelector("[data-new-runs]").hidden = false;
   else readAgain();
 }
 
-/* A run that is not in the table: show it where the table is the newest and unfiltered, else offer to. */
+/* A run that is not in the table: shows it if the table is unfiltered and on the first page, otherwise offers to. */
 function fresh() {
   const query = new URLSearchParams(location.search);
   if (![...query.keys()].length) refresh();

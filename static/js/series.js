@@ -18,14 +18,14 @@ export class SeriesStore extends EventTarget {
     return this.#columns.get(key) ?? null;
   }
 
-  /* Last value of a key, and how far it is from the first finite one; null while there is nothing to compare. */
+  /* Last value of a key, and its difference from the first finite one; null if there is nothing to compare. */
   ends(key) {
     const values = this.get(key)?.values ?? [], known = values.filter(Number.isFinite);
     if (!values.length) return null;
     return { last: values.at(-1), moved: known.length > 1 ? known.at(-1) - known[0] : null };
   }
 
-  /* Columns as the server gives them: {key: {steps, values, times, attempts}}. */
+  /* Columns in the server's format: {key: {steps, values, times, attempts}}. */
   put(series) {
     for (const [key, columns] of Object.entries(series)) {
       this.#columns.set(key, numbers(columns));
@@ -37,7 +37,7 @@ export class SeriesStore extends EventTarget {
     this.#tell(Object.keys(series));
   }
 
-  /* New points by key: [[step, value, time, attempt], …]. Series that nobody asked for are left out. */
+  /* New points by key: [[step, value, time, attempt], …]. Series that were not requested are left out. */
   add(points) {
     const changed = [], unknown = [];
     for (const [key, rows] of Object.entries(points)) {
@@ -53,7 +53,7 @@ export class SeriesStore extends EventTarget {
     return unknown;
   }
 
-  /* Reads whole series through the API, those that are not here yet or (again) all. */
+  /* Reads whole series through the API: missing ones, or (again) all. */
   async load(keys, { again = false } = {}) {
     const missing = keys.filter((key) => again || !this.#wanted.has(key));
     if (!missing.length) return;
@@ -72,7 +72,7 @@ export class SeriesStore extends EventTarget {
     return (await answer.json()).series;
   }
 
-  /* A long series between two steps, with more points; null until they are here, when it tells of a change. */
+  /* A long series between two steps, with more points; null until they are loaded, then it reports a change. */
   detail(key, first, last) {
     const name = `${key} ${first} ${last}`;
     if (this.#details.has(name)) return this.#details.get(name);
@@ -119,7 +119,7 @@ function numbers(columns) {
   return { ...columns, values: columns.values.map(read) };
 }
 
-/* A new last point is a bucket of its own. */
+/* A new last point is a separate bucket. */
 function append(buckets, step, time, value) {
   if (!Number.isFinite(value)) return;
   for (const [name, figure] of Object.entries({ steps: step, times: time, means: value, lows: value, highs: value, counts: 1 })) buckets[name].push(figure);
@@ -133,7 +133,7 @@ function after(step, attempt, otherStep, otherAttempt) {
   return step > otherStep || (step === otherStep && attempt > otherAttempt);
 }
 
-/* Where each attempt after the first begins: [[attempt, step], …]. */
+/* The first step of each attempt after the first: [[attempt, step], …]. */
 export function attemptStarts(columns) {
   const starts = new Map();
   columns.attempts.forEach((attempt, index) => {

@@ -1,4 +1,4 @@
-/* The form of a sweep: rows of fields come and go; another preset has other fields. */
+/* The form of a sweep: rows of fields are added and removed; another preset has other fields. */
 
 const form = document.getElementById("sweep");
 const axes = form.querySelector("[data-axes]");

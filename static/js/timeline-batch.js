@@ -15,12 +15,12 @@ async function read() {
   const said = frame.querySelector("[data-said]");
   try {
     const answer = await fetch(page.url, { headers: { Accept: "application/json" } });
-    if (!answer.ok) throw new Error(`the server said ${answer.status}`);
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     const batch = await answer.json();
     bars(batch, said);
     scatter(batch);
   } catch (error) {
-    said.textContent = `Not read: ${error.message}. Load the page again.`;
+    said.textContent = `Not loaded: ${error.message}. Reload the page.`;
   }
 }
 
@@ -42,7 +42,7 @@ function colours(policies) {
   return found;
 }
 
-/* Newest version per policy, to tell how old a token was. */
+/* Newest version per policy, to compute the age of a token. */
 function newest(batch) {
   const found = {};
   for (const { stages } of batch.episodes) for (const { policy, versions } of stages) if (versions) found[policy] = Math.max(found[policy] ?? -Infinity, versions[1]);
@@ -164,10 +164,10 @@ function described(episode) {
   if (episode.staleness !== null) lines.push(`staleness ${episode.staleness}`);
   if (episode.truncated) lines.push("truncated");
   if (episode.failed) lines.push("failed");
-  return lines.concat(episode.transcript ? [] : ["no transcript was kept"]);
+  return lines.concat(episode.transcript ? [] : ["no transcript stored"]);
 }
 
-/* Whose colour is which: policies by version, and the greys. */
+/* Legend: policies by version, and the greys. */
 function legend(batch, latest) {
   const versions = {};
   for (const { stages } of batch.episodes) for (const stage of stages) if (stage.versions) (versions[stage.policy] ??= new Set()).add(stage.versions[0]);

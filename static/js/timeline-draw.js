@@ -6,7 +6,7 @@ const TOP = 38, BAR = 20, LOAD = 16, GAP = 8, THIN = 7, STRIP = 40;
 export const CARPET = 24;
 const FAINT_WIDTH = 30;
 
-/* Many lanes become one a device: workers that share one lie in one row, in the order of time. */
+/* Merges many lanes into one per device: workers that share a device are in one row, in the order of time. */
 export function carpeted(lanes) {
   if (lanes.length <= CARPET) return lanes;
   const rows = new Map();
@@ -18,7 +18,7 @@ export function carpeted(lanes) {
   return [...rows.values()];
 }
 
-/* Where everything lies, in CSS pixels. Beyond CARPET lanes each is one thin row. */
+/* Layout in CSS pixels. Beyond CARPET lanes each is one thin row. */
 export function layout(lanes, width, carpet) {
   const gutter = width < 700 ? 84 : 168;
   let y = TOP;
@@ -35,7 +35,7 @@ export function laneAt(place, y) {
   return place.rows.findIndex((row) => y >= row.y && y < row.y + row.height);
 }
 
-/* Colours as the page has them now. */
+/* Current colours of the page. */
 export function palette(root, phases) {
   const probe = root.appendChild(document.createElement("span"));
   probe.hidden = true;
@@ -178,7 +178,7 @@ function load(context, place, row, samples, x, colours, inner) {
   line(context, colours.border, place.gutter, bottom + 0.5, place.width, bottom + 0.5);
 }
 
-/* One bar per iteration: the share of it that its workers waited, on the average. */
+/* One bar per iteration: the mean share of it that its workers waited. */
 function waits({ context, place, view, shown, colours, x, inner }) {
   const bottom = place.strip + STRIP;
   context.fillStyle = colours.bg;

@@ -1,4 +1,4 @@
-/* The stretch of time that is looked at: seconds since the epoch, inside the run's whole. Nothing here draws. */
+/* The visible time window: seconds since the epoch, within the run. Contains no drawing code. */
 
 const SHORTEST = 0.005;
 const MARGIN = 0.02;
@@ -17,7 +17,7 @@ export class View {
     return this.end >= this.whole[1];
   }
 
-  /* Moments, kept in order, no shorter than can be told apart, and within reach of the whole. */
+  /* Sets the window: in order, not shorter than the resolution, and near the run. */
   set(start, end) {
     const [first, last] = this.whole;
     const most = Math.max(SHORTEST, (last - first) * (1 + 2 * MARGIN));
@@ -28,14 +28,14 @@ export class View {
     this.end = this.start + length;
   }
 
-  /* `factor` below 1 comes closer; `at` (0 to 1) is the place that stays where it is. */
+  /* `factor` below 1 zooms in; `at` (0 to 1) is the fixed position. */
   zoom(factor, at = 0.5) {
     const length = Math.min((this.whole[1] - this.whole[0]) * (1 + 2 * MARGIN), Math.max(SHORTEST, this.length * factor));
     const fixed = this.start + at * this.length;
     this.set(fixed - at * length, fixed + (1 - at) * length);
   }
 
-  /* By a share of what is seen. */
+  /* Pans by a share of the window. */
   pan(share) {
     const by = share * this.length;
     this.set(this.start + by, this.end + by);
@@ -51,7 +51,7 @@ export function tickStep(length, most) {
   return 86400 * Math.ceil(length / most / 86400);
 }
 
-/* Seconds since the run's first span as people read them: 4.25 s, 3:05, 1:02:40. */
+/* Seconds since the run's first span as text: 4.25 s, 3:05, 1:02:40. */
 export function elapsed(seconds, step = 1) {
   const sign = seconds < 0 ? "−" : "", size = Math.abs(seconds);
   const digits = step >= 1 ? 0 : Math.min(3, Math.ceil(-Math.log10(step) - 1e-9));
@@ -63,7 +63,7 @@ export function elapsed(seconds, step = 1) {
   return `${sign}${Math.floor(minutes / 60)}:${String(minutes % 60).padStart(2, "0")}:${rest}`;
 }
 
-/* A length of time, as fine as it is short. */
+/* A duration, with a precision that depends on its length. */
 export function stretch(seconds) {
   if (seconds < 1) return `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
   return seconds < 60 ? `${seconds.toFixed(seconds < 10 ? 2 : 1)} s` : elapsed(seconds);

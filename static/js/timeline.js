@@ -1,4 +1,4 @@
-/* The timeline on a canvas: wheel and +/− zoom, dragging and arrows pan, pointing tells, the address keeps the window. */
+/* The timeline on a canvas: wheel and +/− zoom, dragging and arrows pan, hovering shows details, the address stores the window. */
 
 import { atMost, data, el } from "./dom.js";
 import { readAgain } from "./run/regions.js";
@@ -43,12 +43,12 @@ function Timeline(root, page) {
     const query = new URLSearchParams({ from: Math.max(0, view.start - margin), to: view.end + margin });
     try {
       const answer = await fetch(`${page.url}?${query}`, { signal: asked.signal, headers: { Accept: "application/json" } });
-      if (!answer.ok) throw new Error(`the server said ${answer.status}`);
+      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
       shown = await answer.json();
       shown.carpet = shown.lanes.length > CARPET;
       shown.lanes = carpeted(shown.lanes);
     } catch (error) {
-      if (error.name !== "AbortError") said.textContent = `Not read: ${error.message}. Zoom or pan to try again.`;
+      if (error.name !== "AbortError") said.textContent = `Not loaded: ${error.message}. Zoom or pan to try again.`;
       return;
     }
     const follows = view.followsEnd;
@@ -61,7 +61,7 @@ function Timeline(root, page) {
     tell();
   }
 
-  /* Whether what was read holds all that is looked at, as finely as it can be seen. */
+  /* Whether the loaded data cover the window at its resolution. */
   function enough() {
     if (!shown) return false;
     const [low, high] = view.whole;

@@ -1,4 +1,4 @@
-/* One episode: moving between answers, the board beside them, the tokens of an answer. */
+/* One episode: navigation between answers, the board next to them, the tokens of an answer. */
 
 import { Board } from "./board.js";
 import { data } from "./dom.js";
@@ -11,7 +11,7 @@ const count = transcript.count;
 let here = -1, chosen = null;
 
 const pieces = root && new Pieces(root, transcript, mark);
-const beside = matchMedia("(min-width: 1001px)"); // as in transcript.css: else the board stands above, and would be scrolled away from
+const beside = matchMedia("(min-width: 1001px)"); // as in transcript.css: otherwise the board is above and would be scrolled out of view
 const board = new Board(transcript, (place) => show(place, { scroll: beside.matches }));
 const panel = document.querySelector("[data-tokens]"); // small networks have none
 const tokens = panel && new TokenPanel(panel, transcript.episode);
@@ -31,7 +31,7 @@ function candidateOf(turn) {
   return chosen ?? Number(turn.dataset.executed);
 }
 
-/* `place` counts answers from 0; the place after the last is the end of the episode. */
+/* `place` counts answers from 0; the position after the last is the end of the episode. */
 async function show(place, { scroll = false, focus = false, candidate = null } = {}) {
   here = Math.max(0, Math.min(count, place));
   chosen = candidate;

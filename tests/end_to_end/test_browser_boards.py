@@ -166,9 +166,9 @@ def test_boards_that_cannot_be_drawn_are_told_and_hurt_nothing(page: Page, ada: 
         {"kind": "grid", "rows": 1, "columns": 1, "cells": [[0, 0, HOSTILE]]},
     ]  # fmt: skip
     said = [
-        "Nothing draws boards of the kind “<script>", "rows is no whole number", "of the kind “constructor”",
-        "row is no whole number from 0 to 1", "bounds are empty", "size is no whole number", "kind “undefined”",
-        "No board for this moment", "landmark", HOSTILE,
+        "Boards of the kind “<script>", "rows is not a whole number", "of the kind “constructor”",
+        "row is not a whole number from 0 to 1", "bounds are empty", "size is not a whole number", "kind “undefined”",
+        "No board for this step", "landmark", HOSTILE,
     ]  # fmt: skip
     found = played(ada, odd=odd)
     page.goto(address(found["odd"]))

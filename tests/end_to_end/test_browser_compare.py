@@ -40,7 +40,7 @@ def address(runs: list[Run], part: str = "", **query: str) -> str:
 
 def test_from_the_table_to_curves_of_groups(page: Page, runs: list[Run]) -> None:
     page.goto("/runs/")
-    page.get_by_label("Choose all runs of this page").check()
+    page.get_by_label("Select all runs of this page").check()
     page.get_by_role("button", name="Compare").click()
     expect(page).to_have_url(re.compile(r"/compare/\?runs=\w{8},"))
     legend = page.locator("[data-legend] li")
@@ -63,7 +63,7 @@ def test_from_the_table_to_curves_of_groups(page: Page, runs: list[Run]) -> None
     page.get_by_label("Metrics, up to six").fill("eval/success,train/return")
     page.get_by_label("Metrics, up to six").press("Enter")
     expect(page.locator(".compared")).to_have_count(2)
-    page.get_by_role("link", name=re.compile("Leave out")).first.click()
+    page.get_by_role("link", name=re.compile("^Remove ")).first.click()
     expect(page.locator(".page-head .badge")).to_have_text("3 runs")
     expect(page).to_have_url(re.compile(r"by=run.seed.*at=common"))
 
@@ -125,7 +125,7 @@ def test_the_same_tasks_side_by_side(page: Page, runs: list[Run]) -> None:
 def test_what_cannot_be_compared_is_said(page: Page, runs: list[Run]) -> None:
     page.goto("/compare/")
     expect(page.get_by_role("heading", name="Nothing to compare yet")).to_be_visible()
-    page.get_by_label("And those that fit").fill("rollout.group_size =")
+    page.get_by_label("And those that match").fill("rollout.group_size =")
     page.get_by_role("button", name="Show").click()
     expect(page.get_by_role("alert")).to_be_visible()
     page.goto(address(runs, key="no/such"))

@@ -121,7 +121,7 @@ def test_the_estimate_follows_the_form(page: Page, ada: User) -> None:
     estimate.get_by_text("rollout and update").first.click()
     expect(estimate.get_by_text("optimizer states").first).to_be_visible()
     page.get_by_label("group size").fill("1")
-    expect(estimate).to_contain_text("Put the fields right first.")
+    expect(estimate).to_contain_text("Correct the fields first.")
     expect(page.locator("[data-field='rollout.group_size'] [data-error]")).to_contain_text("use 2 or more")
     page.get_by_label("group size").fill("8")
     expect(estimate).to_contain_text("30,720")
@@ -134,7 +134,7 @@ def test_a_team_is_edited_by_keyboard(page: Page, ada: User) -> None:
     team = page.get_by_role("region", name="Team")
     picture = team.get_by_role("img")
     expect(picture).to_have_attribute("aria-label", re.compile("planner, then executor"))
-    later = team.get_by_role("button", name="planner speaks later")
+    later = team.get_by_role("button", name="Move planner down")
     later.focus()
     page.keyboard.press("Enter")
     expect(picture).to_have_attribute("aria-label", re.compile("executor, then planner"))
@@ -213,7 +213,7 @@ def test_an_experiment_is_set_up_from_the_gallery_to_the_sweep(page: Page, ada: 
     expect(page).to_have_url(re.compile("rollout.group_size=4.*environments_per_worker=64"))
     shoot(page, "words")
     fits(page)
-    page.get_by_role("link", name="Vary fields of it in a sweep").click()
+    page.get_by_role("link", name="Vary fields in a sweep").click()
     expect(page.locator("textarea[name=shared]")).to_have_value(re.compile("rollout.group_size=4"))
 
 
@@ -250,7 +250,7 @@ def test_every_part_fits_a_phone_when_open_and_arguments_are_written(page: Page,
     expect(arguments.locator("[data-error]")).to_be_hidden()
     expect(arguments.locator(".was")).to_have_text("preset: –")
     expect(page).to_have_url(re.compile("environment.args.depth=3"))
-    team.get_by_role("button", name="planner speaks later").click()
+    team.get_by_role("button", name="Move planner down").click()
     expect(team.get_by_role("img")).to_have_attribute("aria-label", re.compile("executor, then planner"))
     expect(arguments.locator("textarea")).to_have_value("depth = 3")
     for kind in ("rollout_workflow", "agent", "rollout_buffer"):

@@ -111,7 +111,7 @@ def test_search_by_words_and_by_regular_expression(page: Page, telling: Telling)
     page.goto(f"/runs/{run.pk}/curves/?q=entropy")
     expect(page.locator(".chart:visible")).to_have_count(1)
     page.get_by_label("Search charts").fill("policy/(planner|executor)/(kl|lr)$")
-    expect(page.locator("main")).to_contain_text("No chart fits")
+    expect(page.locator("main")).to_contain_text("No chart matches")
     page.get_by_label("Regular expression").check()
     expect(page.locator(".chart:visible h3")).to_have_text(["kl", "lr"])
     page.get_by_label("Search charts").fill("policy/(")
@@ -151,7 +151,7 @@ def test_x_axes_smoothing_and_scales_are_in_the_address(page: Page, telling: Tel
     drawn(page, "train-return", "plot._fullLayout.yaxis.type === 'log'")
     for said in ("x=time", "smooth=0.5", "under=band", "logy=1"):
         assert said in page.url
-    page.get_by_role("button", name="As it was").click()
+    page.get_by_role("button", name="Reset").click()
     drawn(page, "train-return", "plot._fullLayout.yaxis.type === 'linear'")
     assert page.url.endswith("/curves/")
 

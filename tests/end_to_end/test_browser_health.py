@@ -50,7 +50,7 @@ def test_findings_come_in_while_the_page_is_looked_at(page: Page, telling: Telli
     run, story = telling
     page.goto(f"/runs/{run.pk}/health/")
     expect(page.locator("[data-link]")).to_have_text("live")
-    expect(page.locator("main")).to_contain_text("No rule has anything to say")
+    expect(page.locator("main")).to_contain_text("No findings.")
     ill(run, story)
     run_check(run.pk)
     finding = page.locator('[data-finding="kl_blow_up"]')
@@ -127,7 +127,7 @@ def test_a_finding_forks_the_run_once(page: Page, telling: Telling, settings: An
     expect(button).to_have_count(0)
     too_easy = page.locator('[data-finding="too_easy"]')
     too_easy.get_by_role("button", name="Fork").click()
-    expect(page.locator("main")).to_contain_text("at iteration 20: weights, optimiser and counting go on")
+    expect(page.locator("main")).to_contain_text("at iteration 20: weights, optimiser and counters continue")
 
 
 def test_channels_are_added_and_removed_without_showing_their_address(page: Page, telling: Telling) -> None:
@@ -143,7 +143,7 @@ def test_channels_are_added_and_removed_without_showing_their_address(page: Page
     expect(page.locator(".channel")).to_contain_text("our chat")
     assert "hush-hush" not in page.content()
     page.get_by_role("button", name="Remove our chat").click()
-    expect(page.locator("main")).to_contain_text("Nobody is told yet")
+    expect(page.locator("main")).to_contain_text("No channels yet.")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

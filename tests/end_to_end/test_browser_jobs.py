@@ -74,7 +74,7 @@ def test_a_conversation_from_the_checkpoint_to_the_end(page: Page, ada: User) ->
     )  # fmt: skip
     page.goto(f"/runs/{run.pk}/checkpoints/")
     check_accessible(page)
-    page.get_by_role("button", name="Talk", exact=True).click()
+    page.get_by_role("button", name="Start chat", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Conversation with talkative at iteration 20")
     job = Job.objects.get()
     jobs_submit()
@@ -216,8 +216,8 @@ def test_a_checkpoint_of_small_networks_is_played_and_never_talked_to(page: Page
         time=timezone.now(), metrics={"eval/return": 7.5},
     )  # fmt: skip
     page.goto(f"/runs/{run.pk}/checkpoints/")
-    expect(page.get_by_role("heading", name="Let two meet")).to_be_visible()
-    expect(page.get_by_role("heading", name="Talk to it")).to_have_count(0)
+    expect(page.get_by_role("heading", name="Match two checkpoints")).to_be_visible()
+    expect(page.get_by_role("heading", name="Chat", exact=True)).to_have_count(0)
     shoot(page, "network-checkpoints")
     check_accessible(page)
     subject = Subject(run.config, run, saved, saved)

@@ -100,7 +100,7 @@ def test_runs_list_is_live(page: Page, telling: Telling, ada: User) -> None:
     expect(page.locator("[data-search]")).to_be_focused()
     page.keyboard.type("nothing like it")
     page.keyboard.press("Enter")
-    expect(page.locator("main")).to_contain_text("No run fits these filters")
+    expect(page.locator("main")).to_contain_text("No run matches these filters")
     assert "q=nothing" in page.url
 
 

@@ -28,7 +28,7 @@ def test_presets_are_found_by_keyboard_and_the_address_keeps_the_words(page: Pag
     expect(gallery.get_by_role("status")).to_have_text("2 found")
     expect(page).to_have_url(re.compile(r"[?&]find=memory\+gru"))
     search.fill("memory sudoku")
-    expect(gallery.get_by_text("No preset has these words.")).to_be_visible()
+    expect(gallery.get_by_text("No preset matches.")).to_be_visible()
     search.fill("")
     expect(own).to_be_visible()
     expect(others).to_be_hidden()  # as it was before

@@ -115,7 +115,7 @@ def test_a_run_is_shared_and_watched_without_a_login(
     page.goto(f"/runs/{told.pk}/")
     page.get_by_role("link", name="Share", exact=True).click()
     page.get_by_label("Name").fill("for the review")
-    page.get_by_role("button", name="Make it").click()
+    page.get_by_role("button", name="Create").click()
     link = page.locator("#new-link").inner_text()
     assert not look(page, "share-made")
 

@@ -91,7 +91,7 @@ def test_a_view_is_kept_opened_and_removed(page: Page, ada: User) -> None:
     page.get_by_role("button", name="Views").click()
     dialog = page.get_by_role("dialog", name="Views")
     dialog.get_by_label("Name", exact=True).fill("failures")
-    dialog.get_by_label("Who sees it").select_option("members of Path finding")
+    dialog.get_by_label("Visible to").select_option("members of Path finding")
     assert violations(page) == []
     dialog.get_by_role("button", name="Save").click()
     link = page.get_by_role("navigation", name="Saved views").get_by_role("link", name="failures")
@@ -102,7 +102,7 @@ def test_a_view_is_kept_opened_and_removed(page: Page, ada: User) -> None:
     expect(page.locator("tr[data-run]")).to_have_count(1)
     assert "state=failed" in page.url and "columns=run.seed" in page.url
     page.get_by_role("button", name="Views").click()
-    dialog.get_by_role("button", name="Open failures first").click()
+    dialog.get_by_role("button", name="Use failures as default").click()
     page.goto("/runs/?project=lab")
     expect(page.get_by_role("columnheader", name="run.seed")).to_be_visible()
     assert "state=failed" in page.url
@@ -123,7 +123,7 @@ def test_rows_are_walked_chosen_and_noted_with_the_keyboard(page: Page, ada: Use
     page.keyboard.press("j")
     expect(page.get_by_role("link", name="three")).to_be_focused()
     page.keyboard.press("x")
-    expect(page.get_by_label("Choose three")).to_be_checked()
+    expect(page.get_by_label("Select three")).to_be_checked()
     expect(page.locator("[data-chosen]")).to_have_text("1 run chosen")
     page.keyboard.press("k")
     expect(page.get_by_role("link", name="one")).to_be_focused()

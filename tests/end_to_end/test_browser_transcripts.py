@@ -102,7 +102,7 @@ def test_the_same_prompt_over_training(page: Page, telling: Telling) -> None:
     page.get_by_role("link", name="The same prompts over training").click()
     expect(page.locator(".film")).to_have_count(2)
     expect(page.locator(".film").first.locator("article")).to_have_count(3)
-    page.get_by_role("link", name="first against last").first.click()
+    page.get_by_role("link", name="compare first and last").first.click()
     expect(page.locator(".change").first.locator("ins, del").first).to_be_visible()
     page.get_by_label("Earlier").select_option(index=1)
     expect(page.get_by_label("Earlier")).to_have_value(re.compile(str(run.episodes.filter(

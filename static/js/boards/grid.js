@@ -27,7 +27,7 @@ export const grid = {
   },
 };
 
-/* Marks with their spot of the square, [place, how many spots a side]: those that share one stand beside each other. */
+/* Marks with their cell of the square, [position, cells per side]: marks on the same square are placed side by side. */
 function besides(cells) {
   const there = new Map();
   for (const [row, column] of cells) there.set(`${row} ${column}`, (there.get(`${row} ${column}`) ?? 0) + 1);
@@ -45,7 +45,7 @@ function inSpot([place, side], row, column, shapes) {
   return [svg("g", { transform: `translate(${x} ${y}) scale(${1 / side}) translate(${-column} ${-row})` }, ...shapes)];
 }
 
-/* Where the agent has been so far. */
+/* The agent's path so far. */
 function trail(past) {
   const places = past.map((board) => board?.cells?.find(([, , mark]) => mark === "agent")).filter(Boolean);
   return way(places.map(([row, column]) => [column + 0.5, row + 0.5]));
@@ -64,7 +64,7 @@ function queens(cells) {
   return attacked || safe ? `${attacked} of ${attacked + safe} queens attacked` : "";
 }
 
-/* `label` stands on a disc. */
+/* `label` is the text on the disc. */
 function piece(row, column, mark, look, label = null) {
   const x = column + 0.5, y = row + 0.5;
   if (mark === "wall") return [square(row, column, "wall")];

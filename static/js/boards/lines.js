@@ -1,4 +1,4 @@
-/* What was asked, found and said, line by line; what was right or wrong is marked by a sign as well as by colour. */
+/* Prompts, results and answers, line by line; right and wrong are marked by a symbol as well as by colour. */
 
 import { el } from "../dom.js";
 import { list } from "./shapes.js";

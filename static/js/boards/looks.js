@@ -1,9 +1,9 @@
-/* Colours of agents on a board: their role's, in a shade of their own. */
+/* Colours of agents on a board: a shade of their role's colour per agent. */
 
 const SHADES = 4; // in transcript.css
 const TONES = 6; // roles' colours in tokens.css
 
-/* (name) → {role, dress} of an agent or of a role itself, `dress` being attributes; null for a name that is neither. `roles`: agents by role,
+/* (name) → {role, dress} of an agent or of a role itself, where `dress` is attributes; null for a name that is neither. `roles`: agents by role,
    as in training_core/boards.py; `tones`: colours by role, of the page. */
 export function looks(roles, tones) {
   const found = new Map(Object.entries(tones).map(([role, tone]) => [role, { role, dress: { "data-tone": tone } }]));
@@ -15,7 +15,7 @@ export function looks(roles, tones) {
   return (name) => found.get(name) ?? null;
 }
 
-/* What fits on a disc: "agent_2" is 2, "north" is no. */
+/* A label that fits on a disc: "agent_2" is 2, "north" is no. */
 export function short(name) {
   return name.match(/_(\d{1,3})$/)?.[1] ?? name.slice(0, 2);
 }

@@ -1,10 +1,10 @@
-/* Blocks in piles on a table, and small beside them the piles that are wanted. A block that stands as it should is marked. */
+/* Blocks in piles on a table, and next to them, smaller, the goal piles. A block in its goal position is marked. */
 
 import { svg } from "../dom.js";
 import { MOST_CELLS, legendItem, list, picture } from "./shapes.js";
 
-const GAP = 0.6; // between what is and what is wanted
-const SMALL = 0.6; // size of what is wanted
+const GAP = 0.6; // between current and goal piles
+const SMALL = 0.6; // size of the goal piles
 
 export const piles = {
   draw(board, past, { note }) {
@@ -15,7 +15,7 @@ export const piles = {
     const left = columns + GAP, high = count;
     const blocks = stacked(now, (name) => (placed.has(name) ? "block placed" : "block"));
     const table = (from, to) => svg("line", { class: "table", x1: from, x2: to, y1: 0.04, y2: 0.04 });
-    const label = `${words(now)}; wanted: ${words(wanted)}; ${placed.size} of ${count} blocks in place, ${note}`;
+    const label = `${words(now)}; goal: ${words(wanted)}; ${placed.size} of ${count} blocks in place, ${note}`;
     return picture(width, high + 0.2, label,
       svg("g", { transform: `translate(0 ${high})` }, table(0, columns), ...blocks),
       svg("g", { transform: `translate(${left} ${high}) scale(${SMALL})` }, table(0, columns), ...stacked(wanted, () => "block wanted")));

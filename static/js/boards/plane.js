@@ -4,7 +4,7 @@ import { svg } from "../dom.js";
 import { fixed } from "../format.js";
 import { legendItem, list, picture, real, way } from "./shapes.js";
 
-const SIDE = 100; // width of the drawing in its own units
+const SIDE = 100; // width of the drawing in its units
 const KINDS = ["agent", "landmark", "obstacle"];
 
 export const plane = {

@@ -1,7 +1,7 @@
-/* Drawings of boards by their kind. training_core/boards.py says what a board of each kind holds; a further kind is a file here and a line
+/* Drawings of boards by their kind. training_core/boards.py defines the fields of each kind; a new kind is a file here and a line
    in KINDS. A drawing has
-     draw(board, past, {note, look}) → element; `past` are the boards until now, the last of them this one, null where there was none;
-       `look` tells an agent's or a role's colour (looks.js); throws where it cannot be drawn
+     draw(board, past, {note, look}) → element; `past` are the boards so far, the last of them the current one, null if there was none;
+       `look` returns an agent's or a role's colour (looks.js); throws if it cannot be drawn
      legend(board, {look}) → [[name, element], …]. */
 
 import { el } from "../dom.js";
@@ -14,10 +14,10 @@ import { sudoku } from "./sudoku.js";
 
 const KINDS = { grid, lines, piles, plane, sudoku };
 
-/* {drawing, legend}: a sentence in place of a drawing that cannot be made. `tones` has the colour of every role. */
+/* {drawing, legend}: a sentence replaces a drawing that fails. `tones` has the colour of every role. */
 export function drawn(board, past, { note, tones }) {
-  if (!board) return { drawing: said("No board for this moment."), legend: [] };
-  if (!Object.hasOwn(KINDS, board.kind)) return { drawing: said(`Nothing draws boards of the kind “${String(board.kind).slice(0, 40)}”.`), legend: [] };
+  if (!board) return { drawing: said("No board for this step."), legend: [] };
+  if (!Object.hasOwn(KINDS, board.kind)) return { drawing: said(`Boards of the kind “${String(board.kind).slice(0, 40)}” cannot be drawn.`), legend: [] };
   const same = past.map((each) => (each?.kind === board.kind ? each : null));
   const context = { note, look: looks(board.roles, tones) };
   try {

@@ -1,4 +1,4 @@
-/* A square of digits; what changed since the board before is marked. */
+/* A square of digits; changes since the previous board are marked. */
 
 import { svg } from "../dom.js";
 import { legendItem, list, picture, whole } from "./shapes.js";

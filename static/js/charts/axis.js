@@ -1,6 +1,6 @@
-/* Where a point stands on the x axis: at its step, its moment, or how far the run was then (tokens, episodes, …). */
+/* Position of a point on the x axis: its step, its time, or the run's progress then (tokens, episodes, …). */
 
-/* {x(step, time), nearestStep(x)}: x in units of the axis, NaN where it is not known. `progress`: the columns of the axis's metric. */
+/* {x(step, time), nearestStep(x)}: x in units of the axis, NaN if unknown. `progress`: the columns of the axis's metric. */
 export function axisOf(kind, progress) {
   if (kind === "step") return { x: (step) => step };
   if (kind === "time") return { x: (_, time) => time * 1000 };
@@ -8,14 +8,14 @@ export function axisOf(kind, progress) {
   return { x: (step) => interpolated(known, step) };
 }
 
-/* One value a step, the latest attempt's; columns are sorted by (step, attempt). */
+/* One value per step, the latest attempt's; columns are sorted by (step, attempt). */
 function rising({ steps, values }) {
   const last = new Map();
   steps.forEach((step, index) => Number.isFinite(values[index]) && last.set(step, values[index]));
   return { steps: [...last.keys()], values: [...last.values()] };
 }
 
-/* Linear between the steps that are known, from 0 at step 0; unknown beyond the last. */
+/* Linear between known steps, from 0 at step 0; unknown beyond the last. */
 export function interpolated({ steps, values }, step) {
   const after = steps.length ? place(steps, step) : 0;
   if (steps[after] === step) return values[after];
@@ -24,7 +24,7 @@ export function interpolated({ steps, values }, step) {
   return low + ((values[after] - low) * (step - left)) / (steps[after] - left);
 }
 
-/* Index of the first that is at least `wanted`. */
+/* Index of the first value that is at least `wanted`. */
 export function place(sorted, wanted) {
   let low = 0, high = sorted.length;
   while (low < high) {
@@ -35,7 +35,7 @@ export function place(sorted, wanted) {
   return low;
 }
 
-/* Where a mark stands: events at their moment on an axis of time, what is said of a step at the moment of that step. */
+/* Position of a mark: on a time axis, events are at their time and other marks at the time of their step. */
 export function markPlace(mark, kind, axis, columns) {
   if (kind === "time") {
     if (mark.kind !== "note" && mark.kind !== "finding") return mark.time * 1000;

@@ -1,4 +1,4 @@
-/* One chart: a panel that Plotly draws in while it can be seen, as often as the browser can afford. */
+/* One chart: a panel that Plotly draws while it is visible, at a rate that the browser can sustain. */
 
 import { atMost, el } from "../dom.js";
 import { axisOf, markPlace } from "./axis.js";
@@ -95,7 +95,7 @@ export class Chart {
     await drawing;
   }
 
-  /* The panel is made ready once: another drawing may begin before this one is done. */
+  /* Prepares the panel once: another drawing may begin before this one has ended. */
   async #put(library, traces, layout) {
     const first = !this.#drawn;
     if (first) this.#plot.replaceChildren();
@@ -106,7 +106,7 @@ export class Chart {
     if (first) performance.mark("chart");
   }
 
-  /* A series; of a long one, what is seen of it in more detail once that is here. Where points still come in, the whole. */
+  /* A series; for a long one, the visible part in more detail once it is loaded. While points still arrive, the whole series. */
   #columns(key, axis, window) {
     const whole = this.#store.get(key);
     if (!whole?.buckets || !window) return whole;

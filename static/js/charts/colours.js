@@ -1,4 +1,4 @@
-/* Colours as the page has them now (light or dark), by token name. */
+/* Current colours of the page (light or dark), by token name. */
 
 import { el } from "../dom.js";
 
@@ -31,7 +31,7 @@ export function faint(rgb, alpha) {
   return rgb.replace(/^rgb\((.*)\)$/, `rgba($1, ${alpha})`);
 }
 
-/* The page's theme has changed: look again. */
+/* Clears the cache after a change of theme. */
 export function forgetColours() {
   palette = null;
 }

@@ -1,10 +1,10 @@
-/* One moment on all charts: where one is pointed at, a line on each, and their legends say the values there. */
+/* One crosshair for all charts: a line on each at the pointer's position, and the values there in their legends. */
 
 import { el } from "../dom.js";
 import { number } from "../format.js";
 import { place } from "./axis.js";
 
-/* Draws or moves the line of a chart; false where x is out of its sight. */
+/* Draws or moves the line of a chart; returns false if x is outside the visible range. */
 export function crosshairAt(plot, x) {
   const axis = plot._fullLayout?.xaxis, line = plot.querySelector(".crosshair") ?? plot.appendChild(el("div", { class: "crosshair", "aria-hidden": "true" }));
   const left = axis ? axis.d2p(x) : NaN;
@@ -20,7 +20,7 @@ export function crosshairGone(plot) {
   plot.querySelector(".crosshair")?.remove();
 }
 
-/* Values of the lines that count nearest to x, by key, as text; and the step there. */
+/* Values of the main lines nearest to x, by key, as text; and the step there. */
 export function valuesAt(plot, x) {
   const found = { step: null, values: new Map() };
   for (const trace of plot.data ?? []) {
@@ -38,7 +38,7 @@ function nearest(xs, x) {
   return after && x - xs[after - 1] < xs[after] - x ? after - 1 : after;
 }
 
-/* Last values again. */
+/* Shows the last values again. */
 export function lastValues(element, store) {
   for (const item of element.querySelectorAll("[data-last]")) {
     const values = store.get(item.dataset.last)?.values ?? [];

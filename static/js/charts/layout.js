@@ -23,7 +23,7 @@ export function layoutOf(view, window, yBounds) {
   };
 }
 
-/* What of the x axis is seen, in its own units, after somebody has dragged over it. */
+/* The visible range of the x axis, in its units, after a drag. */
 export function windowOf(plot, view) {
   const axis = plot._fullLayout.xaxis, ends = axis.range.map((end) => axis.r2l(end));
   return view.logx ? ends.map((end) => 10 ** end) : ends;

@@ -1,4 +1,4 @@
-/* Marks of events on a chart: a line each, and a sign at the top that says on hover what it is. */
+/* Marks of events on a chart: a line each, and a symbol at the top with a description on hover. */
 
 import { colour } from "./colours.js";
 import { count } from "../format.js";
@@ -12,13 +12,13 @@ function markColour(mark) {
   return colour({ checkpoint: mark.strong ? "ink-3" : "border-strong", attempt: "warn", edit: "t4", note: "accent" }[mark.kind]);
 }
 
-/* Plotly reads a little markup in labels. */
+/* Plotly interprets some markup in labels. */
 export function escapeHtml(text) {
   return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
-/* Shapes and annotations of a Plotly layout. `place`: a mark's x, or null where it has none on this axis. Of very many plain
-   checkpoints, lines are drawn for some: those that stand out have theirs always. On a logarithmic axis Plotly takes annotations
+/* Shapes and annotations of a Plotly layout. `place`: a mark's x, or null if it has none on this axis. If there are very many plain
+   checkpoints, lines are drawn for some of them; special ones always have a line. On a logarithmic axis Plotly expects annotations
    at the logarithm, shapes at the value. */
 export function markedLayout(marks, place, logx) {
   const plain = marks.filter((mark) => mark.kind === "checkpoint" && !mark.strong).length;

@@ -1,4 +1,4 @@
-/* How often charts are drawn: what the last drawings of those in sight took is a share of the browser's time. */
+/* Rate of drawing: the time of the last drawings of visible charts stays a fixed share of the browser's time. */
 
 const SHORTEST = 30, LONGEST = 1000;
 const SHARE = 1 / 3;
@@ -10,7 +10,7 @@ export function interval() {
   return Math.min(LONGEST, Math.max(SHORTEST, whole / SHARE));
 }
 
-/* What drawing a chart took, in milliseconds; null: it is out of sight. */
+/* Duration of drawing a chart in milliseconds; null: it is not visible. */
 export function took(chart, cost) {
   if (cost === null) costs.delete(chart);
   else costs.set(chart, cost);

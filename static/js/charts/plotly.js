@@ -1,4 +1,4 @@
-/* Plotly is large: it is loaded when the first chart comes into sight, after the page itself is ready. */
+/* Plotly is large: it is loaded when the first chart becomes visible, after the page itself is ready. */
 
 import { el } from "../dom.js";
 
@@ -11,7 +11,7 @@ export function plotly() {
   return loading;
 }
 
-/* A server that is away for a while must not cost the page its charts. */
+/* Retries, so that a short outage of the server does not leave the page without charts. */
 async function read(tries) {
   try {
     return await once();
@@ -31,7 +31,7 @@ function once() {
     script.addEventListener("load", () => done(window.Plotly));
     script.addEventListener("error", () => {
       script.remove();
-      failed(new Error("the drawing library was not read: load the page again"));
+      failed(new Error("the chart library was not loaded: reload the page"));
     });
     document.head.append(script);
   });

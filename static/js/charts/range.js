@@ -1,9 +1,9 @@
-/* How much of the y axis is seen. */
+/* The visible range of the y axis. */
 
 const LEAST = 20;
 
-/* Bounds that leave outliers out: the middle 90 % and half their spread on either side, within what there is.
-   Fewer than LEAST values have none. */
+/* Bounds that exclude outliers: the middle 90 % and half their spread on either side, within the data.
+   There are none for fewer than LEAST values. */
 export function withoutOutliers(values) {
   const sorted = values.filter(Number.isFinite).sort((one, other) => one - other);
   if (!sorted.length) return null;
@@ -14,7 +14,7 @@ export function withoutOutliers(values) {
   return [Math.max(least, low - spread), Math.min(greatest, high + spread)];
 }
 
-/* {range, outside}: Plotly's range for these values, and how many of them do not show. `fixed`: bounds that the metric has. */
+/* {range, outside}: Plotly's range for these values, and the number of values outside it. `fixed`: bounds of the metric. */
 export function yRange(values, { most, log, fixed, whole }) {
   const shown = values.filter((value) => Number.isFinite(value) && (!log || value > 0));
   const lost = values.filter(Number.isFinite).length - shown.length;

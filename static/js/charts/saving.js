@@ -1,4 +1,4 @@
-/* A chart as a file: PNG and SVG as it is seen, CSV with every point as it was stored. */
+/* A chart as a file: PNG and SVG as displayed, CSV with every stored point. */
 
 import { el } from "../dom.js";
 import { colour } from "./colours.js";
@@ -6,7 +6,7 @@ import { escapeHtml } from "./marks.js";
 
 const SIZE = { width: 1000, height: 520 };
 
-/* Opens the choices below the button, or closes them. */
+/* Opens or closes the menu below the button. */
 export function saveMenu(button, { plot, title, unit, name, csv }) {
   const there = button.parentElement.querySelector(".sheet");
   button.setAttribute("aria-expanded", String(!there));

@@ -4,7 +4,7 @@ import { attemptStarts } from "../series.js";
 
 const WINDOWS = 60, LEAST = 4;
 
-/* The line that counts, and what a later attempt has played again, both as indices into the columns. */
+/* The main line, and the points that a later attempt has replaced, both as indices into the columns. */
 export function split(columns) {
   const starts = attemptStarts(columns);
   const current = [], superseded = [];
@@ -15,7 +15,7 @@ export function split(columns) {
   return { current, superseded };
 }
 
-/* Points as buckets of one, those that are finite: {steps, times, means, lows, highs, counts}. */
+/* Finite points as buckets of one: {steps, times, means, lows, highs, counts}. */
 export function asBuckets(columns, indices) {
   const kept = indices.filter((index) => Number.isFinite(columns.values[index]));
   const values = kept.map((index) => columns.values[index]);
@@ -25,7 +25,7 @@ export function asBuckets(columns, indices) {
   };
 }
 
-/* Exponential moving average of buckets, as if every point in a bucket had its mean; without the bias of its start. */
+/* Exponential moving average of buckets, as if every point in a bucket had its mean; corrected for the bias of its start. */
 export function smooth({ means, counts }, weight) {
   let sum = 0, mass = 0;
   return means.map((mean, index) => {
@@ -36,7 +36,7 @@ export function smooth({ means, counts }, weight) {
   });
 }
 
-/* Fewer buckets: at most WINDOWS, each of at least LEAST neighbours, or a band would be a line. */
+/* Merges buckets: at most WINDOWS, each of at least LEAST neighbours; otherwise a band would be a line. */
 export function windows(buckets) {
   const size = Math.max(LEAST, Math.ceil(buckets.steps.length / WINDOWS));
   const found = { steps: [], times: [], lows: [], highs: [] };

@@ -1,4 +1,4 @@
-/* One series of a chart as Plotly's traces: what was played again (dotted), every point or a band (faint), the line that counts (last). */
+/* One series of a chart as Plotly's traces: replaced points (dotted), every point or a band (faint), the main line (last). */
 
 import { faint, toneColour } from "./colours.js";
 import { escapeHtml } from "./marks.js";
@@ -38,7 +38,7 @@ function plain(line, points, indices, columns, tone, view) {
   return { ...shown(line, tone, view), ...points, mode: steps.length < FEW ? "lines+markers" : "lines", customdata: said(points.y, steps) };
 }
 
-/* What a point says when it is pointed at: its value as it was, and its step. */
+/* The tooltip of a point: its original value and its step. */
 function said(values, steps) {
   return values.map((value, index) => [number(value), steps[index], count(steps[index])]);
 }

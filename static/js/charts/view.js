@@ -1,4 +1,4 @@
-/* How charts are drawn: the address's ?x= smooth= under= range= logx= logy= from= to=, and the controls that set it. */
+/* View settings of charts: the address's ?x= smooth= under= range= logx= logy= from= to=, and the controls that set it. */
 
 import { addressGet, addressSet, keepView } from "../address.js";
 
@@ -9,7 +9,7 @@ const KEPT = "smoothing";
 export class View extends EventTarget {
   #axes;
 
-  /* axes: {tokens: "progress/tokens", …}, those that the run has besides step and time. */
+  /* axes: {tokens: "progress/tokens", …}, the run's axes other than step and time. */
   constructor(axes) {
     super();
     this.#axes = axes;
@@ -22,13 +22,13 @@ export class View extends EventTarget {
     keepView();
   }
 
-  /* step, time, or an axis that the run has. */
+  /* step, time, or an axis of the run. */
   get x() {
     const named = addressGet("x", DEFAULTS.x);
     return named === "time" || named in this.#axes ? named : "step";
   }
 
-  /* The metric that says how far the run was at each step; null for step and time. */
+  /* The metric of the run's progress at each step; null for step and time. */
   get axisKey() {
     return this.#axes[this.x] ?? null;
   }
@@ -54,7 +54,7 @@ export class View extends EventTarget {
     return this.#choice("logy") === "1";
   }
 
-  /* [from, to] in units of the axis (milliseconds for time), or null where everything is seen. */
+  /* [from, to] in units of the axis (milliseconds for time), or null if everything is visible. */
   get window() {
     const [from, to] = ["from", "to"].map((name) => addressGet(name, ""));
     if (from === "" || to === "" || !(Number(from) < Number(to))) return null;

@@ -1,11 +1,11 @@
-/* The page as the server would make it now. */
+/* The page as the server renders it now. */
 
 export async function pageAgain() {
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } }).catch(() => null);
   return answer?.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
 }
 
-/* Its regions in the place of the old ones, but for one that somebody is in. */
+/* Replaces the old regions, except one that has the focus. */
 export function putRegions(fresh) {
   for (const old of document.querySelectorAll("[data-region]")) {
     const twin = fresh.querySelector(`[data-region="${CSS.escape(old.dataset.region)}"]`);
@@ -13,7 +13,7 @@ export function putRegions(fresh) {
   }
 }
 
-/* While a run that is shown goes on, and the page is looked at: `work` with the fresh page, now and then. */
+/* While a displayed run is active and the page is visible, calls `work` with the fresh page at intervals. */
 export function whileLive(work) {
   if (!document.querySelector("[data-live]")) return;
   const timer = setInterval(async () => {

@@ -1,4 +1,4 @@
-/* Curves of groups of runs: mean, band, and N at every point. Read through the API, drawn by Plotly while in sight. */
+/* Curves of groups of runs: mean, band, and N at every point. Read through the API, drawn by Plotly while visible. */
 
 import { colour, faint, forgetColours, toneColour } from "../charts/colours.js";
 import { escapeHtml } from "../charts/marks.js";
@@ -9,7 +9,7 @@ const AXES = { step: "step", time: "minutes since the metric's first point", tok
 const DASHES = ["solid", "dash", "dashdot"];
 const CONFIG = { displayModeBar: false, responsive: true, doubleClick: "reset", showTips: false };
 
-/* Draws every chart below `root` when it comes near the window, and reads it then; the charts. */
+/* Loads and draws every chart in `root` when it comes near the window; returns the charts. */
 export function groupCharts(root) {
   const charts = [...root.querySelectorAll("[data-group-chart]")].map((element) => new GroupChart(element));
   const watcher = new IntersectionObserver((entries) => {
@@ -41,16 +41,16 @@ class GroupChart {
     try {
       this.show(this.given() ?? await read(this.element.dataset.source));
     } catch (error) {
-      if (!this.#found) this.#plot.replaceChildren(el("p", { class: "nothing" }, `not read: ${error.message}`));
+      if (!this.#found) this.#plot.replaceChildren(el("p", { class: "nothing" }, `not loaded: ${error.message}`));
     }
   }
 
-  /* Reads its numbers again, if it has been looked at. */
+  /* Reads its numbers again, if it has been visible. */
   async again() {
     if (this.#found) await this.load();
   }
 
-  /* Numbers that the page itself brought, of this or of a fresher one. */
+  /* Numbers that are part of this page or of a fresher one. */
   given(element = this.element) {
     const brought = element.querySelector("script[type='application/json']");
     return brought ? JSON.parse(brought.textContent) : null;
@@ -104,7 +104,7 @@ async function read(address) {
 
 const BASE = { type: "scatter", mode: "lines", cliponaxis: false, showlegend: false, connectgaps: false, hoverinfo: "skip" };
 
-/* Lower and upper bound as one filled outline for each stretch that has bounds. */
+/* Lower and upper bound as one filled outline for each interval with bounds. */
 function band(group, axis) {
   if (!group.low) return [];
   const tone = toneColour(group.tone), traces = [];
@@ -135,7 +135,7 @@ function lines(group, axis, place) {
   return faintly.map((y) => ({ ...BASE, x: axis, y, line: { color: faint(tone, 0.3), width: 1, dash } }));
 }
 
-/* The whole mean for the pointer (`meta` marks what stands in the legend of a saved picture); drawn through where every run of the group is there, dotted elsewhere. */
+/* The whole mean for the pointer (`meta` marks the entries in the legend of a saved picture); solid where every run of the group has a value, dotted elsewhere. */
 function mean(group, axis, place, { spans }) {
   const tone = toneColour(group.tone), full = (index) => group.counts[index] === group.n;
   const few = axis.length < 24 && !spans, dash = DASHES[Math.floor(place / 8) % DASHES.length];

@@ -1,5 +1,5 @@
-/* Brushes over parallel coordinates: dragged along an axis or written as ranges, they stand in the address; the server
-   says what they keep. */
+/* Brushes over parallel coordinates: dragged along an axis or entered as ranges, they are stored in the address; the server
+   returns the selected runs. */
 
 import { addressGet, addressSet } from "../address.js";
 import { svg } from "../dom.js";
@@ -48,12 +48,12 @@ function drag(grip, start) {
   }, { once: true });
 }
 
-/* Near an end of the axis the end is meant. */
+/* Snaps to the end of the axis. */
 function snapped(place) {
   return place < 0.02 ? 0 : place > 0.98 ? 1 : place;
 }
 
-/* What an axis has between two places. */
+/* The values of an axis between two positions. */
 function between(axis, low, high) {
   if (axis.kind === "category") {
     const step = axis.categories.length > 1 ? 1 / (axis.categories.length - 1) : 0;
@@ -63,7 +63,7 @@ function between(axis, low, high) {
   return [rounded(value(low), -1), rounded(value(high), 1)];
 }
 
-/* To four digits, away from what is kept. */
+/* Rounded to four digits, outwards. */
 function rounded(value, side) {
   if (!value) return 0;
   const unit = 10 ** (Math.floor(Math.log10(Math.abs(value))) - 3);
@@ -80,7 +80,7 @@ function written(range) {
   return least === "" && most === "" ? null : [least === "" ? axis.low : Number(least), most === "" ? axis.high : Number(most)];
 }
 
-/* Everything stays in the address; what it means is read again. */
+/* Updates the address and reads the result again. */
 async function brush(name, kept) {
   const said = Object.fromEntries(axes().filter((axis) => axis.brush).map((axis) => [axis.name, axis.brush]));
   if (kept) said[name] = kept;
@@ -91,7 +91,7 @@ async function brush(name, kept) {
   if (fresh) put(fresh);
 }
 
-/* The server's picture in the place of the old one; whoever was writing a range goes on where they were. */
+/* Replaces the picture with the server's, and keeps the focus in the range field. */
 function put(fresh) {
   const region = "[data-region='parallel']", old = document.querySelector(region), inputs = (of) => [...of.querySelectorAll("[data-range] input")];
   const focused = inputs(old).indexOf(document.activeElement);

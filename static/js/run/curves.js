@@ -27,7 +27,7 @@ function searching(specs) {
   if (search.value) look();
 }
 
-/* Words: all of them somewhere in title, unit and metrics. A regular expression: in one of these. */
+/* Words: all of them must occur in title, unit or metrics. A regular expression: in one of these. */
 function matcher(text, isRegex) {
   if (!isRegex) {
     const words = text.toLowerCase().split(/\s+/).filter(Boolean);
@@ -37,7 +37,7 @@ function matcher(text, isRegex) {
     const expression = new RegExp(text, "i");
     return { fits: (texts) => texts.some((each) => expression.test(each)) };
   } catch (error) {
-    return { error: `${error.message}. The charts are as they were before.` };
+    return { error: `${error.message}. The charts are unchanged.` };
   }
 }
 
@@ -61,7 +61,7 @@ function filter(fits) {
   document.querySelector("[data-no-charts]").hidden = shown > 0;
 }
 
-/* Metrics that the page was not made for: offer to show them; a page without any just does. */
+/* Metrics that are not on the page yet: offers to show them; an empty page shows them at once. */
 function fresh(specs, unknown) {
   const known = new Set(specs.flatMap((spec) => spec.lines.map((line) => line.key)));
   const notice = document.querySelector("[data-new-metrics]");

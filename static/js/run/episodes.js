@@ -1,4 +1,4 @@
-/* Tables of transcripts: new ones come in at the top. The stream of all asks the server for those that fit its filters. */
+/* Tables of transcripts: new ones are added at the top. The stream requests those that match its filters from the server. */
 
 import { el } from "../dom.js";
 import { count, fixed } from "../format.js";

@@ -1,4 +1,4 @@
-/* Name, state, progress, times and the acts that fit the state. */
+/* Name, state, progress, times and the actions that the state allows. */
 
 import { showFindings } from "../findings.js";
 import { duration, count } from "../format.js";

@@ -1,4 +1,4 @@
-/* The log's tail: new lines below, followed while the end is in sight. */
+/* The tail of the log: new lines at the bottom, followed while the end is visible. */
 
 import { el } from "../dom.js";
 

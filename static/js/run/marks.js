@@ -1,4 +1,4 @@
-/* What is marked on the curves: checkpoints, attempts, edits of the config, findings, notes. Kinds are hidden by ?hide=kind,kind. */
+/* Marks on the curves: checkpoints, attempts, edits of the config, findings, notes. ?hide=kind,kind hides kinds. */
 
 import { addressGet, addressSet } from "../address.js";
 import { count } from "../format.js";

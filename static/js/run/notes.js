@@ -1,4 +1,4 @@
-/* The dialog to note something about a run: n opens it, at the step that is looked at. */
+/* The dialog that adds a note to a run: n opens it at the current step. */
 
 export function notes(run, step) {
   const dialog = document.getElementById("run-note");

@@ -1,5 +1,5 @@
-/* After a resync, parts that the server rendered are read again from it and put in the place of the old ones.
-   Returns what the fresh page would hand to its script, if it could be read. */
+/* After a resync, replaces the regions that the server renders with fresh ones.
+   Returns the script data of the fresh page, if it could be read. */
 
 export async function readAgain() {
   const answer = await fetch(location.href, { headers: { Accept: "text/html" } });

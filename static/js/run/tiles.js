@@ -1,4 +1,4 @@
-/* Figures that follow the last point of their series. */
+/* Tiles that follow the last point of their series. */
 
 import { number, signed } from "../format.js";
 

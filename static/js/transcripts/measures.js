@@ -1,5 +1,5 @@
-/* What tokens can be coloured by. A measure has `of` (data, place) → its value or undefined, and `heat` → -1 … 1: strength, and above 0
-   or below it in another colour. */
+/* Measures for colouring tokens. A measure has `of` (data, place) → its value or undefined, and `heat` → -1 … 1: intensity, in one colour above 0
+   and another below. */
 
 const most = (value) => Math.max(-1, Math.min(1, value));
 const from = (name) => (data, place) => (data[name]?.length ? Number(data[name][place]) : undefined);
@@ -11,11 +11,11 @@ export const MEASURES = {
   entropies: { label: "entropy", head: "entropy", unit: "nats", of: from("entropies"), heat: (value) => -Math.min(1, value / 1.5) },
   mismatch: { label: "train–inference mismatch", head: "mismatch", unit: "nats", of: from("mismatch"), heat: (value) => most(value / 0.1) },
   training_logprobs: { label: "learner’s log-probability", head: "learner", unit: "nats", of: from("training_logprobs"), heat: (value) => -Math.min(1, -value / 3) },
-  masks: { label: "mask", head: "mask", digits: 0, of: from("masks"), heat: (value) => (value ? 0.25 : 0), says: (value) => (value ? "learnt from" : "masked out") },
+  masks: { label: "mask", head: "mask", digits: 0, of: from("masks"), heat: (value) => (value ? 0.25 : 0), says: (value) => (value ? "trained on" : "masked out") },
   versions: { label: "policy version", head: "version", digits: 0, of: from("versions"), heat: (value, { newest }) => -Math.min(1, (newest - value) / 4) },
 };
 
-/* Names of those that are known of an answer. */
+/* Names of the measures available for an answer. */
 export function known(data) {
   return Object.keys(MEASURES).filter((name) => MEASURES[name].of(data, 0) !== undefined);
 }

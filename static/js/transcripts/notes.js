@@ -1,4 +1,4 @@
-/* The dialog to label or note an answer: n opens it for the one that is looked at. */
+/* The dialog to label or note an answer: n opens it for the current one. */
 
 const dialog = document.getElementById("note");
 

@@ -1,15 +1,15 @@
-/* A long transcript in pieces: those near the window are read from the server, those far away give their elements up and keep their room. */
+/* A long transcript in pieces: those near the window are read from the server, those far away are removed and leave a space of the same height. */
 
 import { el } from "../dom.js";
 
 const KEPT = 8;
 const NEAR = "1500px";
-const SETTLE = 80; // what is flown over is not read
+const SETTLE = 80; // pieces that are only scrolled past are not read
 
 export class Pieces {
   #size; #pieces = []; #near = new Set(); #filled = new Set(); #reading = new Map(); #timer = null; #onFill;
 
-  /* `root` holds one piece that is filled, of answer `first` (from 0) on; `onFill` is called after a piece got its answers. */
+  /* `root` contains one filled piece from answer `first` (from 0); `onFill` is called after a piece has been filled. */
   constructor(root, { count, piece, first }, onFill) {
     this.#size = piece;
     this.#onFill = onFill;
@@ -24,7 +24,7 @@ export class Pieces {
     for (const each of this.#pieces) observer.observe(each);
   }
 
-  /* The element of answer `number` (from 1), read if need be; null where it cannot be read. */
+  /* The element of answer `number` (from 1), read if necessary; null if it cannot be read. */
   async reach(number) {
     const piece = this.#pieces[Math.floor((number - 1) / this.#size)];
     if (piece && !this.#filled.has(piece)) await this.#fill(piece);
@@ -58,7 +58,7 @@ export class Pieces {
     piece.setAttribute("aria-busy", "true");
     try {
       const answer = await fetch(`${location.pathname}?part=turns&start=${first + 1}`, { headers: { Accept: "text/html" } });
-      if (!answer.ok) throw new Error(`the server said ${answer.status}`);
+      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
       const parsed = new DOMParser().parseFromString(`<ol>${await answer.text()}</ol>`, "text/html");
       piece.replaceChildren(...[...parsed.querySelectorAll("li.turn")].map((turn) => document.adoptNode(turn)));
       piece.style.height = "";
@@ -67,7 +67,7 @@ export class Pieces {
     } catch (error) {
       const again = el("button", { type: "button", class: "button small" }, "Try again");
       again.addEventListener("click", () => this.#fill(piece));
-      piece.replaceChildren(el("li", { class: "notice bad" }, `Answers from #${first + 1} were not read: ${error.message}. `, again));
+      piece.replaceChildren(el("li", { class: "notice bad" }, `Answers from #${first + 1} were not loaded: ${error.message}. `, again));
     } finally {
       piece.removeAttribute("aria-busy");
     }

@@ -1,11 +1,11 @@
-/* The stream of episodes: older ones come in as it is scrolled, newer ones as they are played, and the document stays small. */
+/* The stream of episodes: older ones load on scrolling, newer ones as they are played, and the document stays small. */
 
 import { atMost, el } from "../dom.js";
 import { ListWindow } from "./window.js";
 
 const end = document.querySelector("[data-stream-end]");
 const folded = document.querySelector(".more-filters");
-if (folded && innerWidth < 760) folded.open = false; // what was found comes first on a small screen
+if (folded && innerWidth < 760) folded.open = false; // results come first on a small screen
 let list = null, busy = false;
 
 function body() {
@@ -43,7 +43,7 @@ async function more() {
     window_().append(found);
     if (!found.length) link.remove();
   } catch {
-    observer.disconnect(); // the link still works by hand
+    observer.disconnect(); // the link still works
   } finally {
     busy = false;
     end.removeAttribute("aria-busy");
@@ -65,7 +65,7 @@ addEventListener("scroll", () => {
   while (!room.hidden && shown.hasEarlier && room.getBoundingClientRect().bottom > -600) shown.earlier();
 }, { passive: true });
 
-/* New episodes of a filtered stream: only the server can say which of them fit. */
+/* New episodes of a filtered stream: only the server can filter them. */
 const fresh = atMost(1000, async () => {
   const after = window_().first?.dataset.id ?? 0;
   const found = [];

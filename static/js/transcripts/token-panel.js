@@ -1,4 +1,4 @@
-/* The panel beside a transcript: tokens of the answer that is looked at, what to colour them by, numbers of the one under the pointer. */
+/* The panel next to a transcript: tokens of the current answer, the colouring measure, values of the token under the pointer. */
 
 import { el } from "../dom.js";
 import { count, fixed } from "../format.js";
@@ -25,14 +25,14 @@ export class TokenPanel {
     this.#asked = asked;
     this.#strip?.close();
     this.#root.hidden = false;
-    this.#note(`of #${number}, ${executed ? "carried on" : `candidate ${candidate + 1}`}`);
+    this.#note(`of #${number}, ${executed ? "selected" : `candidate ${candidate + 1}`}`);
     const strip = new TokenStrip(this.#part("token-strip"), `/api/v1/episodes/${this.#episode}/turns/${number}/tokens/?candidate=${candidate + 1}`, (_, place) => this.#read(place));
     this.#strip = strip;
     this.#root.setAttribute("aria-busy", "true");
     try {
       await strip.load();
     } catch (error) {
-      if (asked === this.#asked) this.#part("token-strip").replaceChildren(el("span", { class: "quiet" }, `Not read: ${error.message}`));
+      if (asked === this.#asked) this.#part("token-strip").replaceChildren(el("span", { class: "quiet" }, `Not loaded: ${error.message}`));
       return;
     } finally {
       if (asked === this.#asked) this.#root.removeAttribute("aria-busy");
@@ -47,7 +47,7 @@ export class TokenPanel {
     this.#by.replaceChildren(...options.map(([name, label]) => el("option", { value: name, selected: name === by }, label)));
     this.#by.value = by;
     strip.draw(by);
-    if (!strip.data.count) this.#part("token-strip").replaceChildren(el("span", { class: "quiet" }, "No tokens were reported of this answer."));
+    if (!strip.data.count) this.#part("token-strip").replaceChildren(el("span", { class: "quiet" }, "No tokens were reported for this answer."));
     this.#scale(by);
     this.#read(0);
     const prompt = strip.data.prompt_ids;
@@ -64,7 +64,7 @@ export class TokenPanel {
     if (this.#strip?.data) this.#draw(this.#strip);
   }
 
-  /* From where to where the values that were read reach, and how tokens that are not learnt from look. */
+  /* The range of the loaded values, and the style of tokens that are not trained on. */
   #scale(by) {
     const measure = MEASURES[by], { data } = this.#strip;
     const values = measure ? (data.tokens ?? []).map((_, place) => measure.of(data, place)).filter(Number.isFinite) : [];
@@ -73,7 +73,7 @@ export class TokenPanel {
     const said = [];
     if (values.length && low === high) said.push(`${measure.label}: ${spoken(measure, low)}${unit}`);
     else if (values.length && !measure.says) said.push(`${measure.label}: ${spoken(measure, low)} to ${spoken(measure, high)}${unit}`);
-    if (data.masks?.includes(0)) said.push("dashed: masked out, not learnt from");
+    if (data.masks?.includes(0)) said.push("dashed: masked out, not trained on");
     this.#part("token-scale").textContent = said.join(" · ");
   }
 

@@ -1,17 +1,17 @@
-/* The tokens of one answer as coloured words, read from the server some at a time as they are scrolled to. Arrow keys move along. */
+/* The tokens of one answer as coloured words, loaded from the server in pieces on scrolling. Arrow keys move along. */
 
 import { el } from "../dom.js";
 import { fixed } from "../format.js";
 import { MEASURES, known } from "./measures.js";
 
-const CHUNK = 250; // tokens in one element, which the browser leaves undrawn while it is out of sight
+const CHUNK = 250; // tokens in one element, which the browser does not draw while it is not visible
 const ARRAYS = ["tokens", "token_ids", "logprobs", "versions", "ratios", "entropies", "training_logprobs", "mismatch", "masks"];
 
 export class TokenStrip {
   #root; #address; #end; #observer; #by = ""; #onPoint; #asked = null;
   data = null;
 
-  /* `onPoint` is called with (strip, place) of the token under the pointer or the focus. */
+  /* `onPoint` is called with (strip, position) of the token under the pointer or with the focus. */
   constructor(root, address, onPoint = () => {}) {
     this.#root = root;
     this.#address = address;
@@ -26,12 +26,12 @@ export class TokenStrip {
 
   get known() { return known(this.data); }
 
-  /* Reads the first tokens. Throws an Error that says why it cannot. */
+  /* Reads the first tokens. Throws an Error with the reason if it cannot. */
   async load() {
     this.#take(await this.#read(0));
   }
 
-  /* Colours by a measure ("" for none, "token_ids" to show ids in place of text). */
+  /* Colours by a measure ("" for none, "token_ids" to show ids instead of text). */
   draw(by) {
     this.#by = by;
     this.#root.replaceChildren(...this.#chunks(0), this.#end);
@@ -46,7 +46,7 @@ export class TokenStrip {
 
   async #read(from) {
     const answer = await fetch(`${this.#address}${this.#address.includes("?") ? "&" : "?"}from=${from}`, { headers: { Accept: "application/json" }, signal: this.#asked.signal });
-    if (!answer.ok) throw new Error(answer.status === 404 ? "its tokens are not kept" : `the server said ${answer.status}`);
+    if (!answer.ok) throw new Error(answer.status === 404 ? "its tokens are not stored" : `the server answered ${answer.status}`);
     return answer.json();
   }
 
@@ -69,7 +69,7 @@ export class TokenStrip {
     try {
       this.#take(await this.#read(first));
     } catch {
-      return; // closed, or the server is away: what is there stays readable
+      return; // closed, or the server is unreachable: loaded tokens stay readable
     }
     this.#end.before(...this.#chunks(first));
     this.#watch();
@@ -121,13 +121,13 @@ export class TokenStrip {
   }
 }
 
-/* A value of a measure as words. */
+/* A value of a measure as text. */
 export function spoken(measure, value) {
   if (measure.says) return measure.says(value);
   return fixed(value, measure.digits ?? 3);
 }
 
-/* Spaces, line ends and control characters are shown, so that every token can be seen and none turns the text around it. */
+/* Spaces, line breaks and control characters are shown as symbols, so that every token is visible and none changes the text direction. */
 export function visible(token) {
   const shown = token.replaceAll("\n", "⏎").replaceAll("\t", "⇥").replace(/[\p{Cc}\p{Cf}]/gu, (each) => `‹${each.codePointAt(0).toString(16).padStart(4, "0")}›`);
   return shown.replace(/^ | $/g, "·") || "∅";

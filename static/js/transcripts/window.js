@@ -1,4 +1,4 @@
-/* A long list of which only a window is in the document: what leaves it at one end is kept aside, and room of its height is left. */
+/* A long list of which only a window is in the document: removed items are stored, and a space of their height is left. */
 
 const MOST = 360;
 const AT_ONCE = 60;
@@ -6,7 +6,7 @@ const AT_ONCE = 60;
 export class ListWindow {
   #body; #before = []; #after = []; #room; #heights = new WeakMap(); #height = 0;
 
-  /* `body` holds the items; `room` stands before the first and takes the height of what was taken out. */
+  /* `body` contains the items; `room` precedes the first and has the height of the removed ones. */
   constructor(body, room) {
     this.#body = body;
     this.#room = room;
@@ -19,20 +19,20 @@ export class ListWindow {
   get hasLater() { return this.#after.length > 0; }
   get hasEarlier() { return this.#before.length > 0; }
 
-  /* Items that come after all that are known; only as many stay in the document as it can bear. */
+  /* Adds items at the end; the document keeps a limited number of them. */
   append(items) {
     this.#after.push(...items);
     if (this.#after.length === items.length) this.later();
   }
 
-  /* Items that come before all that are known. While the window is elsewhere they wait. */
+  /* Adds items at the start. They wait while the window is elsewhere. */
   prepend(items) {
     if (this.hasEarlier) return void this.#before.unshift(...items);
     this.#room.after(...items);
     while (this.items.length > MOST) this.#after.unshift(this.#take(this.items.at(-1)));
   }
 
-  /* The next ones into the document. */
+  /* Inserts the next items into the document. */
   later() {
     this.#body.append(...this.#after.splice(0, AT_ONCE));
     const over = this.items.length - MOST;
@@ -44,7 +44,7 @@ export class ListWindow {
     this.#makeRoom();
   }
 
-  /* The ones before into the document again. */
+  /* Inserts the previous items into the document again. */
   earlier() {
     const items = this.#before.splice(-AT_ONCE);
     for (const item of items) this.#height -= this.#heights.get(item) ?? 0;

@@ -107,7 +107,7 @@ def test_members_page(here: Client, project: Project, stranger: User) -> None:
     assert wrong.status_code == 400 and "there is no account" in wrong.content.decode()
     viewer = Client()
     viewer.force_login(stranger)
-    assert "Add somebody" not in viewer.get(address).content.decode()
+    assert "Add a member" not in viewer.get(address).content.decode()
     assert viewer.post(address, {"username": "eve", "level": "owner"}).status_code == 403
     here.post(f"{address}{stranger.pk}/remove/")
     assert viewer.get(address).status_code == 404

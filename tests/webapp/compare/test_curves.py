@@ -162,7 +162,7 @@ def test_the_page_its_file_and_its_link(
     client.force_login(user)
     query = "runs=longnumber,earlynumber&by=run&band=minmax"
     page = client.get(f"/compare/?{query}").content.decode()
-    assert "0.80" in page and "These values stand at different steps" in page and "data-live" in page
+    assert "0.80" in page and "These values are at different steps" in page and "data-live" in page
     Run.objects.update(state="finished")
     assert "data-live" not in client.get(f"/compare/?{query}").content.decode()
     rows = list(csv.DictReader(client.get(f"/compare/curves.csv?{query}").content.decode().splitlines()))

@@ -94,7 +94,7 @@ def test_the_fragment_follows_the_form(ada: Client, launcher: FakeLauncher) -> N
     html = ada.post(ESTIMATE, form).content.decode()
     assert "Does not fit the cluster" in html and "It wants 11.1 CPU cores, and there are 4" in html
     assert "15,360" in html
-    assert "right first" in ada.post(ESTIMATE, form | {"rollout.tasks": "many"}).content.decode()
+    assert "Correct the fields first" in ada.post(ESTIMATE, form | {"rollout.tasks": "many"}).content.decode()
     launcher.reachable = False
     assert "does not answer" in ada.post(ESTIMATE, posted(ada)).content.decode()
 

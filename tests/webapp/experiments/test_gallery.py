@@ -100,6 +100,6 @@ def test_the_words_stay_in_the_address_while_the_form_is_filled_in(client: Clien
 def test_a_sweep_starts_from_what_the_form_holds(client: Client, user: User, run: Run) -> None:
     client.force_login(user)
     html = client.get("/experiments/new/", {"rollout.group_size": "4", "run.name": "a b"}).content.decode()
-    link = html.split("Vary fields of it in a sweep")[0].rsplit('href="', 1)[1].split('"')[0]
+    link = html.split("Vary fields in a sweep")[0].rsplit('href="', 1)[1].split('"')[0]
     page = client.get(link.replace("&amp;", "&")).content.decode()
     assert "rollout.group_size=4" in page and "run.name=&quot;a b&quot;" in page

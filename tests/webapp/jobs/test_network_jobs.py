@@ -137,9 +137,16 @@ def test_the_checkpoints_page_offers_what_there_is(user: User, run: Run, client:
     kept(run)
     client.force_login(user)
     page = client.get(f"/runs/{run.pk}/checkpoints/").content.decode()
-    for there in ("Evaluate again", "Let two meet", "untrained networks", "a folder per policy"):
+    for there in ("Evaluate again", "Match two checkpoints", "untrained networks", "a folder per policy"):
         assert there in page
-    for away in ("Talk", "talk to it", "First task", "swap the policies", "Hugging Face", "base models"):
+    for away in (
+        "Start chat",
+        "chat with it",
+        "First task",
+        "swap the policies",
+        "Hugging Face",
+        "base models",
+    ):
         assert away not in page
 
 

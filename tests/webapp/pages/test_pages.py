@@ -46,8 +46,8 @@ def test_list_shows_filters_and_finds(ada: Client, told: Run) -> None:
     html = read(ada, "runs:list")
     assert "per role" in html and 'class="spark"' in html and "22 of" in html
     assert "per role" in read(ada, "runs:list", tag="ablation", state="running", q="per")
-    assert "No run fits these filters" in read(ada, "runs:list", state="failed")
-    assert "No run fits these filters" in read(ada, "runs:list", q="elsewhere")
+    assert "No run matches these filters" in read(ada, "runs:list", state="failed")
+    assert "No run matches these filters" in read(ada, "runs:list", q="elsewhere")
     assert "per role" in read(ada, "runs:list", state="nonsense")
 
 
@@ -82,7 +82,7 @@ def test_viewers_have_no_buttons_and_are_refused(viewer: Client, ada: Client, to
     assert stop in read(ada, "runs:detail", told.pk)
     assert "/act/" not in read(viewer, "runs:detail", told.pk)
     assert viewer.post(stop).status_code == 403
-    assert "may set up an experiment and copy it" in read(viewer, "experiments:new")
+    assert "can configure an experiment and copy it" in read(viewer, "experiments:new")
 
 
 def test_stop_leads_back_and_shows_that_it_stops(ada: Client, told: Run) -> None:
@@ -187,7 +187,7 @@ def test_transcript_shows_turns_candidates_and_what_was_carried_on(ada: Client, 
 def test_a_thinned_episode_says_so(ada: Client, told: Run) -> None:
     episode = Episode.objects.filter(run=told).first()
     episode.body.delete()
-    assert "Only the facts of this episode are kept" in read(ada, "transcripts:detail", told.pk, episode.pk)
+    assert "Only metadata of this episode are stored" in read(ada, "transcripts:detail", told.pk, episode.pk)
 
 
 def test_scripts_in_any_text_are_shown_as_text(ada: Client, run: Run) -> None:
@@ -214,7 +214,7 @@ def test_logs_filter_by_level_and_text(ada: Client, told: Run) -> None:
     assert "colocated" in read(ada, "runs:logs", told.pk)
     html = read(ada, "runs:logs", told.pk, level="info")
     assert "attempt 1 starts" in html and "colocated" not in html
-    assert "No line fits these filters" in read(ada, "runs:logs", told.pk, q="nowhere")
+    assert "No line matches these filters" in read(ada, "runs:logs", told.pk, q="nowhere")
 
 
 def test_config_shows_what_was_changed(ada: Client, told: Run) -> None:
@@ -262,7 +262,7 @@ def test_templates_hold_no_inline_script_style_or_safe() -> None:
 @pytest.mark.parametrize("address", ["/runs/nothere/", "/nowhere/"])
 def test_missing_pages_are_in_the_design(ada: Client, client: Client, address: str) -> None:
     answer = ada.get(address)
-    assert answer.status_code == 404 and "There is nothing here" in answer.content.decode()
+    assert answer.status_code == 404 and "Page not found" in answer.content.decode()
 
 
 def test_a_running_run_says_where_agents_of_ones_own_reach_it(ada: Client, told: Run) -> None:

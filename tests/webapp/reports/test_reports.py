@@ -291,7 +291,7 @@ def test_pages_without_scripts(client: Client, user: User, editor: User, report:
     assert answer.status_code == 409 and "version 3" in answer.content.decode()
     assert "eve &lt;b&gt;" in answer.content.decode() and 'name="base" value="2"' in answer.content.decode()
     versions = client.get(f"/reports/{report.pk}/versions/?version=3").content.decode()
-    assert "beside" in versions and "<del>" in versions and "eve <b>" not in versions
+    assert "separate" in versions and "<del>" in versions and "eve <b>" not in versions
     assert f'href="/reports/{report.pk}/"' in client.get("/reports/").content.decode()
     preview = client.post(f"/reports/{report.pk}/preview/", {"text": "**bold**"}).content.decode()
     assert "<strong>bold</strong>" in preview

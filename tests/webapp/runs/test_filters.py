@@ -169,7 +169,7 @@ def test_the_page_and_the_api_say_the_same(four: None, user: User, client: Clien
     page = client.get("/runs/", {"filter": "eval/success > 0.8"}).content.decode()
     assert ">one<" in page and ">two<" not in page and "2 runs" in page
     wrong = client.get("/runs/", {"filter": "<script>"}).content.decode()
-    assert "not understood" in wrong and "<script>'" not in wrong
+    assert "Invalid filter" in wrong and "<script>'" not in wrong
     api = APIClient()
     api.force_authenticate(user)
     answer = api.get("/api/v1/runs/", {"filter": "tag = base"})

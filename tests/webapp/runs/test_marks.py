@@ -164,6 +164,6 @@ def test_the_table_shows_the_latest_note_and_filters_find_any(
     assert f'data-note="{run.pk}"' in page
     seen = viewer.get("/runs/").content.decode()
     assert "raised" in seen and "data-note=" not in seen
-    assert "No run fits" in ada.get('/runs/?filter=note+%3D+"entropy"').content.decode()
+    assert "No run matches" in ada.get('/runs/?filter=note+%3D+"entropy"').content.decode()
     (row,) = ada.get("/api/v1/runs/?columns=note").json()["results"]
     assert row["columns"] == {"note": "<b>raised</b> it"}

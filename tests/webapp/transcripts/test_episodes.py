@@ -66,7 +66,8 @@ def test_a_failed_episode_without_steps_shows_its_error(client: Client, user: Us
     run.save()
     page = client.get(f"/runs/{run.pk}/episodes/{Episode.objects.get().pk}/").content.decode()
     assert (
-        error in page and "Only the facts of this episode are kept: failed in step 7. Steps are kept" in page
+        error in page
+        and "Only metadata of this episode are stored: failed in step 7. Steps are stored" in page
     )
     rows = client.get(f"/runs/{run.pk}/transcripts/?outcome=failed").content.decode()
     assert f"failed: {error}" in rows

@@ -91,8 +91,8 @@ def test_the_page_shows_the_turn_and_the_candidate_that_are_asked_for(
     assert "&lt;script&gt;x&lt;/script&gt;" in html and "<script>x" not in html
     chosen = client.get(address, {"turn": 2, "candidate": 2}).content.decode()
     assert 'id="node-2-2"' in chosen.partition('aria-current="true" title')[0][-220:]
-    assert "teaches nothing" in chosen.partition('id="group-title"')[2]
-    assert "Nothing was said" in client.get(address, {"turn": 3, "candidate": 7}).content.decode()
+    assert "has no gradient" in chosen.partition('id="group-title"')[2]
+    assert "No answer at this turn" in client.get(address, {"turn": 3, "candidate": 7}).content.decode()
     assert client.get(address, {"turn": 4}).status_code == 404
     assert client.get(address, {"turn": "x"}).status_code == 200
     assert client.get(f"/runs/other/episodes/{episode.pk}/tree/").status_code == 404
@@ -113,7 +113,7 @@ def test_facts_alone_are_said_to_be_so(client: Client, user: User, run: Run) -> 
     client.force_login(user)
     episodes_store(run, 1, [played("a", turns=[])])
     html = client.get(f"/runs/{run.pk}/episodes/{Episode.objects.get().pk}/tree/").content.decode()
-    assert "Only the facts of this episode are kept" in html
+    assert "Only metadata of this episode are stored" in html
 
 
 def test_by_rest(client: Client, user: User, stranger: User, episode: Episode) -> None:

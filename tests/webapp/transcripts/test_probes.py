@@ -91,7 +91,7 @@ def test_parts_make_up_both_texts(left: str, right: str) -> None:
 def test_pages_and_api(client: Client, user: User, stranger: User, run: Run, plays: list[Episode]) -> None:
     client.force_login(user)
     html = client.get(f"/runs/{run.pk}/probes/").content.decode()
-    assert "up &lt;up&gt;" in html and "first against last" in html
+    assert "up &lt;up&gt;" in html and "compare first and last" in html
     address = f"/runs/{run.pk}/episodes/{plays[2].pk}/diff/"
     html = client.get(address, {"other": plays[0].pk}).content.decode()
     assert "<del>&lt;up&gt;</del>" in html and "<ins>right</ins>" in html, "the earlier one first"
