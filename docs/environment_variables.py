@@ -1,4 +1,4 @@
-"""What Troupe reads from the process environment, for docs/configuration.md.
+"""Environment variables that Troupe reads, for docs/configuration.md.
 
 A test compares this list with the names in the source.
 """
@@ -19,14 +19,14 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
             (
                 "TROUPE_HOST",
                 "`127.0.0.1`",
-                "Address the web server listens on. Anything else lets other machines in.",
+                "Listen address of the web server. Any other value allows access from other machines.",
             ),
-            ("TROUPE_PORT", "`8000`", "Its port; the next free one where it is taken."),
+            ("TROUPE_PORT", "`8000`", "Its port; if it is in use, the next free one."),
             ("TROUPE_DEMO", "`1`", "0 does not launch the demonstration at the first start."),
             (
                 "TROUPE_BASE_MODEL",
                 "`1`",
-                "0 does not make the base model at the start; the first run that needs it does.",
+                "0 does not train the base model at startup; the first run that needs it does.",
             ),
             (
                 "TROUPE_LAUNCHER",
@@ -36,37 +36,41 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
             (
                 "OMP_NUM_THREADS",
                 "`1`",
-                "Threads per process of the stack; runs take resources.threads instead.",
+                "Threads per process of the stack; runs use resources.threads instead.",
             ),
-            ("TROUPE_LOG_LEVEL", "`INFO`", "Least severe line in the logs of web server and worker."),
+            ("TROUPE_LOG_LEVEL", "`INFO`", "Minimum level of lines in the logs of web server and worker."),
         ],
     ),
     (
-        "Servers of your own",
-        "Each address that is given replaces the bundled server.",
+        "Custom servers",
+        "Each address that is set replaces the bundled server.",
         [
             ("DATABASE_URL", "bundled Postgres", "`postgres://user:password@host:port/name`."),
             ("REDIS_URL", "bundled Redis", "`redis://:password@host:6379/0` or `unix:///path/to/socket`."),
             ("RAY_ADDRESS", "local Ray head", "Job API of a Ray cluster: `http://<head node>:8265`."),
-            ("RAY_AUTH_TOKEN", "", "Token of that cluster, where it asks for one."),
+            ("RAY_AUTH_TOKEN", "", "Token of that cluster, if it requires one."),
             (
                 "TROUPE_RAY_REMOTE",
-                "found out",
-                "1: the cluster does not see this checkout, so the code is sent along with every run.",
+                "detected",
+                "1: the cluster cannot read this checkout, so the code is sent with every run.",
             ),
         ],
     ),
     (
         "Web server",
-        "For a server that others reach.",
+        "For a server that other machines reach.",
         [
-            ("TROUPE_SERVER_URL", "host and port above", "Where jobs and login links reach the server."),
+            ("TROUPE_SERVER_URL", "host and port above", "Address of the server for jobs and login links."),
             (
                 "TROUPE_SECRET_KEY",
-                "made and kept in TROUPE_HOME",
-                "Signs sessions and encrypts addresses of channels and webhooks. The same on every process of the web side.",
+                "generated and stored in TROUPE_HOME",
+                "Signs sessions and encrypts addresses of channels and webhooks. Must be equal in all processes of the web application.",
             ),
-            ("TROUPE_ALLOWED_HOSTS", "this machine", "Host names under which pages are served, with commas."),
+            (
+                "TROUPE_ALLOWED_HOSTS",
+                "this machine",
+                "Host names under which pages are served, comma-separated.",
+            ),
             (
                 "TROUPE_TRUSTED_ORIGINS",
                 "",
@@ -77,74 +81,78 @@ GROUPS: list[tuple[str, str, list[Row]]] = [
                 "TROUPE_BEHIND_PROXY",
                 "`0`",
                 "1 reads the caller's address and scheme from X-Forwarded-For and X-Forwarded-Proto. Only behind a proxy that sets "
-                "both; without 1, failed logins of all people behind a proxy count for the proxy's one address.",
+                "both; without 1, failed logins of all users behind a proxy count for the proxy's address.",
             ),
             (
                 "TROUPE_PROXY_ADDRESSES",
                 "this machine",
-                "Addresses or networks of that proxy, with commas: `10.0.0.7,172.16.0.0/12`.",
+                "Addresses or networks of that proxy, comma-separated: `10.0.0.7,172.16.0.0/12`.",
             ),
-            ("TROUPE_STATIC_ROOT", "`static/` in TROUPE_HOME", "Where static files are collected."),
+            ("TROUPE_STATIC_ROOT", "`static/` in TROUPE_HOME", "Folder for collected static files."),
             (
                 "TROUPE_IMPORT_PACKAGES",
                 "none",
-                "Packages, with commas, whose code runs from pages and the API may name by import path. They travel with a run to "
+                "Packages, comma-separated, whose code runs from pages and the API may use by import path. They are sent with a run to "
                 "a remote cluster.",
             ),
             (
                 "TROUPE_MODEL_FOLDERS",
                 "`/data`",
-                "Absolute folders, with commas, whose models runs from pages and the API may name, beside TROUPE_HOME/models. "
-                "Empty: none. Of TROUPE_HOME they open nothing else.",
+                "Absolute folders, comma-separated, whose models runs from pages and the API may use, in addition to TROUPE_HOME/models. "
+                "Empty: none. They give no access to other parts of TROUPE_HOME.",
             ),
             (
                 "TROUPE_WEIGHTS_FOLDERS",
                 "none",
-                "Absolute folders, with commas, below which `engine.weights_folder` of such runs may lie, beside "
+                "Absolute folders, comma-separated, in which `engine.weights_folder` of such runs may be, in addition to "
                 "TROUPE_HOME/weights.",
             ),
             (
                 "TROUPE_KEY_ADDRESSES",
                 "none",
-                "Addresses (`https://host:8443`, with commas) other than this machine's own to which such runs may send "
+                "Addresses (`https://host:8443`, comma-separated) other than this machine's own to which such runs may send "
                 "`engine.key_variable` and `workflow.token_env`.",
             ),
             (
                 "TROUPE_WEBHOOK_NETWORKS",
                 "public ones",
-                "Networks that webhooks and channels may go to besides: `10.0.0.0/8,127.0.0.0/8`, or `any`.",
+                "Further networks that webhooks and channels may use: `10.0.0.0/8,127.0.0.0/8`, or `any`.",
             ),
-            ("TROUPE_DEBUG", "`0`", "1 shows tracebacks in the browser. Never where others can reach it."),
+            (
+                "TROUPE_DEBUG",
+                "`0`",
+                "1 shows tracebacks in the browser. Do not use it on a server that others can reach.",
+            ),
         ],
     ),
     (
         "Command line and clients",
-        "Without them `troupe` uses what the stack on this machine wrote to `$TROUPE_HOME/local.json`.",
+        "Without them `troupe` uses the values that the stack on this machine wrote to `$TROUPE_HOME/local.json`.",
         [
             ("TROUPE_URL", "from local.json", "Address of the server."),
-            ("TROUPE_TOKEN", "from local.json", "An API token, from the page API tokens."),
+            ("TROUPE_TOKEN", "from local.json", "An API token, from the API tokens page."),
         ],
     ),
     (
         "Rollout buffer",
-        "Read by `troupe buffer` and by runs that learn from it. See [Rollouts from outside](rollout-buffer.md).",
+        "Read by `troupe buffer` and by runs that train on it. See [External rollouts](rollout-buffer.md).",
         [
             (
                 "TROUPE_BUFFER_TOKEN",
-                "made anew at every start",
-                "What writers and readers show. A run on the same machine finds it in `$TROUPE_HOME/rollout_buffer.json`.",
+                "generated at every start",
+                "Token of writers and readers. A run on the same machine finds it in `$TROUPE_HOME/rollout_buffer.json`.",
             ),
         ],
     ),
     (
-        "Your own program",
-        "Read by `import troupe`; an argument of `troupe.init` counts more. See [Your own trainer](client.md).",
+        "Custom programs",
+        "Read by `import troupe`; an argument of `troupe.init` takes precedence. See [Custom trainers](client.md).",
         [
-            ("TROUPE_PROJECT", "your first", "Slug of the project that runs go to."),
-            ("TROUPE_RUN_ID", "a new one", "Id of the run, so that a restarted job goes on with it."),
-            ("TROUPE_RUN_GROUP", "", "Runs that belong together: becomes the tag `group:NAME`."),
+            ("TROUPE_PROJECT", "your first", "Slug of the project for runs."),
+            ("TROUPE_RUN_ID", "a new one", "Id of the run, so that a restarted job continues it."),
+            ("TROUPE_RUN_GROUP", "", "Group of related runs: becomes the tag `group:NAME`."),
             ("TROUPE_MODE", "`online`", "online, offline (`troupe sync` delivers it later), or disabled."),
-            ("TROUPE_DIR", "`TROUPE_HOME`", "Where events are kept before they are delivered."),
+            ("TROUPE_DIR", "`TROUPE_HOME`", "Folder for events before delivery."),
         ],
     ),
 ]
@@ -164,4 +172,4 @@ INTERNAL = {
     "RAY_JOB_STOP_WAIT_TIME_S",
     "RAY_USAGE_STATS_ENABLED",
 }
-"""Set by Troupe for its own processes; nobody else sets them."""
+"""Set by Troupe for its own processes; not for users."""

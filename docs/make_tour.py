@@ -27,11 +27,11 @@ CHROMIUM = "/usr/bin/chromium"
 WIDTH, HEIGHT = 1440, 900
 DRAWN = """() => [...document.querySelectorAll(".plot")].every((plot) =>
   plot.getBoundingClientRect().top > innerHeight || plot.querySelector(".scatterlayer .trace"))"""
-"""Whether every chart that is in sight has its curves."""
+"""Whether every visible chart has its curves."""
 COLOURS = 256
-"""Of a picture: pages have few, and it makes the files a third as large."""
+"""Colours per picture: pages have few, and this reduces the files to a third."""
 PATIENCE = 600.0
-"""Seconds for the stack to start, on a machine that is busy with other things."""
+"""Seconds for the stack to start, on a busy machine."""
 SEEDS = (0, 1)
 ITERATIONS = 32
 SMALLER = {"run.iterations": ITERATIONS, "evaluation.every": 5, "evaluation.episodes": 64}
@@ -39,12 +39,12 @@ COLUMNS = "progress,train/return,eval/success,eval_sampled/success,run.seed,poli
 
 
 def main(home: Path | None = None) -> None:
-    """Stack, runs, pictures."""
+    """Start the stack, run the experiments and take the pictures."""
     stack = RunningStack(home)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     try:
         with Progress(*columns) as progress:
-            progress.console.print("Starting a stack of its own ...")
+            progress.console.print("Starting a separate stack ...")
             server = Server(stack.start(within=PATIENCE).url, stack.token)
             runs = [run["id"] for run in server.call("/api/v1/runs/", tag="tour", sort="created")["results"]]
             if not runs:
@@ -58,14 +58,14 @@ def main(home: Path | None = None) -> None:
 
 
 def _launch(server: Server, seed: int) -> str:
-    """The id of a run of the demonstration."""
+    """Launch the demonstration and return the id of the run."""
     body = {"preset": "plan_path_duo", "name": f"duo, seed {seed}", "tags": ["tour"]}
     made = server.call("/api/v1/runs/", {**body, "overrides": {**SMALLER, "run.seed": seed}})
     return str(made["id"])
 
 
 def _wait(server: Server, runs: list[str], progress: Progress) -> None:
-    """Until all have finished. Raises TroupeError where one ends otherwise."""
+    """Wait until all have finished. Raises TroupeError if one ends in another state."""
     tasks = {run: progress.add_task(f"training {run}", total=ITERATIONS) for run in runs}
     states = dict.fromkeys(runs, "")
     while set(states.values()) != {"finished"}:
@@ -79,7 +79,7 @@ def _wait(server: Server, runs: list[str], progress: Progress) -> None:
 
 
 def _dress(server: Server, runs: list[str]) -> None:
-    """What people add to runs: a note, saved views."""
+    """Add a note and saved views to the runs."""
     server.call(
         f"/api/v1/runs/{runs[0]}/notes/", {"text": "The planner's entropy falls fast: try a higher bonus."}
     )
@@ -89,7 +89,7 @@ def _dress(server: Server, runs: list[str]) -> None:
 
 
 def _words(server: Server, runs: list[str]) -> dict[str, Any]:
-    """What addresses of the tour are filled with."""
+    """Return the values for the addresses of the tour."""
     asked = {"kind": "train", "limit": 200}
     episodes = server.call(f"/api/v1/runs/{runs[0]}/episodes/", **asked)["results"]
     whole = [each for each in episodes if each["success"]] or episodes
@@ -119,7 +119,7 @@ def _all() -> Iterator[tuple[Shot, str]]:
 
 
 def _page(browser: Browser, link: str) -> Page:
-    """Logged in by the link."""
+    """Log in with the link."""
     page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, reduced_motion="reduce")
     page.goto(link)
     return page

@@ -1,4 +1,4 @@
-"""The pages of the README's tour, in its order; docs/make_tour.py takes their pictures."""
+"""The pages of the README's tour, in its order; docs/make_tour.py takes the pictures."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ class Shot:
 
     name: str
     line: str
-    """What it shows, as the README says it."""
+    """Caption, as in the README."""
     address: str
-    """With the words that make_tour fills in: run, runs (both, with a comma), episode, columns."""
+    """With placeholders that make_tour fills in: run, runs (both, comma-separated), episode, columns."""
     ready: str
-    """What is on the page once it can be looked at."""
+    """Selector of an element that exists when the page is ready."""
     scroll: str = ""
 
 
