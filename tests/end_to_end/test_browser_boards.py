@@ -94,7 +94,7 @@ def test_queens_and_blocks_are_drawn(page: Page, ada: User) -> None:
     page.goto(address(found["piles"]))
     expect(drawing.get_by_role("img")).to_have_attribute(
         "aria-label",
-        "b under a under c, d; wanted: c under b under a, d; 1 of 4 blocks in place, before #1 of 1",
+        "b under a under c, d; goal: c under b under a, d; 1 of 4 blocks in place, before #1 of 1",
     )
     at_the_end(page)
     expect(drawing.locator("rect.block.placed")).to_have_count(2)

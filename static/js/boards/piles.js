@@ -23,7 +23,7 @@ export const piles = {
 
   legend(board) {
     const count = board.piles.flat().length, placed = board.placed.length;
-    const items = [["block", "block", count > placed], ["placed", "block placed", placed], ["wanted", "block wanted", true]];
+    const items = [["block", "block", count > placed], ["placed", "block placed", placed], ["goal", "block wanted", true]];
     return items.filter(([, , shown]) => shown).map(([name, kind]) => legendItem(name, svg("rect", { class: kind, x: 0.08, y: 0.08, width: 0.84, height: 0.84, rx: 0.1 })));
   },
 };
