@@ -1,6 +1,6 @@
-"""Boards: the state of an environment as a small picture, stored before each turn and drawn beside the transcript.
+"""Boards: the state of an environment as a small picture, stored before each turn and drawn next to the transcript.
 
-An environment answers `board()` with one of these as a dict; static/js/boards/registry.js names the drawing of each kind.
+An environment's `board()` returns one of these as a dict; static/js/boards/registry.js maps each kind to its drawing.
 """
 
 from typing import Annotated, Literal
@@ -14,33 +14,33 @@ Real = Annotated[float, Field(allow_inf_nan=False)]
 
 
 Roles = dict[str, tuple[str, ...]]
-"""Names of agents by role: they have the colour of their role, a shade each."""
+"""Names of agents by role: each is drawn in a shade of its role's colour."""
 
 
 class Part(BaseModel):
-    """Base of boards and what is on them."""
+    """Base of boards and their elements."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Grid(Part):
-    """Squares with things on them: mazes, Sokoban, grid worlds. At most 10,000 squares are drawn."""
+    """A grid of squares with marks: mazes, Sokoban, grid worlds. At most 10,000 squares are drawn."""
 
     kind: Literal["grid"]
     rows: Side
     columns: Side
     cells: list[tuple[Place, Place, str]]
-    """[row, column, mark], rows from the top, columns from the left, from 0; several marks may share a square. `wall`, `agent`, `goal`
-    and `box` have drawings of their own (a box on a goal is drawn as placed); another mark is drawn as a disc with its first two
-    letters, in the role's colour where it is the name of a role, or with its number and its role's colour where it is one of `roles`'
-    agents; those that share a square stand beside each other. The way of `agent` is drawn behind it. `queen` and `attacked` (a queen
-    that is) are chess pieces.
+    """[row, column, mark], rows from the top, columns from the left, from 0; several marks may share a square.
+    `wall`, `agent`, `goal` and `box` have their own drawings (a box on a goal is drawn as placed). Another mark is
+    drawn as a disc with its first two letters, in the role's colour if it is the name of a role, or with its number
+    and its role's colour if it is one of `roles`' agents; marks on the same square are drawn side by side. The path
+    of `agent` is drawn behind it. `queen` and `attacked` (an attacked queen) are chess pieces.
     """
     roles: Roles = {}
 
 
 class Sudoku(Part):
-    """A square of digits with thick lines around its boxes. What changed since the board before is marked."""
+    """A square of digits with thick lines around its boxes. Changes since the previous board are marked."""
 
     kind: Literal["sudoku"]
     size: Annotated[int, Field(ge=1, le=36)]
@@ -52,54 +52,54 @@ class Sudoku(Part):
 
 
 class Entity(Part):
-    """Something in a plane."""
+    """An object in a plane."""
 
     name: str
-    """An agent has the colour of the role that bears its name, or whose agents (`roles`) it is one of."""
+    """An agent has the colour of the role with its name, or of the role that contains it in `roles`."""
     kind: Literal["agent", "landmark", "obstacle"]
     """Landmarks and obstacles have no colour."""
     x: Real
     y: Real
     radius: Annotated[float, Field(gt=0, allow_inf_nan=False)]
-    """In the plane's units."""
+    """In units of the plane."""
     velocity: tuple[Real, Real] | None = None
     """[x, y] per step; drawn as a line."""
 
 
 class Plane(Part):
-    """A continuous plane with agents and landmarks: multi-particle environments. The ways of agents are drawn behind them."""
+    """A continuous plane with agents and landmarks: multi-particle environments. The paths of agents are drawn behind them."""
 
     kind: Literal["plane"]
     bounds: tuple[Real, Real, Real, Real]
-    """[least x, least y, most x, most y] of what is shown; y points up."""
+    """Visible area [least x, least y, most x, most y]; y points up."""
     entities: list[Entity]
     roles: Roles = {}
 
 
 class Piles(Part):
-    """Blocks in piles on a table, and as small piles beside them those that are wanted."""
+    """Blocks in piles on a table, with the goal as small piles next to them."""
 
     kind: Literal["piles"]
     piles: list[list[str]]
     """Names of blocks from the table upwards, pile by pile."""
     goal: list[list[str]]
-    """The same, as it should be."""
+    """The goal, in the same form."""
     placed: list[str]
-    """Blocks that stand as they should."""
+    """Blocks in their goal position."""
 
 
 class Line(Part):
-    """One thing that was asked, found or said."""
+    """One line: a question, a result or a message."""
 
     label: Annotated[str, Field(max_length=40)]
-    """What it is: problem, answer, a role's name …"""
+    """Label of the line: problem, answer, a role's name … …"""
     text: Annotated[str, Field(max_length=2000)]
     state: Literal["", "good", "bad"] = ""
-    """Whether it was right, where that is known."""
+    """Whether it is correct, if known."""
 
 
 class Lines(Part):
-    """A task that is no picture, line by line: arithmetic, questions of a data set."""
+    """A task without a picture, line by line: arithmetic, questions of a data set."""
 
     kind: Literal["lines"]
     lines: Annotated[list[Line], Field(max_length=200)]

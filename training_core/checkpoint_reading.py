@@ -1,4 +1,4 @@
-"""What goes wrong when a policy's part of a checkpoint is read or written, whatever kind of agents it is of."""
+"""Errors on reading or writing a policy's part of a checkpoint, for all kinds of agents."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,25 +11,26 @@ from training_core.errors import CheckpointError, TroupeError
 
 @contextmanager
 def explained(folder: Path, fits: str) -> Iterator[None]:
-    """Errors within as CheckpointError, which says what to do; `fits` is what the files have to fit."""
+    """Convert errors in the block to CheckpointError with a remedy; `fits` names what the files have to fit."""
     try:
         yield
     except FileNotFoundError as error:
         raise CheckpointError(
-            f"the checkpoint {folder} is not complete ({error.filename} is missing); resume from another one"
+            f"the checkpoint {folder} is not complete ({error.filename} is missing); resume from another checkpoint"
         ) from error
     except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
         raise CheckpointError(
-            f"the checkpoint {folder} does not fit {fits}, or is torn: {error}; "
-            "resume with the config that it was written under, or from another checkpoint"
+            f"the checkpoint {folder} does not fit {fits}, or is damaged: {error}; resume with the config that it "
+            "was written with, or from another checkpoint"
         ) from error
 
 
 @contextmanager
 def write_errors_explained(what: str, raised: type[TroupeError] = CheckpointError) -> Iterator[None]:
-    """Errors of the disk within as `raised`; `what` names what is written.
+    """Convert disk errors in the block to `raised`; `what` names what is written.
 
-    safetensors raises a class of its own for a full disk, tokenizers a plain Exception whose text ends in "(os error 28)".
+    safetensors raises its own class for a full disk, and tokenizers a plain Exception whose text ends in "(os error
+    28)".
     """
     try:
         yield

@@ -1,12 +1,12 @@
-"""Checkpoints on disk: written whole or not at all, read only when whole. No tensors here.
+"""Checkpoints on disk: written atomically and read only if complete. No tensors here.
 
-<folder>/iteration-000020/state.json      what the caller wants to know again (iteration, counters, ...), and the layout
+<folder>/iteration-000020/state.json      the caller's state (iteration, counters, ...) and the layout
 <folder>/iteration-000020/manifest.json   every other file with its size in bytes and its SHA-256; written last
 <folder>/iteration-000020/<policy>/       see training_core.llm.learning.saving
 
-A checkpoint is written into a draft beside its place, brought to disk, then renamed: what bears the name is whole.
-A disk can still lose or change bytes later, so `damage` compares a checkpoint with its manifest before it is used.
-Nothing is unpickled, so a checkpoint of unknown origin cannot run code.
+A checkpoint is written into a draft folder in the same parent, synced to disk, then renamed: a folder with the name
+is complete. A disk can still lose or change bytes later, so `damage` compares a checkpoint with its manifest before
+it is used. Nothing is unpickled, so a checkpoint of unknown origin cannot run code.
 """
 
 import hashlib
@@ -25,17 +25,17 @@ from training_core.errors import CheckpointError
 
 LAYOUT = 2
 SIZES_ONLY = 1
-"""The layout of earlier versions, whose manifests have no hashes."""
+"""The layout of earlier versions, whose manifests contain no hashes."""
 STATE = "state.json"
 MANIFEST = "manifest.json"
 DRAFT = ".draft-"
 REPLACED = ".replaced-"
-"""What the name of a checkpoint begins with while another one of its iteration takes its place."""
+"""Prefix of a checkpoint's name while another one of the same iteration replaces it."""
 PINNED = ".pinned"
-"""Folder beside the checkpoints, with an empty file by the name of each that must stay."""
+"""Folder next to the checkpoints, with an empty file named after each pinned checkpoint."""
 _NAME = re.compile(r"iteration-(\d{6,12})")
 _LISTED = 3
-"""Damaged files that a message names."""
+"""Maximum number of damaged files in a message."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,17 @@ def name_of(iteration: int) -> str:
 
 
 def iteration_of(name: str) -> int:
-    """The iteration of a checkpoint's name. Raises CheckpointError for anything that is no such name, paths included."""
+    """The iteration of a checkpoint's name. Raises CheckpointError for anything else, including paths."""
     match = _NAME.fullmatch(name)
     if match is None or name_of(int(match[1])) != name:
-        raise CheckpointError(f"{name!r} is no checkpoint's name; name one like {name_of(20)}")
+        raise CheckpointError(f"{name!r} is not the name of a checkpoint; use a name like {name_of(20)}")
     return int(match[1])
 
 
 def find(folder: Path, name: str) -> Path:
-    """The checkpoint of this name in a run's checkpoint folder, whole. Raises CheckpointError.
+    """The complete checkpoint of this name in a run's checkpoint folder. Raises CheckpointError.
 
-    The name may come from a user: it cannot lead out of the folder, nor can a link that bears it.
+    The name may come from a user: neither it nor a link of that name can lead out of the folder.
     """
     iteration_of(name)
     place = folder / name
@@ -75,7 +75,7 @@ def find(folder: Path, name: str) -> Path:
 
 
 def checkpoints(folder: Path) -> dict[int, Path]:
-    """Checkpoints in a run's checkpoint folder by iteration, rising; whatever else is there is left alone."""
+    """Checkpoints in a run's checkpoint folder by ascending iteration; other files are ignored."""
     if not folder.is_dir():
         return {}
     found = {int(match[1]): item for item in folder.iterdir() if (match := _NAME.fullmatch(item.name))}
@@ -84,13 +84,13 @@ def checkpoints(folder: Path) -> dict[int, Path]:
 
 
 def latest(folder: Path) -> Path | None:
-    """The last whole checkpoint; damaged ones are passed over."""
+    """The last complete checkpoint; damaged ones are skipped."""
     return next((place for place in reversed(checkpoints(folder).values()) if not damage(place)), None)
 
 
 @contextmanager
 def writing(folder: Path, iteration: int, state: Mapping[str, Any]) -> Iterator[Path]:
-    """A draft to write into; it becomes the iteration's checkpoint when the block ends well, and vanishes otherwise.
+    """A draft to write into; it becomes the iteration's checkpoint if the block succeeds, and is deleted otherwise.
 
     `state` is JSON. A checkpoint of the same name (of an earlier attempt) is replaced. Raises CheckpointError.
     """
@@ -109,21 +109,21 @@ def writing(folder: Path, iteration: int, state: Mapping[str, Any]) -> Iterator[
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """What was written as `state`. Raises CheckpointError where the checkpoint is foreign or torn; hashes are not compared."""
+    """The stored `state`. Raises CheckpointError if the checkpoint is of unknown layout or damaged; hashes are not compared."""
     verify(checkpoint, contents=False)
     return _read(checkpoint, STATE)
 
 
 def verify(checkpoint: Path, *, contents: bool = True) -> None:
-    """Raises CheckpointError where the checkpoint is damaged or of an unknown layout."""
+    """Raises CheckpointError if the checkpoint is damaged or of unknown layout."""
     if found := damage(checkpoint, contents=contents):
         raise CheckpointError(f"the checkpoint {checkpoint} is damaged: {found}; use another checkpoint")
 
 
 def damage(checkpoint: Path, *, contents: bool = True) -> str:
-    """What is wrong with a checkpoint, without its folder's path; empty where nothing is.
+    """A description of the damage of a checkpoint, without its folder's path; empty if there is none.
 
-    Sizes are compared first. Where they agree, `contents` compares hashes too, which reads every file once.
+    Sizes are compared first. If they agree, `contents` also compares hashes, which reads every file once.
     """
     try:
         layout, files = _manifest(checkpoint)
@@ -141,14 +141,16 @@ def damage(checkpoint: Path, *, contents: bool = True) -> str:
 
 
 def has_hashes(checkpoint: Path) -> bool:
-    """Whether the manifest has hashes; those of earlier versions have sizes alone. Raises CheckpointError."""
+    """Whether the manifest has hashes; manifests of earlier versions have only sizes. Raises CheckpointError."""
     return _manifest(checkpoint)[0] != SIZES_ONLY
 
 
 def retain(folder: Path, keep: int, best: Collection[int], *, until: int | None = None) -> list[Path]:
-    """Delete all but the latest `keep` checkpoints, those of the `best` iterations, and pinned ones; returns those deleted.
+    """Delete all checkpoints except the latest `keep`, those of the `best` iterations, and pinned ones; return those
+    deleted.
 
-    Those beyond iteration `until` are an earlier attempt's: neither counted nor touched, they will be written over.
+    Checkpoints beyond iteration `until` belong to an earlier attempt: they are not counted and not deleted, but later
+    overwritten.
     """
     there = {
         number: place for number, place in checkpoints(folder).items() if until is None or number <= until
@@ -163,9 +165,9 @@ def retain(folder: Path, keep: int, best: Collection[int], *, until: int | None 
 
 
 def sweep(folder: Path) -> None:
-    """Delete drafts that a process left which died while it wrote. Only when no other writes here.
+    """Delete drafts of processes that died while writing. Call only when no other process writes here.
 
-    A checkpoint that was moved aside, and whose successor never got its name, gets the name back.
+    A replaced checkpoint whose successor was not renamed into place gets its name back.
     """
     for aside in folder.glob(f"{REPLACED}*"):
         place = folder / aside.name.removeprefix(REPLACED)
@@ -178,21 +180,21 @@ def sweep(folder: Path) -> None:
 
 
 def bring_to_disk(folder: Path) -> None:
-    """Wait until everything below is on disk, so that a later rename cannot outlive it. Raises OSError."""
+    """Sync everything below to disk, so that a later rename cannot become durable before it. Raises OSError."""
     for item in sorted(folder.rglob("*")):
         _sync(item)
     _sync(folder)
 
 
 def size_of(checkpoint: Path) -> int:
-    """Bytes of all files below."""
+    """Total size of all files below, in bytes."""
     return sum(_sizes(checkpoint).values())
 
 
 def _removed(place: Path) -> bool:
-    """Delete a checkpoint, its name first, so that no part of it remains under that name.
+    """Delete a checkpoint. It is renamed first, so that no partial checkpoint remains under its name.
 
-    False where it was pinned at the same moment: then it stays.
+    Returns False if it was pinned concurrently: then it is kept.
     """
     aside = _aside(place)
     place.rename(aside)
@@ -204,7 +206,7 @@ def _removed(place: Path) -> bool:
 
 
 def _aside(place: Path) -> Path:
-    """A new name, under which `sweep` deletes it."""
+    """A new name that `sweep` deletes."""
     return place.with_name(f"{DRAFT}{secrets.token_hex(4)}")
 
 
@@ -217,7 +219,7 @@ def _manifest_of(draft: Path) -> str:
 
 
 def _manifest(checkpoint: Path) -> tuple[int, dict[str, Listed]]:
-    """Layout and files. Raises CheckpointError with what is wrong, without the folder's path."""
+    """Layout and files. Raises CheckpointError with the reason, without the folder's path."""
     content = _read(checkpoint, MANIFEST)
     layout, files = content.get("layout"), content.get("files")
     if layout not in (SIZES_ONLY, LAYOUT) or not isinstance(files, dict):
@@ -229,19 +231,19 @@ def _manifest(checkpoint: Path) -> tuple[int, dict[str, Listed]]:
     try:
         return layout, {name: Listed(**listed) for name, listed in files.items()}
     except TypeError as error:
-        raise CheckpointError(f"{MANIFEST} is not what Troupe writes") from error
+        raise CheckpointError(f"{MANIFEST} does not have Troupe's format") from error
 
 
 def _wrong_size(listed: int, there: int | None) -> str:
-    """What is wrong with the size of a file; empty where nothing is."""
+    """The error in the size of a file; empty if there is none."""
     if there is None:
         return "is missing"
-    return f"has {there} bytes in place of {listed}" if there != listed else ""
+    return f"has {there} bytes instead of {listed}" if there != listed else ""
 
 
 def _wrong_content(file: Path, listed: Listed) -> str:
     changed = _sha256(file) != listed.sha256
-    return "has other content than was written (its SHA-256 differs)" if changed else ""
+    return "has changed since it was written (its SHA-256 differs)" if changed else ""
 
 
 def _sha256(file: Path) -> str:
@@ -250,16 +252,16 @@ def _sha256(file: Path) -> str:
 
 
 def _read(checkpoint: Path, name: str) -> dict[str, Any]:
-    """A JSON object. Raises CheckpointError with what is wrong, without the folder's path."""
+    """A JSON object. Raises CheckpointError with the reason, without the folder's path."""
     try:
         content = json.loads((checkpoint / name).read_text())
     except FileNotFoundError as error:
         raise CheckpointError(f"{name} is missing") from error
     except (OSError, ValueError) as error:
-        said = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        said = error.strerror if isinstance(error, OSError) else "it is not JSON"
         raise CheckpointError(f"{name} cannot be read ({said})") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{name} is not what Troupe writes")
+        raise CheckpointError(f"{name} does not have Troupe's format")
     return content
 
 
@@ -269,7 +271,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _commit(draft: Path, place: Path) -> None:
-    """Everything is on disk before the name is. One of the same name keeps its files until the new one has the name."""
+    """Sync everything to disk, then rename. An existing checkpoint of the same name keeps its files until the new one has the name."""
     bring_to_disk(draft)
     aside = place.with_name(f"{REPLACED}{place.name}")
     if place.exists():
@@ -277,7 +279,7 @@ def _commit(draft: Path, place: Path) -> None:
         place.rename(aside)
     draft.rename(place)
     _sync(place.parent)
-    with suppress(OSError):  # the run folder may belong to somebody else
+    with suppress(OSError):  # the run folder may belong to another user
         _sync(place.parent.parent)
     shutil.rmtree(aside, ignore_errors=True)
 

@@ -1,26 +1,26 @@
 """Errors, named by the boundary that was crossed.
 
 TroupeError
-├── ConfigError          the run config is wrong; carries one message per field path
-├── EnvironmentFailure   an environment raised; its episode fails, the run goes on
-├── SandboxFailure       there is no sandbox for the code that agents write
+├── ConfigError          the run config is invalid; has one message per field path
+├── EnvironmentFailure   an environment raised; its episode fails, the run continues
+├── SandboxFailure       no sandbox is available for the code that agents write
 ├── EngineFailure        generation failed
-│   └── PromptRefused    one prompt cannot be answered; the others can
-├── DataError            a conversation or sample from outside cannot be learnt from
+│   └── PromptRefused    one prompt cannot be answered; others can
+├── DataError            an external conversation or sample cannot be used for training
 ├── RequestRefused       a request to the gateway cannot be answered
-├── LearnerFailure       an update failed: its data, or every gradient, is no number
-├── StalePolicy          data or weights of another version than the one asked for
-├── CheckpointError      a checkpoint is missing, torn or of another shape
+├── LearnerFailure       an update failed: its data, or every gradient, is not finite
+├── StalePolicy          data or weights of another version than the requested one
+├── CheckpointError      a checkpoint is missing, damaged or of another shape
 └── ModelError           a model could not be loaded
 """
 
 
 class TroupeError(Exception):
-    """Base of all errors that Troupe raises on purpose. The message tells the user what to do."""
+    """Base of all errors that Troupe raises itself. The message contains the remedy."""
 
 
 class ConfigError(TroupeError):
-    """A run config that cannot be run. `fields` maps dotted field paths to one message each."""
+    """An invalid run config. `fields` maps dotted field paths to one message each."""
 
     def __init__(self, fields: dict[str, str]) -> None:
         self.fields = fields
@@ -31,19 +31,19 @@ class ConfigError(TroupeError):
 
 
 class EnvironmentFailure(TroupeError):
-    """An environment raised while it was reset, observed or stepped."""
+    """An environment raised on reset, observation or step."""
 
 
 class SandboxFailure(TroupeError):
-    """Code that agents write cannot be run: nothing here can put up a sandbox."""
+    """Code that agents write cannot run: no sandbox can be started."""
 
 
 class BufferFailure(TroupeError):
-    """Rollouts from outside do not come: the rollout buffer is away or refuses, or its generator has failed or ended."""
+    """No rollouts arrive: the rollout buffer is unreachable or refuses requests, or its generator has failed or ended."""
 
 
 class StopRequested(TroupeError):
-    """The run is asked to stop and leaves the collection under way: it waits for others outside, or must end at once."""
+    """A stop request ends the running collection: it waits for external programs, or must end immediately."""
 
 
 class EngineFailure(TroupeError):
@@ -55,11 +55,11 @@ class PromptRefused(EngineFailure):
 
 
 class DataError(TroupeError):
-    """A conversation or sample that came from outside cannot be learnt from."""
+    """An external conversation or sample cannot be used for training."""
 
 
 class RequestRefused(TroupeError):
-    """A request to the gateway cannot be answered. `status` is HTTP's, `code` the OpenAI API's short name."""
+    """A request to the gateway cannot be answered. `status` is the HTTP status, `code` the OpenAI API's error code."""
 
     def __init__(self, message: str, status: int = 400, code: str = "invalid_request") -> None:
         self.status, self.code = status, code
@@ -71,7 +71,7 @@ class LearnerFailure(TroupeError):
 
 
 class StalePolicy(TroupeError):
-    """Data or weights carry another policy version than the one asked for."""
+    """Data or weights have another policy version than the requested one."""
 
 
 class CheckpointError(TroupeError):

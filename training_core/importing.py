@@ -1,4 +1,4 @@
-"""Objects of the user's own by import path, "package.module:Name"."""
+"""Custom objects by import path, "package.module:Name"."""
 
 import importlib
 import json
@@ -10,21 +10,21 @@ from typing import Any
 from training_core.errors import ConfigError
 
 IMPORT_PATH = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
-"""A module, a colon, and a name in it."""
+"""A module, a colon and a name in the module."""
 
 
 def load_object(path: str, field: str = "") -> Any:
-    """What `path` names. Raises ConfigError, under the name of the config's `field`, that says what to do."""
+    """The object at `path`. Raises ConfigError for the config's `field`, with a remedy."""
     if not re.fullmatch(IMPORT_PATH, path):
-        raise ConfigError({field: f"{path!r} is no import path; write package.module:Name"})
+        raise ConfigError({field: f"{path!r} is not an import path; write package.module:Name"})
     module_name, _, name = path.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = error.name or module_name
-        remedy = "install the package where runs are played, or put its folder on PYTHONPATH"
+        remedy = "install the package on the machine that runs the workers, or add its folder to PYTHONPATH"
         raise ConfigError({field: f"{path}: there is no module {missing!r}; {remedy}"}) from error
-    except Exception as error:  # the user's module runs as it is imported
+    except Exception as error:  # importing runs the user's module
         said = f"{type(error).__name__}: {error}"
         raise ConfigError({field: f"{path}: the module {module_name} cannot be imported: {said}"}) from error
     for part in name.split("."):
@@ -36,9 +36,9 @@ def load_object(path: str, field: str = "") -> Any:
 
 
 def made(path: str, args: dict[str, Any], field: str = "") -> Any:
-    """What `path` names, ready to be called: a class's one object, made with `args`; a function with `args` given.
+    """A callable from `path`: a class's single instance, constructed with `args`, or a function with `args` bound.
 
-    The same object for the same path and arguments in one process. Raises ConfigError.
+    Returns the same object for the same path and arguments within a process. Raises ConfigError.
     """
     return _made(path, json.dumps(args, sort_keys=True), field)
 
@@ -53,4 +53,4 @@ def _made(path: str, args: str, field: str) -> Any:
     try:
         return found(**given)
     except TypeError as error:
-        raise ConfigError({field: f"{path} cannot be made with its args: {error}"}) from error
+        raise ConfigError({field: f"{path} cannot be constructed with its args: {error}"}) from error

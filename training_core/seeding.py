@@ -1,8 +1,8 @@
-"""Noise that depends on what is drawn, never on who draws it or in which batch.
+"""Noise that depends on what is drawn, not on the worker or the batch.
 
 A counter-based generator: the key of a draw (seed, stream, iteration, task, turn, role, candidate, token position) is
-hashed to one uniform number with splitmix64's finaliser (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number
-generators"), applied word by word. Same key, same number, on every worker.
+hashed to one uniform number with splitmix64's finaliser (Steele, Lea, Flood 2014, "Fast splittable pseudorandom
+number generators"), applied word by word. The same key gives the same number on every worker.
 """
 
 import numpy as np
@@ -42,10 +42,10 @@ def uniforms(states: Words) -> NDArray[np.float64]:
 
 
 def keyed_uniform(*key: int) -> float:
-    """One uniform number in [0, 1) for a key of whole numbers."""
+    """One uniform number in [0, 1) for a key of integers."""
     return float(uniforms(key_states(np.asarray([key], dtype=np.int64)))[0])
 
 
 def keyed_seed(*key: int) -> int:
-    """A 63-bit seed for a generator of its own (tasks, initialisation), by key."""
+    """A 63-bit seed by key for a separate generator (tasks, initialisation)."""
     return int(key_states(np.asarray([key], dtype=np.int64))[0] >> np.uint64(1))

@@ -1,4 +1,4 @@
-"""Whether a server started this process: then relative names in a config lead below its data folder alone."""
+"""Whether a server started this process: then relative paths in a config are resolved only below its data folder."""
 
 import os
 

@@ -1,7 +1,7 @@
-"""Types that cross module borders in the language-model part.
+"""Types shared between modules of the language-model part.
 
-A group is the K candidates sampled from one state: (task, turn, role). Tensors do not appear here: these are
-plain lists, cheap to pickle, and what reports and learners both read.
+A group is the K candidates sampled from one state: (task, turn, role). There are no tensors here: plain lists are
+cheap to pickle, and reports and learners both read them.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Message(TypedDict):
 
 
 class NoiseKey(NamedTuple):
-    """What sampling noise depends on: never on a worker or on a place in a batch."""
+    """The key of sampling noise, which never depends on a worker or on a position in a batch."""
 
     seed: int
     stream: int
@@ -46,48 +46,48 @@ class Prompt:
     first: int = 0
     """Index of the first of these candidates in the group; noise depends on it."""
     offset: int = 0
-    """How many tokens at the end of `token_ids` a candidate has said already: its answer goes on after them."""
+    """Number of tokens at the end of `token_ids` that the candidate has already generated; its answer continues after them."""
     rid: str = ""
-    """The same for all prompts of one conversation: an engine may keep what it computed of it. Empty: nothing is kept."""
+    """Identical for all prompts of one conversation, so that an engine may cache its keys and values. Empty: nothing is cached."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What follows a prompt; the lists have one entry per token.
+    """The answer to a prompt; the lists have one entry per token.
 
-    Usually one sampled answer. It may hold text between what was sampled (a tool's result, the next question): loss_mask
-    tells it apart, and its logprobs are 0.0 and its versions NOT_SAMPLED.
+    Usually one sampled answer. It may contain text that was not sampled (a tool's result, the next question):
+    loss_mask excludes these tokens, their logprobs are 0.0 and their versions NOT_SAMPLED.
     """
 
     token_ids: list[int]
     logprobs: list[float]
-    """Under the distribution sampled from: after temperature and truncation."""
+    """Logprobs under the sampling distribution, after temperature and truncation."""
     versions: list[int]
     stop_reason: StopReason
     text: str
     loss_mask: list[bool] | None = None
-    """Which tokens are learnt from; None for all."""
+    """Which tokens are trained on; None for all."""
 
     def learnt(self, values: Sequence[Item]) -> list[Item]:
-        """Those of `values`, one per token, whose tokens are learnt from."""
+        """The entries of `values`, one per token, whose tokens are trained on."""
         return list(values) if self.loss_mask is None else list(compress(values, self.loss_mask))
 
 
 @dataclass
 class Candidate:
-    """An answer with what it earned."""
+    """An answer with its reward."""
 
     answer: Answer
     local_reward: float = 0.0
     team_reward: float = 0.0
     reward: float = 0.0
-    """team_weight * team_reward + local_weight * local_reward, less what an overlong answer costs."""
+    """team_weight * team_reward + local_weight * local_reward, less the penalty for an overlong answer."""
     advantage: float | None = None
 
 
 @dataclass
 class Turn:
-    """One agent speaking once."""
+    """One turn of one agent."""
 
     index: int
     role: str
@@ -101,16 +101,16 @@ class Turn:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stretch of an episode's time; seconds since the epoch."""
+    """A time span of an episode, in seconds since the epoch."""
 
     kind: Literal["generate", "environment"]
-    """Whom it waited for: a policy, or its environment (and the tools behind it)."""
+    """What the episode waited for: a policy, or its environment (including its tools)."""
     start: float
     end: float
     role: str = ""
     policy: str = ""
     versions: tuple[int, int] | None = None
-    """Oldest and newest policy version of the tokens that were generated."""
+    """Oldest and newest policy version of the generated tokens."""
 
 
 @dataclass
@@ -126,23 +126,23 @@ class Episode:
     outcome: str = ""
     success: bool = False
     role_success: dict[str, bool] = field(default_factory=dict)
-    """By role, where the environment reports it beside the team's."""
+    """Success by role, if the environment reports it in addition to the team's."""
     failed: bool = False
     error: str = ""
     probe: bool = False
     reward_timeouts: int | None = None
-    """Answers whose reward function ran out of time; None where none was asked."""
+    """Number of answers whose reward function timed out; None if no reward function was called."""
     siblings: str = ""
-    """Name of the episodes of one task that are compared as wholes; empty where candidates of a turn are."""
+    """Shared name of a task's episodes that are compared as wholes; empty if candidates of a turn are compared."""
     turn_discount: float | None = None
-    """Siblings are compared turn by turn: a turn's return is its reward and this times the return of its role's next turn.
-    None compares what a role earned in the whole episode.
+    """Siblings are compared per turn: a turn's return is its reward plus this times the return of its role's next
+    turn. None compares a role's reward in the whole episode.
     """
     started: float = 0.0
     ended: float = 0.0
     final_board: dict[str, Any] | None = None
     stages: list[Stage] = field(default_factory=list)
-    """In order of time."""
+    """In chronological order."""
 
     @property
     def episode_return(self) -> float:
@@ -150,24 +150,24 @@ class Episode:
         return sum(turn.candidates[turn.executed].reward for turn in self.turns)
 
     def role_return(self, role: str) -> float:
-        """The part of it that one role earned."""
+        """One role's part of the episode return."""
         return sum(turn.candidates[turn.executed].reward for turn in self.turns if turn.role == role)
 
 
 class Compared(NamedTuple):
-    """What an answer's reward is compared as, before it is normalised."""
+    """An answer's reward as it is compared, before normalisation."""
 
     unit: int
-    """The answer itself, or the episode of its role where whole episodes are compared: answers of one unit share a reward."""
+    """The answer itself, or its role's episode if whole episodes are compared: answers of one unit share a reward."""
     group: int
-    """The units that are compared with one another, numbered over the policy's batch from 0."""
+    """The group of units that are compared with each other, numbered over the policy's batch from 0."""
     reward: float
-    """Of the unit, reshaped."""
+    """Reshaped reward of the unit."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """A trained group: what a learner gets. One prompt, K answers with advantages."""
+    """A group in the form that a learner trains on: one prompt, K answers with advantages."""
 
     episode: str
     turn: int
@@ -180,7 +180,8 @@ class Group:
     top_k: int
     top_p: float
     max_tokens: int = 1
-    """Longest answer allowed: what a constant average divides by."""
+    """Maximum answer length in tokens: the divisor of a constant average."""
     compared: list[Compared] = field(default_factory=list)
-    """Per answer; empty where the answers are compared with one another by `rewards`. Read where a KL penalty or a discount
-    changes rewards before they are normalised."""
+    """One per answer; empty if the answers are compared with each other by `rewards`. Used if a KL penalty or a
+    discount changes rewards before normalisation.
+    """

@@ -149,7 +149,7 @@ def test_the_page_fits_and_has_no_serious_fault(
 ) -> None:
     run, _ = told
     family(run, ada)
-    why = "planner/model.safetensors has other content than was written (its SHA-256 differs), executor/config.json is missing"
+    why = "planner/model.safetensors has changed since it was written (its SHA-256 differs), executor/config.json is missing"
     run.checkpoints.filter(iteration=40).update(damaged=why)
     Run.objects.filter(pk=run.pk).update(state="stopped")
     page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]

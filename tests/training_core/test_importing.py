@@ -16,10 +16,10 @@ def test_nested_names_are_found() -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("pathlib.Path", "is no import path; write package.module:Name"),
+        ("pathlib.Path", "is not an import path; write package.module:Name"),
         (
             "no_such_package.rewards:score",
-            "there is no module 'no_such_package'; install the package where runs are played",
+            "there is no module 'no_such_package'; install the package on the machine",
         ),
         ("pathlib:Pth", "pathlib has no 'Pth'; it has"),
         ("tests.training_core.broken_module:x", "cannot be imported: ZeroDivisionError"),
@@ -37,5 +37,5 @@ def test_classes_are_made_once_and_functions_get_their_arguments() -> None:
     assert made("math:prod", {"start": 2})([3, 4]) == 24
     with pytest.raises(ConfigError, match="neither a function nor a class"):
         made("math:pi", {})
-    with pytest.raises(ConfigError, match="cannot be made with its args"):
+    with pytest.raises(ConfigError, match="cannot be constructed with its args"):
         made("fractions:Fraction", {"size": 1})

@@ -152,7 +152,7 @@ def test_what_is_wrong_is_said_file_by_file(tmp_path: Path) -> None:
     model.write_bytes(model.read_bytes()[:4])
     (place / "rollout_buffer.json").unlink()
     assert damage(place) == (
-        f"planner/model.safetensors has 4 bytes in place of {size}, rollout_buffer.json is missing"
+        f"planner/model.safetensors has 4 bytes instead of {size}, rollout_buffer.json is missing"
     )
     (place / "executor" / "model.safetensors").write_bytes(b"")
     (place / "state.json").write_bytes(b"")
@@ -173,7 +173,7 @@ def test_a_manifest_without_hashes_is_compared_by_size(tmp_path: Path) -> None:
     model.write_bytes(b"x")
     assert (
         damage(place)
-        == f"planner/model.safetensors has 1 bytes in place of {sizes['planner/model.safetensors']}"
+        == f"planner/model.safetensors has 1 bytes instead of {sizes['planner/model.safetensors']}"
     )
 
 

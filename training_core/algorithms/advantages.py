@@ -1,8 +1,8 @@
 """Advantages from grouped rewards.
 
-N candidates in all; a group is the candidates that share one state. AT-GRPO (arXiv 2510.11062) takes the group to be
-(task, agent, turn) and A = (R - mean) / (std + 1e-6) within it, as GRPO does (arXiv 2402.03300, equation 3). Arrays of
-numpy, so that the process that forms groups needs no torch.
+N candidates in all; a group is the candidates that share one state. AT-GRPO (arXiv 2510.11062) uses the group (task,
+agent, turn) and A = (R - mean) / (std + 1e-6) within it, as GRPO does (arXiv 2402.03300, equation 3). Uses numpy
+arrays, so the process that forms groups does not need torch.
 """
 
 from dataclasses import dataclass
@@ -20,24 +20,25 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Normalisation:
-    """Over what mean and standard deviation are taken."""
+    """The sets over which mean and standard deviation are computed."""
 
     mean_level: Level = "group"
     std_level: Level = "group"
     leave_one_out: bool = False
-    """Leave a candidate's own reward out of its mean (RLOO, arXiv 2402.14740)."""
+    """Exclude a candidate's own reward from its mean (RLOO, arXiv 2402.14740)."""
     unbiased: bool = True
     """Divide squared deviations by n - 1 (torch.std) rather than by n."""
     drop_equal: bool = True
-    """A group of equal rewards has advantage 0 even where neither mean nor deviation is taken over groups."""
+    """A group of equal rewards has advantage 0 even if neither mean nor deviation is computed per group."""
 
 
 def telling_groups(rewards: Floats, groups: Ints, how: Normalisation) -> NDArray[np.bool_]:
-    """Per group (G,): whether its candidates get advantages. The one criterion for losses, filters, metrics and sampling.
+    """Per group (G,): whether its candidates get advantages. Losses, filters, metrics and sampling all use this
+    criterion.
 
-    Rewards (N,) are those that are compared: mixed, reshaped, less length penalties. A group of one, or of equal rewards,
-    is not telling. The exception is an algorithm that compares no group with itself (REINFORCE++, PPO, RAE; mean and
-    deviation over the batch or not taken) and keeps such groups (`drop_equal` is False): all its groups are telling.
+    Rewards (N,) are those compared: mixed, reshaped, less length penalties. A group of one, or of equal rewards, gets
+    none. The exception is an algorithm without statistics per group (REINFORCE++, PPO, RAE; mean and deviation over
+    the batch or unused) that includes these groups (`drop_equal` is False): all its groups get advantages.
     """
     if not how.drop_equal and "group" not in (how.mean_level, how.std_level):
         return np.ones(_count(groups), dtype=np.bool_)
@@ -49,10 +50,10 @@ def normalised_advantages(
 ) -> Floats:
     """Advantages (N,) of rewards (N,) whose group is `groups` (N,), whole numbers from 0.
 
-    `weights` (N,) count each reward so many times in figures of the batch: its tokens, where every token is an action.
+    `weights` (N,) weight each reward in batch statistics: by its number of tokens if every token is an action.
 
-    The advantage is exactly 0 in groups that are not telling, whatever is normalised. A batch whose rewards are all equal
-    is divided by 1, as AReaL does for a group of one: nothing is divided by the 1e-6 alone.
+    The advantage is exactly 0 in groups without `telling_groups`, independent of the normalisation. A batch whose
+    rewards are all equal is divided by 1, as AReaL does for a group of one: the divisor is never the 1e-6 alone.
     """
     everyone = np.zeros_like(groups)
     centred = rewards
@@ -68,10 +69,10 @@ def normalised_advantages(
 def whitened(
     advantages: Floats, live: NDArray[np.bool_], *, unbiased: bool = True, weights: Floats | None = None
 ) -> Floats:
-    """Advantages (N,) less their mean, over their standard deviation + 1e-6.
+    """Advantages (N,) minus their mean, divided by their standard deviation + 1e-6.
 
-    The second step of REINFORCE++-baseline (arXiv 2501.03262, section 4). Those that are not `live` (N,), of groups that
-    have nothing to compare, are left out of the figures and stay 0. Where all are equal the deviation is taken as 1.
+    The second step of REINFORCE++-baseline (arXiv 2501.03262, section 4). Advantages that are not `live` (N,), of
+    groups with nothing to compare, are excluded from the statistics and stay 0. If all are equal, the deviation is 1.
     `weights` (N,) as in `normalised_advantages`.
     """
     whole = np.zeros_like(advantages)
@@ -87,9 +88,10 @@ def whitened(
 
 
 def has_variance(rewards: Floats, groups: Ints) -> NDArray[np.bool_]:
-    """Per group (G,): whether it holds two different rewards.
+    """Per group (G,): whether it contains two different rewards.
 
-    Rewards that differ by a billionth of the larger one at most are sums of the same parts in another order: equal.
+    Rewards that differ by at most a billionth of the larger one count as equal: they are sums of the same parts in
+    another order.
     """
     count = _count(groups)
     lowest, highest = np.full(count, np.inf), np.full(count, -np.inf)
@@ -101,7 +103,7 @@ def has_variance(rewards: Floats, groups: Ints) -> NDArray[np.bool_]:
 
 
 def divisors(rewards: Floats, groups: Ints, *, unbiased: bool, weights: Floats | None = None) -> Floats:
-    """Standard deviation + 1e-6 of each candidate's group (N,); 1 where the group's rewards are equal."""
+    """Standard deviation + 1e-6 of each candidate's group (N,); 1 if the group's rewards are equal."""
     stds = standard_deviations(rewards, groups, unbiased=unbiased, weights=weights)
     return np.where(has_variance(rewards, groups)[groups], stds + EPSILON, 1.0)
 
@@ -109,7 +111,7 @@ def divisors(rewards: Floats, groups: Ints, *, unbiased: bool, weights: Floats |
 def standard_deviations(
     rewards: Floats, groups: Ints, *, unbiased: bool, weights: Floats | None = None
 ) -> Floats:
-    """Of each candidate's group (N,); 0 for a group of one."""
+    """Standard deviation of each candidate's group (N,); 0 for a group of one."""
     totals, sizes = _sums(rewards, groups, weights)
     squares, _ = _sums((rewards - totals / np.maximum(sizes, 1)) ** 2, groups, weights)
     return np.asarray(np.sqrt(squares / np.maximum(sizes - unbiased, 1)))

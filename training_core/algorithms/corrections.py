@@ -1,6 +1,7 @@
-"""Weights of tokens whose sampler was not the policy that the update starts from (another version, another engine).
+"""Weights of tokens that were not sampled by the policy at the start of the update (but by another version or
+engine).
 
-w = pi_start / pi_sampler per token, (T,). Tokens that are left out stay in the average's denominator.
+w = pi_start / pi_sampler per token, (T,). Masked tokens still count in the average's denominator.
 """
 
 from typing import Literal

@@ -1,8 +1,8 @@
-"""A critic's part of PPO: advantages over tokens by their values, and the loss that teaches the values.
+"""The critic's part of PPO: token advantages from values, and the value loss.
 
-T tokens of R responses laid end to end; `lengths` (R,) says how many each has. Pure functions. A token is a step: its
-state is what comes before it, and the response's last token ends the episode (nothing is bootstrapped, a response that was
-cut off at its limit included).
+T tokens of R concatenated responses; `lengths` (R,) are their lengths. Pure functions. A token is a step: its state
+is the preceding text, and the response's last token ends the episode (nothing is bootstrapped, not even for a
+response truncated at its limit).
 """
 
 import torch
@@ -41,9 +41,10 @@ def generalised_advantages(
 
 
 def value_losses(values: Tensor, old_values: Tensor, returns: Tensor, clip: float) -> Tensor:
-    """Loss per token (T,): half the squared error of values (T,), or of values held within `clip` of the old ones if that is more.
+    """Loss per token (T,): half the squared error of values (T,), or of values clipped to within `clip` of the old
+    ones if that is larger.
 
-    The value loss of OpenAI's PPO, which bounds how far one update moves a value; clip 0 leaves the bound out.
+    The value loss of OpenAI's PPO, which bounds the change of a value in one update; clip 0 disables the bound.
     """
     errors = (values - returns).square()
     if clip > 0.0:

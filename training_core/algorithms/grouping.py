@@ -1,4 +1,4 @@
-"""What groups tell by their rewards: which can be learnt from, and how hard their tasks are."""
+"""Statistics of groups from their rewards: which give gradient, and how hard their tasks are."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,13 +15,13 @@ class GroupCounts:
 
     total: int = 0
     zero_variance: int = 0
-    """All candidates earned the same (a group of one, too): nothing to compare."""
+    """All candidates have the same reward (as in a group of one): nothing to compare."""
     too_easy: int = 0
-    """Of those: all earned something (reward above 0), so the task asks too little of the role."""
+    """Of those: all rewards are above 0, so the task is too easy for the role."""
     too_hard: int = 0
-    """Of those: none earned anything (reward 0 or below), so no candidate shows the way."""
+    """Of those: no reward is above 0, so no candidate shows how to improve."""
     filtered: int = 0
-    """Left out by algorithm.group_filter, with variance or without."""
+    """Excluded by algorithm.group_filter, with or without variance."""
 
 
 def count_groups(rewards: Floats, groups: Ints) -> GroupCounts:
@@ -36,7 +36,7 @@ def count_groups(rewards: Floats, groups: Ints) -> GroupCounts:
 
 @dataclass(frozen=True)
 class GroupFilter:
-    """Which groups are left out of learning, by a measure of their rewards."""
+    """Excludes groups from the loss by a statistic of their rewards."""
 
     by: Literal["none", "mean", "std"] = "none"
     low: float = 0.0
@@ -47,10 +47,10 @@ class GroupFilter:
 
 
 def left_out(rewards: Floats, groups: Ints, how: GroupFilter) -> NDArray[np.bool_]:
-    """Per group (G,) of rewards (N,): whether the filter leaves it out.
+    """Per group (G,) of rewards (N,): whether the filter excludes it.
 
-    Its measure is the mean, or the standard deviation (0 for a group of one or of equal rewards), of its rewards. Left out is
-    what lies below `low` or above `high`, and of the others the share `ratio`, rounded down, that measures least (ties: the
+    The statistic is the mean or the standard deviation of its rewards (0 for a group of one or of equal rewards).
+    Excludes groups below `low` or above `high`, and of the others the lowest share `ratio`, rounded down (ties: the
     first).
     """
     varied = has_variance(rewards, groups)

@@ -1,6 +1,6 @@
 """Policy losses on tokens.
 
-T response tokens, flat over a batch. Everything here is a pure function; weights decide how tokens are averaged.
+T response tokens, flat over a batch. All functions are pure; weights determine how tokens are averaged.
 """
 
 from typing import Literal
@@ -22,8 +22,8 @@ def clipped_policy_loss(
     """Loss per token (T,) and whether it was clipped (T,).
 
     max(-r A, -clip(r, 1 - low, 1 + high) A) with r = exp(logprob - old) (PPO, arXiv 1707.06347, equation 7; separate
-    bounds as in DAPO, arXiv 2503.14476). With dual_clip c > 0, tokens of negative advantage lose at most -c A
-    (arXiv 1912.09729).
+    bounds as in DAPO, arXiv 2503.14476). With dual_clip c > 0, the loss of tokens with negative advantage is at most
+    -c A (arXiv 1912.09729).
     """
     ratios = (logprobs - old_logprobs).exp()
     plain = -ratios * advantages
@@ -42,10 +42,10 @@ def kl_penalty(logprobs: Tensor, reference_logprobs: Tensor, estimator: KlEstima
     """KL(policy || reference) per token (T,), estimated on the policy's own samples (Schulman 2020).
 
     k1 = d, k2 = d^2 / 2, k3 = exp(-d) - 1 + d with d = logprob - reference. As values, k1 and k3 have the KL as their
-    mean (k3 with less variance, and never below 0) and k2 nearly so. As loss terms that are differentiated, on samples
-    of the policy itself, the mean gradient is another matter: k2's is that of KL(policy || reference); k3's is that of
-    KL(reference || policy), which pulls as the policy leaves what the reference would do; k1's is zero, so that it
-    adds nothing but noise (it is meant for a penalty inside the reward).
+    mean (k3 with less variance, and never below 0) and k2 approximately. As differentiated loss terms on samples of
+    the policy itself, their mean gradients differ: k2's is that of KL(policy || reference); k3's is that of
+    KL(reference || policy), which grows as the policy avoids what the reference would do; k1's is zero, so it only
+    adds noise (it is meant for a penalty inside the reward).
     """
     difference = logprobs - reference_logprobs
     if estimator == "k1":
@@ -56,15 +56,15 @@ def kl_penalty(logprobs: Tensor, reference_logprobs: Tensor, estimator: KlEstima
 
 
 def token_entropies(log_probs: Tensor) -> Tensor:
-    """Entropy in nats (T,) of log-probabilities (T, V); cut-off tokens (-inf) count nothing."""
+    """Entropy in nats (T,) of log-probabilities (T, V); truncated tokens (-inf) contribute 0."""
     finite = log_probs.masked_fill(log_probs == -torch.inf, 0.0)
     return -(log_probs.exp() * finite).sum(dim=-1)
 
 
 def costs_to_go(costs: Tensor, lengths: Tensor) -> Tensor:
-    """Sum (T,) of each token's own and all later costs (T,) within its response; lengths (R,), end to end.
+    """Sum (T,) of each token's own and all later costs (T,) within its response; of these lengths (R,), concatenated.
 
-    What a per-token cost such as a KL penalty takes from a token's return, undiscounted.
+    The undiscounted amount that a per-token cost such as a KL penalty subtracts from a token's return.
     """
     if not len(costs):
         return costs
@@ -75,9 +75,9 @@ def costs_to_go(costs: Tensor, lengths: Tensor) -> Tensor:
 
 
 def token_weights(lengths: Tensor, average: Literal["token", "sequence"]) -> Tensor:
-    """Weights (T,) that sum to 1, for responses of these lengths (R,) laid end to end.
+    """Weights (T,) that sum to 1, for concatenated responses of these lengths (R,).
 
-    token: every token counts the same; sequence: every response counts the same, its tokens share its part.
+    token: every token has the same weight; sequence: every response has the same weight, divided among its tokens.
     """
     if average == "token":
         total = int(lengths.sum())

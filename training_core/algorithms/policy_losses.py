@@ -1,7 +1,7 @@
 """Policy losses by name. T response tokens of R responses, flat over a batch; all pure functions.
 
-A loss takes what was sampled and the bounds, and gives a loss per token (T,) and whether the token was clipped (T,).
-How tokens are averaged is the caller's weight per token.
+A loss takes the sampled tokens and the bounds, and returns a loss per token (T,) and whether the token was clipped
+(T,). How tokens are averaged is the caller's weight per token.
 """
 
 from collections.abc import Callable
@@ -15,21 +15,21 @@ from training_core.algorithms.losses import clipped_policy_loss
 
 @dataclass(frozen=True)
 class Tokens:
-    """What a policy loss is made from."""
+    """The inputs of a policy loss."""
 
     logprobs: Tensor
-    """(T,) by the policy under training; has the gradient."""
+    """(T,) of the policy under training; with gradient."""
     old_logprobs: Tensor
-    """(T,) by the policy that the ratio is taken against."""
+    """(T,) of the policy in the ratio's denominator."""
     advantages: Tensor
     """(T,)"""
     lengths: Tensor
-    """(R,) tokens of each response; they lie end to end."""
+    """(R,) tokens per response; the responses are concatenated."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """How far the probability ratio may go."""
+    """Bounds of the probability ratio."""
 
     low: float
     high: float
@@ -49,8 +49,8 @@ def clip(tokens: Tokens, bounds: Bounds) -> tuple[Tensor, Tensor]:
 def sequence_clip(tokens: Tokens, bounds: Bounds) -> tuple[Tensor, Tensor]:
     """GSPO (arXiv 2507.18071, equations 5 to 7): the ratio of a response is the geometric mean of its tokens' ratios.
 
-    Written as in its token-level variant (equation 14): the value is the sequence's ratio, the gradient reaches each
-    token through its own logprob, so that advantages may differ within a response.
+    Written as in its token-level variant (equation 14): the value is the sequence's ratio, and the gradient flows
+    through each token's logprob, so advantages may differ within a response.
     """
     difference = tokens.logprobs - tokens.old_logprobs
     of_sequence = sequence_means(difference.detach(), tokens.lengths)

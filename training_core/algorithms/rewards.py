@@ -1,11 +1,11 @@
-"""Rewards before advantages are taken of them. No torch here: it is for the process that plays."""
+"""Rewards before advantages are computed. No torch here, because the playing process uses it."""
 
 
 def overlong_cost(length: int, limit: int, soft: int, penalty: float) -> float:
-    """Reward lost by a response of `length` tokens where `limit` is the most it may have.
+    """Reward subtracted from a response of `length` tokens with the maximum length `limit`.
 
     DAPO's soft overlong punishment (arXiv 2503.14476, equation 13): nothing up to limit - soft, then linear, and the
-    whole penalty at the limit. soft = 0: nothing.
+    full penalty at the limit. soft = 0: no penalty.
     """
     if soft <= 0:
         return 0.0
@@ -14,8 +14,9 @@ def overlong_cost(length: int, limit: int, soft: int, penalty: float) -> float:
 
 
 def soft_limit(limit: int, tokens: int, share: float) -> int:
-    """How many of the last tokens before `limit` cost reward: `tokens`, or where that is 0 this share of the limit, rounded.
+    """Number of last tokens before `limit` with a penalty: `tokens`, or if that is 0 this share of the limit,
+    rounded.
 
-    DAPO's own (section 3.4) is a fifth: 4096 of 20480 tokens.
+    DAPO's value (section 3.4) is a fifth: 4096 of 20480 tokens.
     """
     return tokens or round(share * limit)

@@ -1,13 +1,14 @@
-"""How old data may be when it is learnt from."""
+"""Bounds on the age of training data."""
 
 
 def capacity(
     *, staleness: int, version: int, batch: int, accepted: int, running: int, max_concurrent: int
 ) -> int:
-    """How many more tasks may begin now; negative while more are in play than would be allowed.
+    """How many more tasks may start now; negative while more are running than allowed.
 
-    AReaL's rule (arXiv 2505.24298, section 5.1). `accepted` are tasks whose data was or will be learnt from, `running` those
-    in play; `batch` is what one version learns from. With staleness 0 all data is of the version that learns from it.
+    AReaL's rule (arXiv 2505.24298, section 5.1). `accepted` counts tasks whose data was or will be used for training,
+    `running` the unfinished ones; `batch` is the number of tasks per version. With staleness 0 all data is sampled by
+    the version that is trained on it.
     """
     fresh = (staleness + version + 1) * batch - (accepted + running)
     return min(max_concurrent - running, fresh)

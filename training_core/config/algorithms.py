@@ -1,7 +1,7 @@
 """Algorithms by `type`: one set of fields, and per algorithm the settings that make it that algorithm.
 
-Each class states its paper's settings as defaults; every field may be set for every algorithm, so that a variant of
-one's own needs no code.
+Each class states its paper's settings as defaults; every field may be set for every algorithm, so a custom variant
+needs no code.
 """
 
 from typing import Annotated, Literal, Self
@@ -16,18 +16,17 @@ Level = Literal["group", "batch", "none"]
 StdLevel = Annotated[
     Level,
     Field(
-        description="Over what the standard deviation is taken that divides them; a group without variance has advantage 0."
+        description="Set over which the standard deviation that divides advantages is computed; a group without "
+        "variance has advantage 0."
     ),
 ]
 MeanLevel = Annotated[
-    Level, Field(description="Over what the mean is taken that is subtracted from rewards.")
+    Level, Field(description="Set over which the mean that is subtracted from rewards is computed.")
 ]
-LeaveOneOut = Annotated[bool, Field(description="Leave a candidate's own reward out of its mean.")]
+LeaveOneOut = Annotated[bool, Field(description="Exclude a candidate's own reward from its mean.")]
 Whitening = Annotated[
     bool,
-    Field(
-        description="Normalise advantages once more, by mean and standard deviation over the policy's batch."
-    ),
+    Field(description="Normalise advantages again, by mean and standard deviation over the policy's batch."),
 ]
 PolicyLoss = Annotated[
     Literal["clip", "sequence_clip", "cispo", "reinforce"],
@@ -56,20 +55,20 @@ KlCoefficient = Annotated[
 ]
 KlEstimator = Annotated[
     Literal["k1", "k2", "k3"],
-    Field(description='Estimator of that KL (Schulman, "Approximating KL divergence").'),
+    Field(description='Estimator of the KL divergence (Schulman, "Approximating KL divergence").'),
 ]
 KlIn = Annotated[
     Literal["loss", "reward"],
     Field(
-        description="loss: a term that is differentiated; reward: taken from the reward before it is normalised, of the whole "
-        "response, or of every token and those before it (REINFORCE++, PPO)."
+        description="loss: a differentiated loss term; reward: subtracted from rewards before normalisation, once per "
+        "response, or from the returns of each token and those before it (REINFORCE++, PPO)."
     ),
 ]
 LossAverage = Annotated[
     Literal["token", "sequence", "constant"],
     Field(
-        description="token: mean over a minibatch's tokens; sequence: mean per response first; "
-        "constant: their sum over responses x the role's max_tokens."
+        description="token: mean over a minibatch's tokens; sequence: mean per response first; constant: the sum "
+        "divided by responses x the role's max_tokens."
     ),
 ]
 OverlongShare = Annotated[
@@ -77,24 +76,26 @@ OverlongShare = Annotated[
     Field(
         ge=0.0,
         le=1.0,
-        description="Soft limit on length: this last share of a role's max_tokens costs reward, linearly; 0 disables.",
+        description="Soft length limit: reward decreases linearly over this last share of a role's max_tokens; 0 "
+        "disables.",
     ),
 ]
 
 DropZeroVariance = Annotated[
     bool,
     Field(
-        description="Leave groups of equal rewards out of the loss (they are counted either way). False keeps them: with advantage "
-        "0 where mean or deviation is taken over groups, else with the advantage that the batch gives them."
+        description="Exclude groups of equal rewards from the loss (metrics count them either way). False includes "
+        "them: with advantage 0 if mean or deviation is computed per group, otherwise with their "
+        "advantage within the batch."
     ),
 ]
 
 
 class PolicyGradient(Section):
-    """What all policy-gradient algorithms can be asked for."""
+    """Settings shared by all policy-gradient algorithms."""
 
     type: str
-    """Which algorithm."""
+    """The algorithm."""
     team_weight: float = Field(1.0, ge=0.0)
     """Alpha: weight of the team's reward in a candidate's reward."""
     local_weight: float = Field(1.0, ge=0.0)
@@ -117,32 +118,32 @@ class PolicyGradient(Section):
     loss_average: LossAverage = "token"
     drop_zero_variance: DropZeroVariance = True
     group_filter: Literal["none", "mean", "std"] = "none"
-    """Leave groups out of the loss by their rewards' mean or standard deviation; see filter_low, filter_high, filter_ratio."""
+    """Exclude groups from the loss by their rewards' mean or standard deviation; see filter_low, filter_high, filter_ratio."""
     filter_low: float = 0.0
-    """Groups whose mean or standard deviation is below are left out, where there is a group_filter."""
+    """Groups whose mean or standard deviation is below this are excluded; used with group_filter."""
     filter_high: float = 1e6
-    """Groups whose mean or standard deviation is above are left out, where there is a group_filter."""
+    """Groups whose mean or standard deviation is above this are excluded; used with group_filter."""
     filter_ratio: float = Field(0.0, ge=0.0, lt=1.0)
-    """Share of the remaining groups of a policy that is left out, the lowest first, where there is a group_filter."""
+    """Share of a policy's remaining groups that is excluded, lowest first; used with group_filter."""
     reshape: Literal["none", "discount", "turn_weighted", "binary", "normalised", "shaped"] = "none"
-    """What becomes of rewards before they are compared; curves and transcripts show them as they were paid."""
+    """Transformation of rewards before they are compared; curves and transcripts show the original rewards."""
     reshape_discount: float = Field(0.9, gt=0.0, le=1.0)
     """Gamma of reshape = "discount" (reward x gamma^(turn - 1)) and of "shaped"."""
     reshape_threshold: float = 0.0
     """reshape = "binary": rewards above are 1, others 0."""
     reshape_weight: float = Field(1.0, ge=0.0)
-    """reshape = "shaped": weight of the improvement on the role's answer before."""
+    """reshape = "shaped": weight of the improvement over the role's previous answer."""
     overlong_share: OverlongShare = 0.0
     overlong_tokens: int = Field(0, ge=0)
-    """The soft limit as a number of tokens before max_tokens, in place of overlong_share; 0 takes the share."""
+    """Soft limit as a number of tokens before max_tokens, instead of overlong_share; 0 uses overlong_share."""
     overlong_penalty: float = Field(1.0, ge=0.0)
-    """Reward lost by a response that was cut off at max_tokens, where there is a soft limit."""
+    """Reward subtracted from a response that is truncated at max_tokens; used with a soft limit."""
     correction: Literal["none", "truncate", "mask", "decoupled"] = "none"
-    """Weigh tokens by trainer over sampler: truncated (TIS), left out beyond the bounds (IcePop), or as decoupled PPO does."""
+    """Weight tokens by trainer over sampler probability: truncated (TIS), masked beyond the bounds (IcePop), or as in decoupled PPO."""
     correction_cap: float = Field(2.0, gt=0.0)
-    """Upper bound of that weight; above it tokens are truncated to it, or left out."""
+    """Upper bound of the correction weight; weights above it are truncated, or their tokens are masked."""
     correction_floor: float = Field(0.5, ge=0.0)
-    """Lower bound of that weight; only correction = "mask" leaves out what is below."""
+    """Lower bound of the correction weight; only correction = "mask" masks tokens below it."""
 
     @model_validator(mode="after")
     def _bounds_are_in_order(self) -> Self:
@@ -154,7 +155,7 @@ class PolicyGradient(Section):
 
     @property
     def leaves_groups_out(self) -> bool:
-        """Whether a group may teach nothing, by its rewards alone."""
+        """Whether a group can be excluded from the loss because of its rewards."""
         compared = "group" in (self.mean_level, self.std_level)
         return compared or self.drop_zero_variance or self.group_filter != "none"
 
@@ -167,7 +168,7 @@ class AtGrpo(PolicyGradient):
 
 
 class Grpo(PolicyGradient):
-    """Group-relative policy optimisation (GRPO, arXiv 2402.03300): K answers are compared with one another."""
+    """Group-relative policy optimisation (GRPO, arXiv 2402.03300): K answers are compared with each other."""
 
     type: Literal["grpo"] = "grpo"
     """Rewards normalised within their group; a mean per response, then over responses; KL to the base model in the loss."""
@@ -177,10 +178,10 @@ class Grpo(PolicyGradient):
 
 
 class DrGrpo(PolicyGradient):
-    """GRPO without its biases towards long answers and easy groups (Dr. GRPO, arXiv 2503.20783)."""
+    """GRPO without the bias towards long answers and easy groups (Dr. GRPO, arXiv 2503.20783)."""
 
     type: Literal["dr_grpo"] = "dr_grpo"
-    """Rewards less their group's mean, not divided; token losses divided by a constant length."""
+    """Rewards minus their group's mean, not divided; token losses divided by a constant length."""
     std_level: StdLevel = "none"
     dual_clip: DualClip = 0.0
     loss_average: LossAverage = "constant"
@@ -200,17 +201,17 @@ class Rloo(PolicyGradient):
 
 
 class TokenReturns(PolicyGradient):
-    """What the two forms of REINFORCE++ share: a return for every token."""
+    """Base of the two forms of REINFORCE++: a return for every token."""
 
     discount: float = Field(1.0, gt=0.0, le=1.0)
-    """Gamma: what a reward is worth one token earlier; 1 gives all tokens of a response the same return."""
+    """Gamma: discount of the reward per token; 1 gives all tokens of a response the same return."""
 
 
 class ReinforcePlusPlus(TokenReturns):
     """PPO's clipped loss without a critic, normalised over the batch (REINFORCE++, arXiv 2501.03262)."""
 
     type: Literal["reinforce_plus_plus"] = "reinforce_plus_plus"
-    """Rewards normalised over the whole batch: a group of one will do; KL to the base model is part of the reward."""
+    """Rewards normalised over the whole batch: a group of one is sufficient; KL to the base model is part of the reward."""
     mean_level: MeanLevel = "batch"
     std_level: StdLevel = "batch"
     dual_clip: DualClip = 0.0
@@ -224,7 +225,7 @@ class ReinforcePlusPlusBaseline(TokenReturns):
     """REINFORCE++ with the group's mean as baseline, then normalised over the batch (arXiv 2501.03262, section 4)."""
 
     type: Literal["reinforce_plus_plus_baseline"] = "reinforce_plus_plus_baseline"
-    """Rewards less their group's mean, then normalised over the batch; KL to the base model in the loss."""
+    """Rewards minus their group's mean, then normalised over the batch; KL to the base model in the loss."""
     std_level: StdLevel = "none"
     batch_whitening: Whitening = True
     dual_clip: DualClip = 0.0
@@ -236,7 +237,7 @@ class Gspo(PolicyGradient):
     """Group sequence policy optimisation: one ratio per sequence (GSPO, arXiv 2507.18071)."""
 
     type: Literal["gspo"] = "gspo"
-    """The ratio of a response is the geometric mean of its tokens' ratios, clipped tightly; every response counts the same."""
+    """The ratio of a response is the geometric mean of its tokens' ratios, clipped tightly; every response has the same weight."""
     policy_loss: PolicyLoss = "sequence_clip"
     clip_low: ClipLow = 3e-4
     clip_high: ClipHigh = 4e-4
@@ -248,7 +249,7 @@ class Cispo(PolicyGradient):
     """Clipped importance weights on a REINFORCE loss: no token loses its gradient (CISPO, arXiv 2506.13585)."""
 
     type: Literal["cispo"] = "cispo"
-    """The ratio is a weight without gradient, bounded above; every token goes on teaching."""
+    """The ratio is a weight without gradient, bounded above; every token contributes gradient."""
     policy_loss: PolicyLoss = "cispo"
     clip_low: ClipLow = 1.0
     clip_high: ClipHigh = 4.0
@@ -259,7 +260,7 @@ class Dapo(PolicyGradient):
     """Decoupled clip and dynamic sampling (DAPO, arXiv 2503.14476)."""
 
     type: Literal["dapo"] = "dapo"
-    """A higher upper clip, a mean over tokens, no KL, groups without variance left out, a soft limit on length."""
+    """A higher upper clip, a mean over tokens, no KL, groups without variance excluded, a soft limit on length."""
     clip_high: ClipHigh = 0.28
     dual_clip: DualClip = 0.0
     overlong_share: OverlongShare = 0.2
@@ -269,7 +270,7 @@ class Ppo(PolicyGradient):
     """Proximal policy optimisation with a critic (PPO, arXiv 1707.06347; GAE, arXiv 1506.02438)."""
 
     type: Literal["ppo"] = "ppo"
-    """A value head on the policy's trunk; advantages over tokens by GAE, the reward on the last one. A group of one will do."""
+    """A value head on the policy's trunk; token advantages by GAE, the reward on the last token. A group of one is sufficient."""
     mean_level: MeanLevel = "none"
     std_level: StdLevel = "none"
     dual_clip: DualClip = 0.0
@@ -277,23 +278,24 @@ class Ppo(PolicyGradient):
     kl_estimator: KlEstimator = "k1"
     kl_in: KlIn = "reward"
     discount: float = Field(1.0, gt=0.0, le=1.0)
-    """Gamma: what a reward is worth one token earlier."""
+    """Gamma: discount of the reward per token."""
     gae_lambda: float = Field(0.95, ge=0.0, le=1.0)
-    """0 trusts the values alone (least variance), 1 what was earned alone (no bias)."""
+    """0 relies on the values only (least variance), 1 on the observed returns only (no bias)."""
     whiten_advantages: bool = True
     """Normalise token advantages by mean and standard deviation over the policy's batch."""
     value_coefficient: float = Field(0.5, ge=0.0)
-    """Weight of the value loss beside the policy loss, through the trunk that they share."""
+    """Weight of the value loss relative to the policy loss; both backpropagate through the shared trunk."""
     value_clip: float = Field(0.2, ge=0.0)
-    """Values farther than this from what they were when the update began earn no better loss; 0 disables."""
+    """Value predictions are clipped to within this distance of those at the start of the update; 0 disables."""
     value_learning_rate: float = Field(1e-3, gt=0.0)
-    """Of the value head's AdamW, throughout; the trunk has the learner's."""
+    """Constant learning rate of the value head's AdamW; the trunk uses the learner's."""
 
     @model_validator(mode="after")
     def _the_critic_sees_what_was_earned(self) -> Self:
         if "group" in (self.mean_level, self.std_level):
             raise ValueError(
-                "mean_level, std_level: a critic learns what an answer earns, and a group of equal rewards would count as 0; use "
+                "mean_level, std_level: a critic predicts the reward of an answer, and a group of equal rewards "
+                "would count as 0; use "
                 '"none" or "batch"'
             )
         return self
@@ -303,21 +305,21 @@ class Rae(PolicyGradient):
     """Role-conditioned advantage estimation for self-play (RAE, SPIRAL, arXiv 2506.24119)."""
 
     type: Literal["rae"] = "rae"
-    """Rewards less a moving average of what their role has earned; kept in checkpoints. A group of one will do."""
+    """Rewards minus a moving average of their role's rewards; stored in checkpoints. A group of one is sufficient."""
     mean_level: MeanLevel = "none"
     std_level: StdLevel = "none"
     dual_clip: DualClip = 0.0
     loss_average: LossAverage = "constant"
     drop_zero_variance: DropZeroVariance = False
     baseline_decay: float = Field(0.95, ge=0.0, lt=1.0)
-    """How much of a role's baseline each new reward leaves; the rest is the reward."""
+    """Decay of a role's baseline: each new reward has weight 1 - baseline_decay."""
 
     @model_validator(mode="after")
     def _kl_is_charged_before_normalisation(self) -> Self:
         normalised = self.batch_whitening or {self.mean_level, self.std_level} != {"none"}
         if self.kl_coefficient and self.kl_in == "reward" and normalised:
             raise ValueError(
-                'kl_in: the baselines of "rae" are taken from rewards before the KL is known; use kl_in = "loss", or '
+                'kl_in: the baselines of "rae" are computed from rewards before the KL is known; use kl_in = "loss", or '
                 'mean_level = std_level = "none" without batch_whitening'
             )
         return self
@@ -337,7 +339,7 @@ Algorithm = Annotated[
     | Rae,
     Field(discriminator="type"),
 ]
-"""One class per algorithm, told apart by `type`."""
+"""One class per algorithm, selected by `type`."""
 
 ALGORITHM_CONFIGS: dict[str, type[PolicyGradient]] = {
     "at_grpo": AtGrpo,

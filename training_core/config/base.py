@@ -1,4 +1,4 @@
-"""The base of every config section: frozen, strict about keys, documented field by field."""
+"""The base of every config section: frozen, strict about keys, with a description per field."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -6,30 +6,30 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
 Wording = Literal["words", "sentences"]
-"""How an environment writes observations and reads answers."""
+"""How an environment formats observations and parses answers."""
 
 
 class Section(BaseModel):
-    """A part of the run config. Field docstrings become form help, API schema and docs."""
+    """A part of the run config. Field docstrings are used as form help, API schema and documentation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
     import_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields that name code of the user's own by import path: a server runs only what its owner has allowed."""
+    """Fields that name custom code by import path: a server runs only packages that its owner has allowed."""
     file_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields that name a file of the user's own: a server reads only what is in its data folder."""
+    """Fields that name a file: a server reads only files in its data folder."""
     model_name_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields that name a model: a server reads only models of the hub, of its model folders, and of checkpoints."""
+    """Fields that name a model: a server reads only models of the hub, of its model folders, or of checkpoints."""
     checkpoint_fields: ClassVar[tuple[str, ...]] = ()
-    """Fields that name a checkpoint: a server reads only those of runs that its person may see."""
+    """Fields that name a checkpoint: a server reads only those of runs that the user may see."""
     key_fields: ClassVar[Mapping[str, str]] = {}
-    """Fields that name an environment variable with a key, each with the field of the addresses that it is sent to."""
+    """Fields that name an environment variable with a key, each with the field of the addresses the key is sent to."""
     folder_fields: ClassVar[tuple[str, ...]] = ()
     """Fields that name a folder to write to: a server writes only below folders that its owner has allowed."""
 
     @model_validator(mode="before")
     @classmethod
     def _parts_have_a_type(cls, tree: Any) -> Any:
-        """A part that comes in several kinds, and does not say which one it is, is of the default kind."""
+        """Give a part without a `type` the default type."""
         if not isinstance(tree, Mapping):
             return tree
         kinds = {name: getattr(field.default, "type", None) for name, field in cls.model_fields.items()}
@@ -42,23 +42,23 @@ class Section(BaseModel):
 
 
 class EnvironmentSection(Section):
-    """What every environment's config says of the team."""
+    """What every environment's config declares about the team."""
 
     roles: ClassVar[tuple[str, ...]] = ()
-    """Who plays it; a team has exactly these, unless open_roles says otherwise."""
+    """Roles of the environment; a team has exactly these, unless open_roles is true."""
     open_roles: ClassVar[bool] = False
-    """Whether any roles may play, as many as there are; `roles` then names the usual ones."""
+    """Whether a team may have any number of roles with any names; `roles` then names the usual ones."""
     role_preset: ClassVar[str] = ""
-    """A preset with these roles, to start from; empty where there is none to name."""
+    """A preset with these roles to start from; empty if there is none."""
 
     @property
     def answers_at_a_time(self) -> int:
-        """Answers that one process tries at a time: above 1 where trying means waiting for other processes."""
+        """Answers that one process evaluates at a time: above 1 if evaluation waits for other processes."""
         return 1
 
 
 def _writable(table: dict[str, Any]) -> dict[str, Any]:
-    """Nothing that TOML, in which runs are kept, or a dotted path, by which fields are set, cannot say."""
+    """Refuse values that TOML, the storage format of runs, or a dotted field path cannot represent."""
     for name, value in table.items():
         if not name or "." in name:
             raise ValueError(
@@ -71,7 +71,7 @@ def _writable(table: dict[str, Any]) -> dict[str, Any]:
 def _no_null(name: str, value: Any) -> None:
     if value is None:
         raise ValueError(
-            f"{name} is null, which a run's TOML file cannot hold; leave it out, or give a word for it"
+            f"{name} is null, which a run's TOML file cannot hold; remove it, or use a string instead"
         )
     if isinstance(value, dict):
         _writable(value)
@@ -81,4 +81,4 @@ def _no_null(name: str, value: Any) -> None:
 
 
 Arguments = Annotated[dict[str, Any], AfterValidator(_writable)]
-"""Keyword arguments for code of the user's own."""
+"""Keyword arguments for custom code."""

@@ -11,10 +11,10 @@ from training_core.config.tasks import Arithmetic, CustomEnvironment, Dataset
 
 
 class PlanPathGrid(EnvironmentSection):
-    """What the walks over a grid have in common, whoever plays them."""
+    """Settings shared by the grid walks, independent of the roles."""
 
     type: str
-    """Who sees what, and who walks."""
+    """Which role observes what, and which role moves."""
     wording: Wording = "words"
     """words: the tiny model's few words, answers read strictly. sentences: plain English for pretrained models, answers read leniently."""
     size: int = Field(5, ge=3, le=20)
@@ -24,15 +24,15 @@ class PlanPathGrid(EnvironmentSection):
     max_turns: int = Field(5, ge=1, le=64)
     """Turns of the whole team before the episode ends without success."""
     moves_per_turn: int = Field(3, ge=1, le=8)
-    """Most moves that are made in one turn, in cells."""
+    """Maximum number of moves in one turn, in cells."""
     step_reward: float = -0.01
     """Local reward per move made."""
     blocked_reward: float = -0.10
-    """Local reward for a move into a wall or off the grid, or for an answer that is no move."""
+    """Local reward for a move into a wall or off the grid, or for an answer that is not a move."""
     goal_reward: float = 1.0
     """Team reward when the goal is reached."""
     optimal_reward: float = 0.5
-    """Further team reward when the goal is reached in the fewest possible moves."""
+    """Further team reward when the goal is reached by a shortest path."""
     fail_reward: float = 0.0
     """Team reward when the turns run out (usually zero or negative)."""
     shaping: float = Field(1.0, ge=0.0)
@@ -42,7 +42,7 @@ class PlanPathGrid(EnvironmentSection):
 
 
 class PlanPath(PlanPathGrid):
-    """A walk over a grid with walls, to a goal that only the planner sees."""
+    """A walk on a grid with walls to a goal that only the planner sees."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
     type: Literal["plan_path"] = "plan_path"
@@ -50,30 +50,30 @@ class PlanPath(PlanPathGrid):
 
 
 class PlanPathSingle(PlanPathGrid):
-    """The same walk by one agent, which sees what planner and executor see together (single-agent control)."""
+    """The same walk by one agent that sees the observations of planner and executor (single-agent control)."""
 
     roles: ClassVar[tuple[str, ...]] = ("walker",)
     type: Literal["plan_path_single"] = "plan_path_single"
-    """Path finding on a small grid, alone."""
+    """Path finding on a small grid by a single agent."""
 
 
 class PlanPathTrio(PlanPathGrid):
-    """The same walk by three: the planner sees the goal, the scout the walls, and the executor only what both tell it."""
+    """The same walk by three: the planner sees the goal, the scout the walls, and the executor only their messages."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "scout", "executor")
     type: Literal["plan_path_trio"] = "plan_path_trio"
-    """Path finding on a small grid, by three."""
+    """Path finding on a small grid by three agents."""
     report_reward: float = Field(0.2, ge=0.0)
-    """Local reward of the scout for a report that is right about all four sides; one that is wrong about all costs as much."""
+    """Local reward of the scout for a report that is correct about all four sides; one that is wrong about all four gets its negative."""
 
 
 class External(EnvironmentSection):
-    """Tasks that are played outside, for workflow.type = "rollout_buffer"."""
+    """Tasks that external programs play, for workflow.type = "rollout_buffer"."""
 
     roles: ClassVar[tuple[str, ...]] = ("agent",)
     open_roles: ClassVar[bool] = True
     type: Literal["external"] = "external"
-    """Nothing is played here: any roles, and rollouts that others make."""
+    """Nothing is played in this run: any roles, with rollouts from external programs."""
 
 
 Environment = Annotated[
@@ -91,7 +91,7 @@ Environment = Annotated[
     | CustomEnvironment,
     Field(discriminator="type"),
 ]
-"""One class per environment, told apart by `type`."""
+"""One class per environment, selected by `type`."""
 
 ENVIRONMENT_CONFIGS: dict[str, type[Section]] = {
     "external": External,

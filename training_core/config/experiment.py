@@ -1,4 +1,4 @@
-"""What every run config has, whatever kind of agents learns: its name and length, and what is kept of it."""
+"""What every run config has, for all kinds of agents: its name and length, and what is stored of it."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
@@ -11,34 +11,34 @@ from training_core.config.health import RunHealth
 
 
 class Run(Section):
-    """What the run is called and how long it lasts."""
+    """Name and length of the run."""
 
     name: str = Field("", max_length=120)
-    """Shown in tables; empty takes the preset's or the environment's name."""
+    """Name shown in tables; empty uses the preset's or the environment's name."""
     description: str = Field("", max_length=4000)
     """Free text about what this run is for."""
     tags: tuple[str, ...] = ()
-    """Words to find the run by."""
+    """Words for finding the run."""
     seed: int = Field(0, ge=0, le=2**31 - 1)
-    """Seed of tasks, sampling and initialisation. Same config and seed, same curves (fp32)."""
+    """Seed of tasks, sampling and initialisation. The same config and seed give the same curves (fp32)."""
     iterations: int = Field(100, ge=1)
     """Collect-and-update rounds."""
     max_attempts: int = Field(3, ge=1, le=100)
-    """Attempts lost in a row, without a new checkpoint or a Resume between, after which the run fails; with 1 nothing restarts."""
+    """Consecutive failed attempts, without a new checkpoint or a Resume in between, after which the run fails; 1 disables restarts."""
     failure_patience: int = Field(3, ge=1, le=1000)
-    """Iterations in a row, or evaluations, in which every episode failed: after so many the run fails."""
+    """The run fails after this many consecutive iterations, or evaluations, in which every episode failed."""
 
 
 class ExperimentConfig(Section):
-    """One experiment: what a config of language-model agents and one of small-network agents have in common.
+    """One experiment: what configs of language-model agents and of small-network agents have in common.
 
-    Each declares these fields itself, in the order in which they are shown.
+    Each subclass declares these fields itself, in display order.
     """
 
     if TYPE_CHECKING:
         run: Run
         team: Any
-        """Its `roles` name a policy each, and say whether they are trained."""
+        """Each of its `roles` names a policy and declares whether it is trained."""
         policies: Mapping[str, Any]
         environment: Any
         evaluation: Any
@@ -62,8 +62,8 @@ class ExperimentConfig(Section):
         wanted = self.environment.roles
         if not self.environment.open_roles and set(self.team.roles) != set(wanted):
             raise ValueError(
-                f"team.roles: {self.environment.type} is played by {', '.join(wanted)}, "
-                f"not by {', '.join(self.team.roles)}. {self._how_to_have_roles()}"
+                f"team.roles: {self.environment.type} needs the roles {', '.join(wanted)}, not "
+                f"{', '.join(self.team.roles)}. {self._how_to_have_roles()}"
             )
         return self
 
@@ -82,12 +82,12 @@ class ExperimentConfig(Section):
 
     @property
     def overlaps(self) -> bool:
-        """Whether episodes are collected while policies are updated."""
+        """Whether episodes are collected during updates."""
         return False
 
     @property
     def publish_every(self) -> int:
-        """Updates between publications of weights to those that act."""
+        """Updates between publications of weights to the acting processes."""
         return 1
 
     def evaluation_episodes(self, kind: str) -> int:
@@ -95,7 +95,7 @@ class ExperimentConfig(Section):
         return int(self.evaluation.episodes)
 
     def epochs_after(self, iteration: int) -> int:
-        """How often checkpoint.every_epochs passes over the data have been completed by then; 0 where there is no end to them."""
+        """How often checkpoint.every_epochs passes over the data have been completed by this iteration; 0 if the data has no end."""
         return 0
 
     @property

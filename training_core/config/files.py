@@ -33,23 +33,23 @@ KINDS: dict[str, Collection[str]] = {
     "learner": LEARNER_CONFIGS,
     "adapter": ADAPTER_CONFIGS,
 }
-"""Sections of several kinds, and the kinds."""
+"""Sections with several types, and the types."""
 PRESETS = Path(__file__).parent / "presets"
 MESSAGES = {
-    "missing": "this is needed, and has no default",
-    "dict_type": "write `name = value`, one on a line, as in TOML",
+    "missing": "this field is required",
+    "dict_type": "write one `name = value` per line, as in TOML",
 }
-"""What is said for pydantic's errors of these types."""
+"""Messages for pydantic's errors of these types."""
 
 
 def preset_names() -> list[str]:
-    """Names of the presets that ship with Troupe: in the gallery's order, whose first is offered first, then by name."""
+    """Names of the presets that ship with Troupe: in the order of the gallery, then by name."""
     there = sorted(path.stem for path in PRESETS.glob("*.toml"))
     return sorted(there, key=lambda name: list(GALLERY).index(name) if name in GALLERY else len(GALLERY))
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """A preset as a plain tree. Raises ConfigError, naming the presets there are."""
+    """A preset as a plain tree. Raises ConfigError, which lists the existing presets."""
     if name not in preset_names():
         raise ConfigError({"preset": f"no preset {name!r}; presets are {', '.join(preset_names())}"})
     return read_toml((PRESETS / f"{name}.toml").read_text())
@@ -64,7 +64,7 @@ def read_toml(text: str) -> dict[str, Any]:
 
 
 def to_toml(config: AnyConfig, *, only_set: bool = False) -> str:
-    """The config as TOML; with `only_set`, without the fields that have their default."""
+    """The config as TOML; with `only_set`, without fields at their default."""
     tree = (
         set_fields(config) if only_set else _typed(config, config.model_dump(mode="json", exclude_none=True))
     )
@@ -72,7 +72,7 @@ def to_toml(config: AnyConfig, *, only_set: bool = False) -> str:
 
 
 def set_fields(config: AnyConfig) -> dict[str, Any]:
-    """The config as a plain tree without the fields that have their default; each part says of what kind it is."""
+    """The config as a plain tree without fields at their default; each part includes its `type`."""
     return _typed(config, config.model_dump(mode="json", exclude_defaults=True, exclude_none=True))
 
 
@@ -87,14 +87,14 @@ def parse_config(tree: Mapping[str, Any]) -> AnyConfig:
 
 
 def load_config(preset: str, overrides: Mapping[str, Any] | None = None) -> AnyConfig:
-    """A preset under dotted overrides. Raises ConfigError."""
+    """A preset with dotted overrides applied. Raises ConfigError."""
     return parse_config(apply_overrides(read_preset(preset), overrides or {}))
 
 
 def apply_overrides(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of `tree` with each dotted path set to its value. Raises ConfigError.
 
-    A part whose `type` becomes another one starts afresh: its other fields were those of the old type.
+    If a part's `type` changes, its other fields are dropped, because they belong to the old type.
     """
     result = _copy(tree)
     for path, value in sorted(overrides.items(), key=lambda item: not item[0].endswith(".type")):
@@ -103,7 +103,7 @@ def apply_overrides(tree: Mapping[str, Any], overrides: Mapping[str, Any]) -> di
 
 
 def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
-    """`key=value` words as a mapping; values are read as TOML, else taken as strings. Raises ConfigError."""
+    """`key=value` words as a mapping; values are parsed as TOML, otherwise used as strings. Raises ConfigError."""
     overrides: dict[str, Any] = {}
     for word in words:
         path, sign, text = word.partition("=")
@@ -114,7 +114,7 @@ def parse_overrides(words: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """One override's value: TOML where it is TOML (0.2, true, [1, 2], "x"), else the string itself."""
+    """One override's value: parsed if it is TOML (0.2, true, [1, 2], "x"), otherwise the string itself."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -122,7 +122,7 @@ def parse_value(text: str) -> Any:
 
 
 def _check_fork_edits(config: AnyConfig) -> None:
-    """What health rules would change in a fork must make a config: better said now than when the run is ill."""
+    """Check that the fork edits of health rules give a valid config, so that a mistake is reported before the run starts."""
     wrong: dict[str, str] = {}
     for name, rule in config.health.rules().items():
         if rule.fork_edits:
@@ -137,7 +137,7 @@ def _check_fork_edits(config: AnyConfig) -> None:
 
 
 def _typed(section: Section, tree: dict[str, Any]) -> dict[str, Any]:
-    """The dump of a section, where each part that is left in it says of what kind it is, first of all."""
+    """The dump of a section, in which each remaining part has its `type` as the first key."""
     for name, below in section:
         if isinstance(below, Section) and name in tree:
             tree[name] = _typed(below, tree[name])
@@ -167,7 +167,7 @@ def _copy(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _path(places: Sequence[int | str]) -> str:
-    """The dotted path of a field; the tag of a union (algorithm.at_grpo.clip_low) is left out."""
+    """The dotted path of a field; the tag of a union (algorithm.at_grpo.clip_low) is removed."""
     parts: list[str] = []
     for place in places:
         if not (parts and place in KINDS.get(parts[-1], ())):
@@ -176,7 +176,7 @@ def _path(places: Sequence[int | str]) -> str:
 
 
 def _messages(error: ValidationError) -> dict[str, str]:
-    """One message per path. A cross-field message that opens with a path of its own is filed there."""
+    """One message per path. A cross-field message that begins with a path is stored under that path."""
     messages: dict[str, str] = {}
     for item in error.errors():
         path = _path(item["loc"])

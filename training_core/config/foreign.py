@@ -1,6 +1,6 @@
-"""What slime, AReaL, MARLKit and PettingLLMs call a field or a flag, so that a refusal of their name says ours."""
+"""Names of fields and flags in slime, AReaL, MARLKit and PettingLLMs, so that an error about their name reports ours."""
 
-_ARCHITECTURE = "policies.*.model, whose folder says the architecture"
+_ARCHITECTURE = "policies.*.model, whose folder contains the architecture"
 _SAMPLING = "team.roles.*.sampling"
 _LEARNER = "policies.*.learner"
 _NETWORK = "policies.*.network"
@@ -108,7 +108,7 @@ MARLKIT = {
     "chunk_len": f"{_NETWORK}.chunk_length",
     "transformer_nhead": f"{_NETWORK}.heads",
     "transformer_context_len": f"{_NETWORK}.context_length",
-    "supersuit": "environment.supersuit, each wrapper by itself",
+    "supersuit": "environment.supersuit, one field per wrapper",
     "pad_obs": "environment.supersuit.pad_observations",
     "pad_act": "environment.supersuit.pad_action_space",
     "norm_obs": "environment.supersuit.normalise_observations",
@@ -131,11 +131,11 @@ PETTING_LLMS = {
     "gradient_accumulation_steps": "policies.*.learner.micro_batch_tokens",
 }
 FOREIGN = SLIME | AREAL | MARLKIT | PETTING_LLMS
-"""Their name, in lower case with underscores -> our field, and what else is to be said of it."""
+"""Their name, in lower case with underscores -> our field, with a remark if needed."""
 NO_FIELD = "there is no such field"
 
 
 def no_such_field(path: str) -> str:
-    """What is said of a field, or a flag, that there is not."""
+    """The message for an unknown field or flag."""
     name = path.lstrip("-").rpartition(".")[2].replace("-", "_").lower()
     return f"{NO_FIELD}; here it is {FOREIGN[name]}" if name in FOREIGN else NO_FIELD

@@ -1,4 +1,4 @@
-"""Health rules: when a run is said to be ill, and what is then done."""
+"""Health rules: when a run has a problem, and which action follows."""
 
 from typing import Any, Literal, Self
 
@@ -8,10 +8,10 @@ from training_core.config.base import Section
 
 
 class Rule(Section):
-    """What every rule has."""
+    """Settings shared by all rules."""
 
     action: Literal["none", "notify", "pause", "stop", "fork"] = "notify"
-    """What follows a new finding: nothing, a message to the project's channels, or that and a pause, stop or fork of the run."""
+    """Action on a new finding: none, a message to the project's channels, or a message and a pause, stop or fork of the run."""
     fork_edits: tuple[str, ...] = ()
     """Fields that a fork changes, as `field=value`, e.g. `policies.planner.learner.learning_rate=5e-5`."""
 
@@ -19,7 +19,8 @@ class Rule(Section):
     def _a_fork_changes_something(self) -> Self:
         if self.action == "fork" and not self.fork_edits:
             raise ValueError(
-                "fork_edits: say what the fork changes (field=value); without edits it repeats the run, trouble included"
+                "fork_edits: give at least one change (field=value); without edits the fork repeats the run with "
+                "the same problem"
             )
         return self
 
@@ -28,60 +29,60 @@ class Recent(Rule):
     """A rule over the mean of the latest iterations."""
 
     window: int = Field(5, ge=1, le=200)
-    """How many of the latest iterations are averaged; the rule is silent before there are as many."""
+    """Number of latest iterations that are averaged; the rule is inactive before that many exist."""
 
 
 class Unsolved(Recent):
-    """A rule over what is normal once the tasks are solved."""
+    """A rule on values that are normal once the tasks are solved."""
 
     unless_success: float = Field(0.9, ge=0.0, le=1.0)
-    """The rule is silent once success, held-out or in training, has reached this: a policy that solves its tasks may be certain."""
+    """The rule is inactive once success, held-out or in training, has reached this: a policy that solves its tasks may have low entropy."""
 
 
 class EntropyCollapse(Unsolved):
-    """The policy hardly explores any more: entropy is low, and far below what it was."""
+    """The policy hardly explores: entropy is low, and far below its initial value."""
 
     below: float = Field(0.03, ge=0.0)
-    """Entropy per token (nats) under which it counts as collapsed ..."""
+    """Entropy per token (nats) below which it counts as collapsed ..."""
     share: float = Field(0.2, gt=0.0, le=1.0)
-    """... if it is also below this share of what it was at first."""
+    """... if it is also below this share of its initial value."""
 
 
 class KlBlowUp(Recent):
-    """The policy runs away from its base model."""
+    """The policy diverges from its base model."""
 
     above: float = Field(1.0, gt=0.0)
     """KL divergence from the base model (nats per token)."""
 
 
 class RatioTails(Recent):
-    """Single tokens whose probability has changed many times over since they were sampled."""
+    """Single tokens whose probability has changed by a large factor since they were sampled."""
 
     above: float = Field(20.0, gt=1.0)
-    """Largest probability ratio; the median of the latest iterations counts."""
+    """Largest probability ratio; the median of the latest iterations is compared."""
 
 
 class ClipFraction(Recent):
-    """Much of the update is thrown away by clipping."""
+    """Clipping discards a large share of the update."""
 
     above: float = Field(0.3, gt=0.0, le=1.0)
     """Share of tokens that are clipped."""
 
 
 class GradientNorm(Rule):
-    """The gradient has jumped."""
+    """The gradient norm has jumped."""
 
     times: float = Field(10.0, gt=1.0)
-    """Multiple of the median of the 20 iterations before."""
+    """Multiple of the median of the 20 preceding iterations."""
     least: float = Field(1.0, ge=0.0)
-    """A smaller norm is never a jump."""
+    """A norm below this is never a jump."""
 
 
 class GroupShare(Recent):
-    """Groups of equal rewards, which teach nothing."""
+    """Groups of equal rewards, which give no gradient."""
 
     above: float = Field(0.8, gt=0.0, le=1.0)
-    """Share of such groups of a role."""
+    """Share of these groups of a role."""
 
 
 class TooEasy(GroupShare, Unsolved):
@@ -89,28 +90,28 @@ class TooEasy(GroupShare, Unsolved):
 
 
 class PolicyShift(Recent):
-    """Updates change the policy much: far from the data that they learn from."""
+    """Updates change the policy strongly, so that their data no longer matches it."""
 
     above: float = Field(0.1, gt=0.0)
     """KL divergence between the policy before and after an update (nats per action)."""
 
 
 class Truncation(Recent):
-    """Answers are cut by the token limit."""
+    """Answers are truncated by the token limit."""
 
     above: float = Field(0.2, gt=0.0, le=1.0)
-    """Share of answers that are cut."""
+    """Share of truncated answers."""
 
 
 class Mismatch(Recent):
-    """What generated the tokens and what learns from them disagree about their probabilities."""
+    """Engine and learner compute different probabilities for the same tokens."""
 
     above: float = Field(0.05, gt=0.0)
     """Mean distance (nats per token) between the logprobs of engine and learner at the same weights."""
 
 
 class Staleness(Recent):
-    """Training uses tokens of old versions."""
+    """Training uses tokens of old versions of the weights."""
 
     above: float = Field(4.0, ge=0.0)
     """Mean age of the tokens, in versions."""
@@ -120,67 +121,67 @@ class Overfitting(Rule):
     """Success in training rises while it falls on held-out tasks."""
 
     falls: float = Field(0.1, gt=0.0, le=1.0)
-    """Held-out success below its best by this much, in the last two evaluations ..."""
+    """Held-out success is below its best by this much in the last two evaluations ..."""
     rises: float = Field(0.03, ge=0.0, le=1.0)
     """... while success in training has risen by this much since then."""
 
 
 class LengthHacking(Rule):
-    """Episodes cost more and more tokens without succeeding more often."""
+    """Episodes use more and more tokens without succeeding more often."""
 
     times: float = Field(1.5, gt=1.0)
-    """Tokens per episode, as a multiple of what they were ..."""
+    """Tokens per episode, as a multiple of the earlier number ..."""
     gain: float = Field(0.02, ge=0.0, le=1.0)
     """... while success in training has not risen by this much."""
     window: int = Field(10, ge=3, le=200)
-    """Iterations at either end that are compared."""
+    """Iterations averaged at each end of the comparison."""
 
 
 class StalledPhase(Rule):
-    """The driver lives, but no iteration ends."""
+    """The driver is alive, but no iteration ends."""
 
     least: float = Field(300.0, ge=5.0)
-    """Seconds without new metrics that are never too long."""
+    """Time without new metrics that is always acceptable, in seconds."""
     times: float = Field(10.0, ge=1.0)
     """Multiple of the usual time between metrics."""
 
 
 class DeadWorker(Rule):
-    """Nothing is heard of the run's driver, or an attempt was lost."""
+    """The run's driver sends no heartbeat, or an attempt has failed."""
 
     silence: float = Field(60.0, ge=5.0)
-    """Seconds without any sign of life."""
+    """Seconds without a heartbeat."""
 
 
 class NotANumber(Rule):
-    """Losses, gradients or ratios that are no finite numbers; updates that were skipped for it."""
+    """Losses, gradients or ratios that are not finite, and updates that were skipped because of it."""
 
     within: int = Field(50, ge=1, le=500)
-    """Latest iterations that are looked at."""
+    """Number of latest iterations that are checked."""
 
 
 class HealthFork(Section):
     """How rules with the action `fork` fork a run."""
 
     checkpoint: Literal["good", "best"] = "good"
-    """Start from: the last checkpoint before the finding's first step, or the best one (the last good one if none is best)."""
+    """Start from the last checkpoint before the finding's first step, or from the best one (the last good one if none is marked best)."""
     stop: bool = True
-    """Whether the run that was forked is then stopped, so that the fork gets its devices."""
+    """Whether the forked run is stopped, so that the fork gets its devices."""
     generations: int = Field(1, ge=1, le=20)
-    """Forks of forks that rules make at most, counted along the line of descent."""
+    """Maximum depth of forks that rules create from forks."""
 
 
 class RunHealth(Section):
-    """Rules that watch the run; see docs/health.md. Those that apply to any kind of agents."""
+    """Rules that monitor the run (see docs/health.md) and apply to all kinds of agents."""
 
     enabled: bool = True
-    """Whether the rules are looked at."""
+    """Whether the rules are evaluated."""
     relax: float = Field(0.7, gt=0.0, le=1.0)
-    """A finding is over, or a bad one a warning, once its figure is below this share of the bound at which it began ..."""
+    """A finding ends, or a bad one becomes a warning, once its value is below this share of the bound that started it ..."""
     looks: int = Field(3, ge=1, le=100)
-    """... at so many looks in a row that see new metrics. The last look at a run that has ended decides at once."""
+    """... in this many consecutive evaluations with new metrics. The last evaluation after the end of a run decides immediately."""
     fork: HealthFork = HealthFork()
-    """Forks that rules make."""
+    """Settings of forks that rules create."""
     clip_fraction: ClipFraction = ClipFraction()
     """Clipped data, per policy."""
     gradient_norm: GradientNorm = GradientNorm()
@@ -188,7 +189,7 @@ class RunHealth(Section):
     stalled_phase: StalledPhase = StalledPhase()
     """Time without progress."""
     dead_worker: DeadWorker = DeadWorker()
-    """Signs of life."""
+    """Heartbeat of the run's driver."""
     not_a_number: NotANumber = NotANumber()
     """NaN and infinities, per policy."""
 
@@ -198,7 +199,7 @@ class RunHealth(Section):
 
 
 class Health(RunHealth):
-    """Rules that watch a run of language models; see docs/health.md."""
+    """Rules that monitor a run of language models; see docs/health.md."""
 
     entropy_collapse: EntropyCollapse = EntropyCollapse()
     """Entropy, per policy."""
@@ -211,21 +212,21 @@ class Health(RunHealth):
     too_hard: GroupShare = GroupShare()
     """Groups in which nothing succeeds, per role."""
     truncation: Truncation = Truncation()
-    """Cut answers."""
+    """Truncated answers."""
     mismatch: Mismatch = Mismatch()
-    """Generation against training, per policy."""
+    """Probabilities in generation versus training, per policy."""
     staleness: Staleness = Staleness()
-    """Age of what is learnt from."""
+    """Age of training data."""
     overfitting: Overfitting = Overfitting()
-    """Training against held-out tasks."""
+    """Success in training versus held-out tasks."""
     length_hacking: LengthHacking = LengthHacking()
-    """Tokens against success."""
+    """Tokens versus success."""
 
 
 class NetworkHealth(RunHealth):
-    """Rules that watch a run of small networks; see docs/health.md.
+    """Rules that monitor a run of small networks; see docs/health.md.
 
-    Their entropy has no bound that means the same in every environment, and they have no tokens, groups or base model.
+    Entropy has no bound that suits every environment, and small networks have no tokens, groups or base model.
     """
 
     policy_shift: PolicyShift = PolicyShift()
@@ -234,7 +235,7 @@ class NetworkHealth(RunHealth):
     @model_validator(mode="before")
     @classmethod
     def _without_rules_of_language_models(cls, given: Any) -> Any:
-        """Earlier versions stored the rules of language models too: those that nobody changed are dropped."""
+        """Drop rules of language models that earlier versions stored, if they are unchanged."""
         if not isinstance(given, dict):
             return given
         foreign = Health().rules().keys() - cls.model_fields.keys()
@@ -246,7 +247,7 @@ class NetworkHealth(RunHealth):
 
 
 def _is_default(name: str, value: Any) -> bool:
-    """Whether a rule of language models, as stored, is what a config has that does not mention it."""
+    """Whether a stored rule of language models equals the default."""
     default = Health().rules()[name]
     try:
         return type(default).model_validate(value) == default

@@ -16,18 +16,18 @@ class WholeModel(Section):
 
 
 class Lora(Section):
-    """Low-rank adaptation (LoRA, arXiv 2106.09685): a small adapter is trained, its base model stays as it is."""
+    """Low-rank adaptation (LoRA, arXiv 2106.09685): a small adapter is trained; its base model is not changed."""
 
     type: Literal["lora"] = "lora"
-    """Only an adapter is trained, published and kept in checkpoints. It likes a learning rate several times higher."""
+    """Only an adapter is trained, published and stored in checkpoints. It needs a learning rate several times higher."""
     rank: int = Field(8, ge=1, le=1024)
-    """Inner size of the adapter's matrices."""
+    """Rank of the adapter's matrices."""
     alpha: int = Field(16, ge=1)
     """The adapter's output is scaled by alpha / rank."""
     dropout: float = Field(0.0, ge=0.0, lt=1.0)
-    """Share of the adapter's inputs that are left out while it learns; with it ratios of fresh data are not exactly 1."""
+    """Dropout of the adapter's inputs in training; above 0, probability ratios of fresh data are not exactly 1."""
     target_modules: tuple[str, ...] = ()
-    """Names of the linear layers that get one, such as q_proj; none means all but the output layer."""
+    """Names of the linear layers that get an adapter, such as q_proj; empty: all except the output layer."""
 
 
 Adapter = Annotated[WholeModel | Lora, Field(discriminator="type")]
@@ -37,20 +37,20 @@ ADAPTER_CONFIGS: dict[str, type[Section]] = {"none": WholeModel, "lora": Lora}
 
 
 class Optimisation(Section):
-    """What every learner can be asked for."""
+    """Settings shared by all learners."""
 
     type: str
-    """Which backend updates the weights."""
+    """The backend that updates the weights."""
     learning_rate: float = Field(1e-3, gt=0.0)
     """Peak learning rate of AdamW."""
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
-    """How the learning rate falls from its peak to `final_learning_rate` over the run's iterations."""
+    """How the learning rate decays from its peak to `final_learning_rate` over the run's iterations."""
     final_learning_rate: float = Field(1e-4, ge=0.0)
     """Learning rate at the last iteration; unused by the constant schedule."""
     warmup_iterations: int = Field(0, ge=0)
     """Iterations over which the learning rate rises linearly to its peak; 0 disables."""
     betas: tuple[float, float] = (0.9, 0.99)
-    """Decay of AdamW's first and second moments."""
+    """Decay rates of AdamW's first and second moments."""
     weight_decay: float = Field(0.0, ge=0.0)
     """AdamW's decoupled weight decay; 0 disables."""
     max_grad_norm: float = Field(1.0, ge=0.0)
@@ -60,35 +60,35 @@ class Optimisation(Section):
     minibatches: int = Field(1, ge=1)
     """Optimiser steps per pass; groups are never split."""
     micro_batch_tokens: int = Field(4096, ge=1)
-    """Most tokens in one forward pass, padding included; gradients accumulate over the passes of a step. A GPU with room likes more."""
+    """Maximum tokens in one forward pass, including padding; a step accumulates gradients over passes. Raise it on a large GPU."""
     packing: bool = True
-    """Pack a group's prompt and all its responses in one row, so that the prompt is computed once."""
+    """Pack a group's prompt and all its responses into one row, so that the prompt is computed once."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Number format of weights and activations; fp16 with a loss scale that adapts. Same seed, same curve is promised in fp32 only."""
+    """Number format of weights and activations; fp16 uses dynamic loss scaling. Curves are reproducible from the seed in fp32 only."""
     activation_checkpointing: bool = False
-    """Compute activations again in the backward pass rather than keep them: a third more arithmetic, far less memory."""
+    """Recompute activations in the backward pass instead of storing them: a third more computation, far less memory."""
 
 
 class Learner(Optimisation):
-    """Updates by torch alone."""
+    """Updates by torch."""
 
     type: Literal["torch"] = "torch"
-    """AdamW on fp32 weights; several processes add their gradients up."""
+    """AdamW on fp32 weights; several processes sum their gradients."""
 
 
 class Deepspeed(Optimisation):
-    """Updates by DeepSpeed: optimiser, gradients and weights may be spread over processes (ZeRO, arXiv 1910.02054)."""
+    """Updates by DeepSpeed: optimiser states, gradients and weights can be partitioned over processes (ZeRO, arXiv 1910.02054)."""
 
     type: Literal["deepspeed"] = "deepspeed"
-    """Needs the extra `deepspeed`."""
+    """DeepSpeed; needs the extra `deepspeed`."""
     zero_stage: int = Field(1, ge=0, le=3)
-    """What is spread over the processes: 0 nothing, 1 the optimiser, 2 gradients too, 3 weights too."""
+    """What is partitioned over the processes: 0 nothing, 1 optimiser states, 2 also gradients, 3 also weights."""
 
     @model_validator(mode="after")
     def _copies_are_kept_by_zero(self) -> Self:
         if self.zero_stage == 0 and self.precision != "fp32":
             raise ValueError(
-                f'zero_stage: 0 trains in fp32 alone; use 1 to 3 for precision = "{self.precision}"'
+                f'zero_stage: 0 trains only in fp32; use 1 to 3 for precision = "{self.precision}"'
             )
         return self
 
@@ -100,10 +100,10 @@ LEARNER_CONFIGS: dict[str, type[Section]] = {"torch": Learner, "deepspeed": Deep
 
 
 class Devices(Section):
-    """What one policy's workers occupy. Fractions share a core or a GPU."""
+    """Devices of one policy's workers. With fractions, workers share a core or a GPU."""
 
     placement: Literal["colocated", "apart"] = "colocated"
-    """colocated: one process rolls out and updates (no weight copy); apart: a process each, on devices of their own."""
+    """colocated: one process generates and updates (no weight copy); apart: separate processes on separate devices."""
     rollout_workers: int = Field(1, ge=1, le=1000)
     """Processes that generate for this policy; colocated allows one."""
     rollout_cpus: float = Field(0.5, ge=0.0)
@@ -111,7 +111,7 @@ class Devices(Section):
     rollout_gpus: float = Field(0.0, ge=0.0)
     """GPUs per rollout worker; 0 runs on the CPU."""
     update_workers: int = Field(1, ge=1, le=1000)
-    """Processes that learn for this policy together, each from a share of every minibatch; colocated allows one."""
+    """Processes that update this policy together, each on a share of every minibatch; colocated allows one."""
     update_cpus: float = Field(0.5, ge=0.0)
     """CPU cores per update worker; unused when colocated."""
     update_gpus: float = Field(0.0, ge=0.0)
@@ -127,20 +127,20 @@ class Devices(Section):
 
 
 class WarmStart(Section):
-    """Supervised learning from conversations before the first iteration."""
+    """Supervised training on conversations before the first iteration."""
 
     file_fields: ClassVar[tuple[str, ...]] = ("file",)
 
     steps: int = Field(0, ge=0)
-    """Optimiser steps; 0 for no warm start."""
+    """Optimiser steps; 0 disables the warm start."""
     file: str = ""
-    """JSON Lines of {"messages": [...]}, below TROUPE_HOME/data or by path; empty takes the environment's demonstrations."""
+    """JSON Lines of {"messages": [...]}, below TROUPE_HOME/data or as a path; empty uses the environment's demonstrations."""
     batch: int = Field(16, ge=1)
-    """Conversations of each step, computed at once."""
+    """Conversations per step, computed as one batch."""
     learning_rate: float = Field(1e-4, gt=0.0)
-    """Peak learning rate of AdamW; it falls to a twentieth by a cosine."""
+    """Peak learning rate of AdamW; it decays to a twentieth by a cosine."""
     loss_mask: Literal["generic", "qwen", "qwen3", "qwen3_5", "distill_qwen"] = "generic"
-    """How what the assistant said, which alone is learnt, is told from the rest of a conversation."""
+    """How the assistant's tokens, the only ones trained on, are separated from the rest of a conversation."""
 
 
 class Policy(Section):
@@ -149,17 +149,17 @@ class Policy(Section):
     model_name_fields: ClassVar[tuple[str, ...]] = ("model",)
 
     model: str = "tiny"
-    """Base model: "tiny" (warm-started by Troupe), a name of `troupe model list`, a hub id, a model folder, or a checkpoint's policy."""
+    """Base model: "tiny" (warm-started by Troupe), a name from `troupe model list`, a hub id, a model folder, or a checkpoint's policy."""
     warm_start: WarmStart = WarmStart()
-    """What the model is taught before the run begins."""
+    """Supervised training before the run begins."""
     adapter: Adapter = WholeModel()
-    """What of it is trained: the whole model, or an adapter on it. Policies may have one each over the same `model`."""
+    """What is trained: the whole model, or an adapter on it. Several policies can have one adapter each on the same `model`."""
     engine: Engine = Torch()
     """How this policy generates."""
     learner: AnyLearner = Learner()
     """How this policy learns."""
     devices: Devices = Devices()
-    """What this policy's workers occupy."""
+    """Devices of this policy's workers."""
 
     @model_validator(mode="after")
     def _who_generates_has_whole_weights(self) -> Self:
@@ -169,7 +169,7 @@ class Policy(Section):
             and self.devices.placement == "colocated"
         ):
             raise ValueError(
-                'learner.zero_stage: 3 spreads the weights; set devices.placement = "apart", or use 0 to 2'
+                'learner.zero_stage: 3 partitions the weights; set devices.placement = "apart", or use 0 to 2'
             )
         return self
 
@@ -177,6 +177,6 @@ class Policy(Section):
     def _engines_elsewhere_are_sent_weights(self) -> Self:
         if self.engine.type != "torch" and self.devices.placement == "colocated":
             raise ValueError(
-                f'engine.type: {self.engine.type} holds weights of its own; set devices.placement = "apart", or engine.type = "torch"'
+                f'engine.type: {self.engine.type} has its own weights; set devices.placement = "apart", or engine.type = "torch"'
             )
         return self

@@ -1,9 +1,11 @@
-"""What a config of somebody else's may name: code by import path, files of data, models, checkpoints, folders to write to, keys.
+"""Restrict what a config from another user may name: code by import path, data files, models, checkpoints, folders to
+write to, keys.
 
-A run's owner is free where runs are started by hand (`python -m workers.run`). From pages and the API only what the server's
-owner has allowed: packages by name (TROUPE_IMPORT_PACKAGES), files and models below the server's data folder, models below
-TROUPE_MODEL_FOLDERS, folders for published weights below TROUPE_WEIGHTS_FOLDERS, addresses for keys of the server's environment
-in TROUPE_KEY_ADDRESSES. Nothing here looks at a disk, so a refusal does not tell which folders there are.
+Runs started by hand (`python -m workers.run`) are not restricted. Pages and the API accept only what the server's
+owner has allowed: packages by name (TROUPE_IMPORT_PACKAGES), files and models below the server's data folder, models
+below TROUPE_MODEL_FOLDERS, folders for published weights below TROUPE_WEIGHTS_FOLDERS, addresses for keys of the
+server's environment in TROUPE_KEY_ADDRESSES. Nothing here reads the disk, so a refusal does not reveal which folders
+exist.
 """
 
 import re
@@ -35,7 +37,7 @@ _FOLDERS = (
     "TROUPE_WEIGHTS_FOLDERS"
 )
 PLACES = {"model_name_fields": _MODELS, "checkpoint_fields": _CHECKPOINTS, "folder_fields": _FOLDERS}
-"""Kinds of fields that name a place, and what may be named there."""
+"""Kinds of fields that name a path, and what they may name."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,11 @@ class Permitted:
     home: str = ""
     """TROUPE_HOME, absolute."""
     model_folders: Sequence[str] = ()
-    """Absolute folders beside TROUPE_HOME/models below which models lie."""
+    """Absolute folders with models, in addition to TROUPE_HOME/models."""
     weights_folders: Sequence[str] = ()
-    """Absolute folders beside TROUPE_HOME/weights below which engines may be handed new weights."""
+    """Absolute folders below which weights for engines may be written, in addition to TROUPE_HOME/weights."""
     key_addresses: Sequence[str] = ()
-    """Addresses other than this machine's own that keys may be sent to: scheme, host and port, such as https://host:8443."""
+    """Addresses, in addition to this machine's, that keys may be sent to: scheme, host and port, such as https://host:8443."""
 
 
 def named(config: Section, kind: str) -> Iterator[tuple[str, str]]:
@@ -63,7 +65,7 @@ def named(config: Section, kind: str) -> Iterator[tuple[str, str]]:
 
 
 def _sections(config: Section, path: str = "") -> Iterator[tuple[str, Section]]:
-    """Every section, with what its fields' dotted paths begin with."""
+    """Every section, with the dotted prefix of its fields."""
     yield path, config
     for name, value in config:
         parts = value.items() if isinstance(value, dict) else [("", value)]
@@ -73,9 +75,9 @@ def _sections(config: Section, path: str = "") -> Iterator[tuple[str, Section]]:
 
 
 def check_permitted(config: Section, permitted: Permitted) -> None:
-    """Raises ConfigError, one message per field, for what is not permitted.
+    """Raises ConfigError, one message per field, for values that are not permitted.
 
-    Whether somebody may see the runs whose checkpoints are named is not looked at: see `runs_named`.
+    Does not check whether the user may see the runs whose checkpoints are named: see `runs_named`.
     """
     wrong = {
         **_code(config, permitted.packages),
@@ -90,7 +92,7 @@ def check_permitted(config: Section, permitted: Permitted) -> None:
 
 
 def runs_named(config: Section, home: str) -> Mapping[str, tuple[str, str]]:
-    """By field: the run (id) whose checkpoint is named there, and what may be named instead."""
+    """By field: the run (id) whose checkpoint it names, and what it may name instead."""
     return {
         path: (match["run"], allowed)
         for kind, allowed in PLACES.items()
@@ -100,7 +102,7 @@ def runs_named(config: Section, home: str) -> Mapping[str, tuple[str, str]]:
 
 
 def refusal(allowed: str) -> str:
-    """The message for a value that is not among what is allowed; the same whether the place exists or not."""
+    """The message for a value that is not allowed; it is the same whether the path exists or not."""
     return f"this may not be named from here; name {allowed}"
 
 
@@ -161,7 +163,7 @@ def _folders(config: Section, permitted: Permitted) -> dict[str, str]:
 
 
 def _keys(config: Section, permitted: Permitted) -> dict[str, str]:
-    """Environment variables whose values would leave this machine for an address that the owner has not named."""
+    """Environment variables whose values would be sent to an address that the owner has not allowed."""
     wrong: dict[str, str] = {}
     for path, section in _sections(config):
         for field, addresses in section.key_fields.items():
@@ -176,7 +178,7 @@ def _keys(config: Section, permitted: Permitted) -> dict[str, str]:
 
 
 def _may_have_keys(url: str, permitted: Permitted) -> bool:
-    """Whether an address is this machine's own, or one that the owner has named; what is no address is neither."""
+    """Whether an address is this machine's or one that the owner has allowed; False for an invalid address."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -186,14 +188,15 @@ def _may_have_keys(url: str, permitted: Permitted) -> bool:
 
 
 def _checkpoint_named(value: str, home: str) -> re.Match[str] | None:
-    """A checkpoint below TROUPE_HOME, by an absolute path or by one that begins with runs/."""
+    """A checkpoint below TROUPE_HOME, given by an absolute path or a path that begins with runs/."""
     return _CHECKPOINT.fullmatch(value.removeprefix(f"{home.rstrip('/')}/"))
 
 
 def _is_below(value: str, permitted: Permitted, own: str, folders: Sequence[str]) -> bool:
-    """Whether an absolute path, as it is written, leads below the data folder's folder `own` or below one of `folders`.
+    """Whether an absolute path, without resolving links, is below the data folder's subfolder `own` or below one of
+    `folders`.
 
-    The data folder may itself lie in one of these: the rest of it, with the runs of everybody, is left out.
+    If the data folder is itself in one of `folders`, the rest of it, with all users' runs, is excluded.
     """
     path, home = PurePosixPath(value), PurePosixPath(permitted.home)
     if not path.is_absolute() or not _is_plain(value):
@@ -204,5 +207,5 @@ def _is_below(value: str, permitted: Permitted, own: str, folders: Sequence[str]
 
 
 def _is_plain(path: str) -> bool:
-    """Whether a path leads nowhere but down."""
+    """Whether a path has no parts such as `..`."""
     return ".." not in PurePosixPath(path).parts and not path.startswith("~")

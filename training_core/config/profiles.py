@@ -1,4 +1,4 @@
-"""Resource profiles: what a cluster should have, and how a run spreads over it. The sizes are PettingLLMs'."""
+"""Resource profiles: the devices of a cluster, and how a run is distributed over them. The sizes are those of PettingLLMs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
 
 EVALUATION_ROOM = 32
-"""Environments that a worker hosts at least: held-out tasks are played in waves of what all workers host."""
+"""Minimum number of environments per worker: held-out tasks are played in waves as large as all workers together host."""
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,19 @@ PROFILES: dict[str, Profile] = {
 
 
 def profile_overrides(name: str, config: AnyConfig) -> dict[str, Any]:
-    """Config fields by dotted path that spread a run over a profile's devices. Raises KeyError for an unknown name, ConfigError
-    for small networks, which learn in one process.
+    """Config fields by dotted path that distribute a run over a profile's devices. Raises KeyError for an unknown
+    name, ConfigError for small networks, which learn in one process.
 
-    GPUs are shared out evenly between the policies. Two or more for a policy: half of them update, the others have a rollout
-    worker each. One: a single process does both. Less than one: so many policies share it. Half of the cores go to environment
-    workers, one each, which together hold an iteration's tasks.
+    GPUs are divided evenly between the policies. With two or more per policy, half of them update and each of the
+    others has a rollout worker. With one, a single process does both. With less than one, policies share a GPU. Half
+    of the cores go to environment workers, one each, which together host an iteration's tasks.
     """
     if not isinstance(config, RunConfig):
         raise ConfigError(
             {
-                "resources": "profiles spread language models over GPUs, and small networks learn in one process; "
-                "set resources.cpus and resources.threads, or resources.environment_workers where environments are slow"
+                "resources": "profiles distribute language models over GPUs, but small networks learn in one "
+                "process; set resources.cpus and resources.threads, or resources.environment_workers "
+                "if environments are slow"
             }
         )
     profile = PROFILES[name]
@@ -71,7 +72,7 @@ def profiles_document(config: AnyConfig) -> dict[str, Any]:
 
 
 def _devices(profile: Profile, policies: int) -> Mapping[str, Any]:
-    """One policy's devices, where so many policies share the profile's."""
+    """One policy's devices, when `policies` policies share the profile."""
     share = profile.gpus // policies
     processes = max(share, 1)
     cpus = min(1.0, _down((profile.cpus // 2 - 1) / (policies * processes)))
@@ -97,5 +98,5 @@ def _devices(profile: Profile, policies: int) -> Mapping[str, Any]:
 
 
 def _down(amount: float) -> float:
-    """To four decimals, never up: Ray counts in ten thousandths."""
+    """Round down to four decimals: Ray counts in ten thousandths."""
     return int(amount * 10_000) / 10_000

@@ -1,4 +1,4 @@
-"""Puzzles that a planner and an executor solve together."""
+"""Puzzles for a planner and an executor."""
 
 from typing import ClassVar, Literal, Self
 
@@ -11,7 +11,7 @@ MOST_HOLES = {4: 11, 6: 24, 9: 54}
 
 
 class Sudoku(EnvironmentSection):
-    """Sudoku: the planner points to a square, the executor, who sees that square's lines and box alone, writes the digit."""
+    """Sudoku: the planner names a square; the executor, which sees only the lines and box of that square, writes the digit."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
     type: Literal["sudoku"] = "sudoku"
@@ -19,19 +19,19 @@ class Sudoku(EnvironmentSection):
     size: Literal[4, 6, 9] = 4
     """Digits, rows and columns; boxes are 2×2, 2×3 and 3×3."""
     holes: int = Field(5, ge=1, le=54)
-    """Squares to fill in; the solution is the only one. At most 11, 24 and 54 for sizes 4, 6 and 9."""
+    """Squares to fill in; the solution is unique. At most 11, 24 and 54 for sizes 4, 6 and 9."""
     max_turns: int = Field(8, ge=1, le=200)
-    """Turns of the whole team before the episode ends without success; a turn writes one digit at most."""
+    """Turns of the whole team before the episode ends without success; a turn writes at most one digit."""
     step_reward: float = -0.01
     """Local reward per digit written."""
     refused_reward: float = -0.10
-    """Local reward for a digit that breaks a rule, a square that may not be changed, or an answer that is none."""
+    """Local reward for a digit that breaks a rule, a square that may not be changed, or an invalid answer."""
     goal_reward: float = 1.0
     """Team reward when the Sudoku is solved."""
     fail_reward: float = 0.0
     """Team reward when the turns run out (usually zero or negative)."""
     shaping: float = Field(1.0, ge=0.0)
-    """Weight of the potential-based shaping on the share of holes that are filled rightly (local reward); 0 disables."""
+    """Weight of the potential-based shaping on the share of holes that are filled correctly (local reward); 0 disables."""
     shaping_discount: float = Field(0.99, gt=0.0, le=1.0)
     """Discount inside the shaping term, gamma."""
 
@@ -43,35 +43,35 @@ class Sudoku(EnvironmentSection):
 
 
 class Sokoban(EnvironmentSection):
-    """Sokoban: the planner, who sees boxes and goals, says which way to push, the executor walks round the box and pushes."""
+    """Sokoban: the planner, which sees boxes and goals, names a direction to push; the executor walks around the box and pushes."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
     type: Literal["sokoban"] = "sokoban"
-    """Boxes that are pushed onto goals."""
+    """Boxes to be pushed onto goals."""
     size: int = Field(6, ge=5, le=12)
     """Rows and columns of the grid, in cells, its border of walls included."""
     boxes: int = Field(1, ge=1, le=6)
-    """Boxes, and as many goals."""
+    """Number of boxes and of goals."""
     wall_share: float = Field(0.06, ge=0.0, le=0.3)
     """Share of the cells inside the border that are walls; every level can be solved."""
     max_turns: int = Field(8, ge=1, le=200)
     """Turns of the whole team before the episode ends without success."""
     moves_per_turn: int = Field(6, ge=1, le=32)
-    """Most moves that the executor makes in one turn, in cells."""
+    """Maximum number of moves of the executor in one turn, in cells."""
     step_reward: float = -0.01
     """Local reward per move made."""
     blocked_reward: float = -0.10
-    """Local reward for a move or push that is blocked, or for an answer that is none."""
+    """Local reward for a blocked move or push, or for an invalid answer."""
     on_goal_reward: float = 1.0
-    """Team reward when a box comes onto a goal."""
+    """Team reward when a box is moved onto a goal."""
     off_goal_reward: float = -0.5
-    """Team reward when a box leaves a goal."""
+    """Team reward when a box is moved off a goal."""
     win_reward: float = 10.0
     """Team reward when all boxes are on goals."""
     fail_reward: float = -5.0
-    """Team reward when the turns run out, or a box can be brought to no goal any more."""
+    """Team reward when the turns run out, or a box can no longer reach any goal."""
     shaping: float = Field(0.1, ge=0.0)
-    """Weight of the potential-based shaping on the moves left, of a plan on the pushes left (local reward); 0 disables."""
+    """Weight of the potential-based shaping on the remaining moves, and for a plan on the remaining pushes (local reward); 0 disables."""
     shaping_discount: float = Field(0.99, gt=0.0, le=1.0)
     """Discount inside the shaping term, gamma."""
 
@@ -85,11 +85,11 @@ class Sokoban(EnvironmentSection):
 
 
 class EightQueens(EnvironmentSection):
-    """Queens, one in each row, that attack one another: the planner picks a queen, the executor, who sees that row, moves it."""
+    """Queens, one in each row, that attack each other: the planner picks a queen; the executor, which sees that row, moves it."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
     type: Literal["eight_queens"] = "eight_queens"
-    """Queens that are to stand so that none attacks another."""
+    """Queens to be placed so that none attacks another."""
     size: int = Field(5, ge=4, le=16)
     """Rows, columns and queens; 8 is the classic."""
     max_turns: int = Field(8, ge=1, le=200)
@@ -97,7 +97,7 @@ class EightQueens(EnvironmentSection):
     step_reward: float = -0.01
     """Local reward per queen moved."""
     refused_reward: float = -0.10
-    """Local reward for an answer that names no row, or no other column."""
+    """Local reward for an answer that names no row, or no new column."""
     goal_reward: float = 1.0
     """Team reward when no queen attacks another."""
     fail_reward: float = 0.0
@@ -109,24 +109,26 @@ class EightQueens(EnvironmentSection):
 
 
 class Blocksworld(EnvironmentSection):
-    """Blocks to be piled up: the planner, who sees the goal, names what goes where, the executor, who sees the piles, moves blocks."""
+    """Blocks to be piled up: the planner, which sees the goal, names a block and its target; the executor, which sees
+    the piles, moves blocks.
+    """
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
     type: Literal["blocksworld"] = "blocksworld"
     """Blocks in piles on a table."""
     blocks: int = Field(4, ge=2, le=12)
-    """How many blocks there are."""
+    """Number of blocks."""
     max_turns: int = Field(8, ge=1, le=200)
     """Turns of the whole team before the episode ends without success; a turn moves one block."""
     step_reward: float = -0.01
     """Local reward per block moved."""
     refused_reward: float = -0.10
-    """Local reward for a move that is not possible, or for an answer that is none."""
+    """Local reward for an impossible move or an invalid answer."""
     goal_reward: float = 1.0
-    """Team reward when all piles are as they should be."""
+    """Team reward when all piles match the goal."""
     fail_reward: float = 0.0
     """Team reward when the turns run out (usually zero or negative)."""
     shaping: float = Field(1.0, ge=0.0)
-    """Weight of the potential-based shaping on the moves left (local reward); 0 disables."""
+    """Weight of the potential-based shaping on the remaining moves (local reward); 0 disables."""
     shaping_discount: float = Field(0.99, gt=0.0, le=1.0)
     """Discount inside the shaping term, gamma."""

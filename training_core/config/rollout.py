@@ -1,4 +1,4 @@
-"""Collection of experience, and the processes it runs in."""
+"""Collection of experience, and the processes that do it."""
 
 from collections.abc import Mapping
 from math import ceil
@@ -11,72 +11,72 @@ from training_core.config.rewards import MathReward, Reward
 from training_core.importing import IMPORT_PATH
 
 TRY_AGAIN = "Your answer is not correct. Please try to answer it again."
-"""What a role is told after a wrong answer, as in AReaL's multi-turn workflow."""
+"""The feedback to a role after a wrong answer, as in AReaL's multi-turn workflow."""
 
 
 class TurnTree(Section):
-    """At each agent's turn, K candidates from one state; one of them is carried on."""
+    """At each agent's turn, K candidates from one state; one of them is continued."""
 
     type: Literal["turn_tree"] = "turn_tree"
     """Tree sampling, turn by turn (AT-GRPO)."""
     carry: Literal["best", "sampled"] = "best"
-    """Which candidate goes on: best (the paper's: highest reward) or sampled (one at random)."""
+    """Which candidate is continued: best (highest reward, as in the paper) or sampled (a random one)."""
 
 
 class Episodes(Section):
-    """K independent episodes of each task, compared by what each role earned in the whole episode (GRPO)."""
+    """K independent episodes of each task, compared by each role's reward in the whole episode (GRPO)."""
 
     type: Literal["episodes"] = "episodes"
     """Whole episodes are the candidates: groups are (task, role)."""
 
 
 class MultiTurn(Section):
-    """K conversations of each task: a role's next turn is put behind its tokens so far (AReaL's multi-turn workflow)."""
+    """K conversations of each task: a role's next turn is appended to its tokens so far (AReaL's multi-turn workflow)."""
 
     type: Literal["multi_turn"] = "multi_turn"
-    """Whole episodes are the candidates, as in `episodes`; what was sampled is never rendered again."""
+    """Whole episodes are the candidates, as in `episodes`; sampled tokens are never rendered again."""
     feedback: str = TRY_AGAIN
-    """What a role is told before its second and every later turn; empty tells what the environment shows it then."""
+    """Message to a role before its second and every later turn; empty uses the environment's observation."""
 
 
 class CustomWorkflow(Section):
-    """A workflow, or rollout function, of your own, by import path."""
+    """A custom workflow, or rollout function, by import path."""
 
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
     type: Literal["custom"] = "custom"
-    """A function (tasks, table) -> episodes, or a class whose objects can be called so."""
+    """A function (tasks, table) -> episodes, or a class whose instances are called the same way."""
     path: str = Field(pattern=IMPORT_PATH)
-    """Where it is: package.module:name."""
+    """Import path package.module:name."""
     args: Arguments = {}
-    """Further keyword arguments of the function, or those that the class is made with."""
+    """Additional keyword arguments of the function, or arguments that the class is constructed with."""
 
 
 class Agent(Section):
-    """Agents of one's own play K episodes of each task: any program that speaks OpenAI's chat API, through a gateway to the policies."""
+    """Custom agents play K episodes of each task: any program that uses OpenAI's chat API, through a gateway to the policies."""
 
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
     type: Literal["agent"] = "agent"
-    """Any agent framework, unchanged: an agent calls an OpenAI-compatible address and says what its episode earned."""
+    """Any agent framework, unchanged: an agent calls an OpenAI-compatible address and reports its episode's reward."""
     path: str = Field("", pattern=f"^$|{IMPORT_PATH}")
-    """package.module:Class with `async run(data, **kwargs)`, which returns a reward; empty waits for agents outside, over HTTP."""
+    """package.module:Class with `async run(data, **kwargs)`, which returns a reward; empty waits for external agents over HTTP."""
     args: Arguments = {}
-    """Arguments that the class is made with."""
+    """Arguments that the class is constructed with."""
     concurrency: int = Field(64, ge=1, le=10_000)
-    """Episodes that agents of `path` play at a time."""
+    """Episodes that agents of `path` play at the same time."""
     timeout: float = Field(600.0, gt=0.0)
-    """Seconds that an agent may take for an episode; a slower one has failed."""
+    """Time limit of an agent for one episode in seconds; a slower episode fails."""
     patience: float = Field(600.0, ge=0.0)
-    """Seconds to wait for an agent outside to take an episode before the run fails; 0 waits for ever."""
+    """Seconds to wait until an external agent accepts an episode; then the run fails. 0 waits indefinitely."""
     success_at: float = 1.0
-    """An episode that earned at least this, over all roles and calls, counts as a success unless its agent says otherwise."""
+    """An episode with at least this reward, over all roles and calls, counts as a success unless its agent reports otherwise."""
     export_style: Literal["concat", "individual"] = "concat"
-    """Unit of credit: concat joins a conversation's calls to one sequence with one advantage, individual gives each call its own."""
+    """Unit of credit: concat joins a conversation's calls into one sequence with one advantage; individual: one advantage per call."""
     turn_discount: float = Field(1.0, ge=0.0, le=1.0)
-    """With individual: a call's return is its own reward plus this times the return of the role's next call."""
+    """With individual: a call's return is its reward plus this times the return of the role's next call."""
     port: int = Field(0, ge=0, le=65535)
-    """Port of the gateway on 127.0.0.1; 0 takes a free one."""
+    """Port of the gateway on 127.0.0.1; 0 uses a free port."""
     batch_window: float = Field(5.0, ge=0.0, le=10_000.0)
-    """Milliseconds that a call waits for others, to be answered in one batch with them."""
+    """Milliseconds that a call waits for further calls, to be answered in one batch with them."""
 
     @model_validator(mode="after")
     def _only_calls_are_discounted(self) -> Self:
@@ -85,31 +85,31 @@ class Agent(Section):
 
 
 class RolloutWorkflow(Section):
-    """Workflows of one's own in AReaL's manner play K episodes of each task: `arun_episode(engine, data)`, or an agent with queues."""
+    """Custom workflows with AReaL's interface play K episodes of each task: `arun_episode(engine, data)`, or an agent with queues."""
 
     import_fields: ClassVar[tuple[str, ...]] = ("path", "environment_path")
     type: Literal["rollout_workflow"] = "rollout_workflow"
-    """A class that asks the policy for tokens and returns padded tensors, interactions, or nothing for a rejected episode."""
+    """A class that requests tokens from the policy and returns padded tensors, interactions, or None for a rejected episode."""
     path: str = Field(pattern=IMPORT_PATH)
     """package.module:Class with `arun_episode(engine, data)`, or with `collect_trajectory(prompt, env, obs_queue, act_queue)`."""
     args: Arguments = {}
-    """Arguments that the class is made with, beside `gconfig`, `tokenizer` and `reward_fn` where it takes them."""
+    """Arguments that the class is constructed with, in addition to `gconfig`, `tokenizer` and `reward_fn` if it accepts them."""
     environment_path: str = Field("", pattern=f"^$|{IMPORT_PATH}")
     """package.module:Class with asynchronous `reset` and `step`, for agents with queues."""
     environment_args: Arguments = {}
-    """Arguments that it is made with."""
+    """Arguments that the environment class is constructed with."""
     reward: Reward = MathReward()
-    """What a class that takes `reward_fn` is given."""
+    """Reward function passed to a class that accepts `reward_fn`."""
     concurrency: int = Field(64, ge=1, le=10_000)
-    """Episodes in play at a time."""
+    """Episodes played at the same time."""
     timeout: float = Field(600.0, gt=0.0)
-    """Seconds that an episode may take; a slower one has failed."""
+    """Time limit of an episode in seconds; a slower episode fails."""
     success_at: float = 1.0
-    """An episode that earned at least this counts as a success."""
+    """An episode with at least this reward counts as a success."""
     export_style: Literal["concat", "individual"] = "concat"
     """Unit of credit of interactions and of agents with queues, as in workflow.type = "agent"; tensors are "concat"."""
     turn_discount: float = Field(1.0, ge=0.0, le=1.0)
-    """With individual: a call's return is its own reward plus this times the return of the role's next call."""
+    """With individual: a call's return is its reward plus this times the return of the role's next call."""
 
     @model_validator(mode="after")
     def _only_calls_are_discounted(self) -> Self:
@@ -118,66 +118,69 @@ class RolloutWorkflow(Section):
 
 
 def _refuse_discount_of_sequences(export_style: str, turn_discount: float) -> None:
-    """Raises ValueError where a discount would change nothing."""
+    """Raises ValueError if a discount would have no effect."""
     if export_style == "concat" and turn_discount != 1.0:
         raise ValueError(
-            'turn_discount: only calls with returns of their own are discounted; set export_style = "individual"'
+            'turn_discount: only calls with individual returns are discounted; set export_style = "individual"'
         )
 
 
 class RolloutBuffer(Section):
-    """Rollouts made outside, by any program, are taken from a rollout buffer service; each prompt's K records are a group."""
+    """Rollouts of external programs are read from a rollout buffer service; each prompt's K records are a group."""
 
     import_fields: ClassVar[tuple[str, ...]] = ("loss_mask_path",)
     key_fields: ClassVar[Mapping[str, str]] = {"token_env": "url"}
     type: Literal["rollout_buffer"] = "rollout_buffer"
-    """Any agents, anywhere: they write records to a service, and this run learns from them."""
+    """Any external agents: they write records to a service, and this run learns from them."""
     url: str = Field("", max_length=400)
-    """Address of the service, e.g. http://127.0.0.1:8889; empty takes the one that `troupe buffer` serves on this machine."""
+    """Address of the service, e.g. http://127.0.0.1:8889; empty uses the one that `troupe buffer` runs on this machine."""
     token_env: str = Field("TROUPE_BUFFER_TOKEN", pattern=r"^TROUPE_BUFFER_TOKEN[A-Z0-9_]{0,40}$")
-    """Environment variable with the service's token; not needed for the service of this machine."""
+    """Environment variable with the service's token; not needed for the service on this machine."""
     channel: str = Field("", pattern=r"^[A-Za-z0-9_.-]{0,60}$")
-    """Queue of the service; runs that share a service have one each. Empty is the one that slime's clients use."""
+    """Queue of the service; runs that share a service use one each. Empty is the queue of slime's clients."""
     generator: str = Field("", max_length=100)
-    """TASK_TYPE of the generator that the service runs; empty when somebody else writes the records."""
+    """TASK_TYPE of the generator that the service runs; empty if another program writes the records."""
     input_file: str = Field("", max_length=400)
     """Prompts (JSONL) that the generator plays, below the service's data folder."""
     evaluation_file: str = Field("", max_length=400)
-    """Held-out prompts that the generator plays for evaluations; empty plays the environment's held-out tasks here."""
+    """Held-out prompts that the generator plays for evaluations; empty plays the environment's held-out tasks in this run."""
     epochs: int = Field(1, ge=1)
-    """Times that the generator plays the file."""
+    """Number of times that the generator plays the file."""
     processes: int = Field(10, ge=1, le=10_000)
-    """Rollouts that the generator plays at a time."""
+    """Rollouts that the generator plays at the same time."""
     engine_url: str = Field("", max_length=400)
-    """OpenAI-compatible server that the generator asks; "policies" is this run's own, at its newest weights; empty for none."""
+    """OpenAI-compatible server that the generator calls; "policies" is this run's server with its newest weights; empty for none."""
     ahead: float = Field(1.0, gt=0.0, le=1000.0)
-    """Iterations' worth of records that may wait at the service; beyond it the generator waits, so that data do not grow old."""
+    """Records that may wait at the service, in iterations; beyond it the generator waits, so that data does not become stale."""
     loss_mask: Literal["generic", "qwen", "qwen3", "qwen3_5", "distill_qwen", "custom"] = "generic"
-    """How a conversation's tokens that are trained on are told from the others; custom asks the function of loss_mask_path."""
+    """How the tokens of a conversation that are trained on are selected; custom calls the function of loss_mask_path."""
     loss_mask_path: str = Field("", pattern=rf"^$|{IMPORT_PATH}")
-    """For loss_mask = "custom": package.module:function of (messages, tokenizer, tools) that answers with a MaskedTokens, or a class on
-    slime's MultiTurnLossMaskGenerator."""
+    """For loss_mask = "custom": package.module:function of (messages, tokenizer, tools) that returns a MaskedTokens,
+    or a class on slime's MultiTurnLossMaskGenerator.
+    """
     loss_mask_type: str = Field("", max_length=60)
-    """The `tokenizer_type` that such a class is made with: what slime's flag --loss-mask-type says."""
+    """The `tokenizer_type` that this class is constructed with: the value of slime's flag --loss-mask-type."""
     reward: Literal["raw", "normalised"] = "raw"
-    """Learn from rewards as they were written, or as the service normalised them in their group (then use mean_level = "none")."""
+    """Learn from rewards as written, or as normalised by the service within their group (then use mean_level = "none")."""
     max_staleness: int = Field(4, ge=0, le=1_000_000)
-    """Publications of weights that a record's tokens may be old, where it tells their versions; older ones are left out and counted."""
+    """Maximum age of a record's tokens in publications of weights, if it reports their versions; older records are dropped and counted."""
     success_at: float = 1.0
     """A record whose raw reward is at least this counts as a success."""
     poll_interval: float = Field(5.0, gt=0.0, le=3600.0)
-    """Seconds between looks while nothing is there."""
+    """Seconds between polls while no record is available."""
     retry_interval: float = Field(3.0, gt=0.0, le=3600.0)
-    """Seconds until the next try when the service is away."""
+    """Seconds until the next attempt when the service is unreachable."""
     retry_limit: int = Field(-1, ge=-1)
-    """Vain tries in a row after which the run fails; -1 waits for ever."""
+    """Consecutive failed attempts after which the run fails; -1 waits indefinitely."""
 
     @model_validator(mode="after")
     def _files_have_a_generator(self) -> Self:
         if (self.loss_mask == "custom") != bool(self.loss_mask_path):
-            raise ValueError('loss_mask_path: goes with loss_mask = "custom", and with no other')
+            raise ValueError(
+                'loss_mask_path: is used with loss_mask = "custom" only; remove it, or set loss_mask = "custom"'
+            )
         if not self.generator and (self.input_file or self.evaluation_file):
-            raise ValueError("generator: name the generator that plays the file, or leave the file out")
+            raise ValueError("generator: name the generator that plays the file, or remove the file")
         if self.generator and not self.input_file:
             raise ValueError("input_file: name the prompts that the generator plays")
         return self
@@ -189,7 +192,7 @@ Workflow = Annotated[
     TurnTree | Episodes | MultiTurn | CustomWorkflow | Agent | RolloutWorkflow | RolloutBuffer,
     Field(discriminator="type"),
 ]
-"""One class per workflow, told apart by `type`."""
+"""One class per workflow, selected by `type`."""
 
 WORKFLOW_CONFIGS: dict[str, type[Section]] = {
     "turn_tree": TurnTree,
@@ -203,28 +206,28 @@ WORKFLOW_CONFIGS: dict[str, type[Section]] = {
 
 
 class Rollout(Section):
-    """How much is collected per iteration, and what is done with stale data."""
+    """How much is collected per iteration, and how stale data is handled."""
 
     tasks: int = Field(48, ge=1)
     """Tasks played per iteration."""
     epoch_tasks: int = Field(0, ge=0)
-    """Tasks in one pass over the data, such as the lines of a data set; 0 says that there is no end to them."""
+    """Tasks in one pass over the data, such as the lines of a data set; 0: the data has no end."""
     group_size: int = Field(8, ge=1)
-    """Candidates per group, K: answers of a turn, or whole episodes of a task, as the workflow has it. A group of one has no advantage."""
+    """Candidates per group, K: answers of a turn or whole episodes of a task, as the workflow defines. A group of one has no advantage."""
     over_sampling: float = Field(1.0, ge=1.0, le=100.0)
-    """Most tasks played per iteration, times `tasks`: those whose rewards are all equal make room for others (DAPO); 1 disables."""
+    """Maximum tasks played per iteration, as a multiple of `tasks`: tasks with all rewards equal are replaced (DAPO); 1 disables."""
     stale: Literal["error", "drop"] = "error"
-    """Answers older than `staleness` allows: error refuses them by name of both versions, drop leaves them out and counts them."""
+    """Handling of answers older than `staleness`: error raises an error with both versions, drop discards and counts them."""
     staleness: int = Field(0, ge=0)
-    """How many publications of weights old data may be. 0 collects, then updates (synchronous); above 0 both go on at once."""
+    """Maximum age of data in publications of weights. 0 collects, then updates (synchronous); above 0 both run concurrently."""
     max_concurrent: int = Field(0, ge=0)
-    """Tasks in play at a time while the update goes on; 0 means as many as `tasks`."""
+    """Tasks played at the same time during an update; 0 means as many as `tasks`."""
     wave: int = Field(0, ge=0)
-    """Tasks that begin together and go in step, so that each call to a policy is one batch; 0 means as many as `tasks`."""
+    """Tasks that start together and advance in lockstep, so that each call to a policy is one batch; 0 means as many as `tasks`."""
     partial: bool = True
-    """New weights interrupt answers in mid-sequence, which go on with them; false lets the answers end first."""
+    """New weights interrupt unfinished answers, which continue with them; false finishes the answers first."""
     publish_every: int = Field(1, ge=1)
-    """Updates between publications of weights to those that generate; evaluations and checkpoints publish too."""
+    """Updates between publications of weights to the engines; evaluations and checkpoints also publish."""
 
     @property
     def most_tasks(self) -> int:
@@ -233,27 +236,27 @@ class Rollout(Section):
 
     @property
     def concurrency(self) -> int:
-        """Tasks in play at a time."""
+        """Tasks played at the same time."""
         return self.max_concurrent or self.tasks
 
     @property
     def wave_tasks(self) -> int:
-        """Tasks that begin together, at most."""
+        """Maximum number of tasks that start together."""
         return min(self.wave or self.tasks, self.concurrency)
 
     @property
     def waves(self) -> int:
-        """Waves in play at a time."""
+        """Waves played at the same time."""
         return -(-self.concurrency // self.wave_tasks)
 
 
 class Resources(Section):
-    """Processes that the whole run shares."""
+    """Processes shared by the whole run."""
 
     environment_workers: int = Field(2, ge=1, le=10_000)
     """Processes that step environments."""
     environments_per_worker: int = Field(32, ge=1)
-    """Environments that one such process hosts at a time; workers x this must hold the tasks of an iteration."""
+    """Environments that each of these processes hosts; workers x this must be enough for the tasks of an iteration."""
     environment_cpus: float = Field(0.1, ge=0.0)
     """CPU cores per environment worker (for scheduling)."""
     threads: int = Field(1, ge=1)

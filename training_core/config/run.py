@@ -23,14 +23,14 @@ from training_core.config.team import Team
 
 
 class RunConfig(ExperimentConfig):
-    """One experiment with language-model agents, whole."""
+    """The config of one experiment with language-model agents."""
 
     run: Run = Run()
     """Name, seed, length."""
     team: Team
-    """Roles and the policies behind them."""
+    """Roles and their policies."""
     policies: dict[str, Policy] = Field(min_length=1, max_length=64)
-    """Policies by name; one that no role uses is left out."""
+    """Policies by name; a policy that no role uses is ignored."""
     environment: Environment = PlanPath()
     """What is played."""
     workflow: Workflow = TurnTree()
@@ -44,11 +44,11 @@ class RunConfig(ExperimentConfig):
     evaluation: Evaluation = Evaluation()
     """Held-out tasks."""
     checkpoint: Checkpoint = Checkpoint()
-    """What is kept on disk."""
+    """What is stored on disk."""
     reporting: Reporting = Reporting()
-    """What is kept for reading."""
+    """What is recorded for reading."""
     health: Health = Health()
-    """Rules that watch the run, and what they do."""
+    """Rules that monitor the run, and their actions."""
 
     @model_validator(mode="after")
     def _groups_can_compare(self) -> Self:
@@ -61,8 +61,8 @@ class RunConfig(ExperimentConfig):
             raise ValueError("rollout.group_size: a group of one has no advantage; use 2 or more")
         if algorithm.drop_zero_variance:
             raise ValueError(
-                "algorithm.drop_zero_variance: a group of one has no variance, so that every group would be left out; set "
-                "false, or rollout.group_size = 2 or more"
+                "algorithm.drop_zero_variance: a group of one has no variance, so every group would be excluded; "
+                "set false, or rollout.group_size = 2 or more"
             )
         return self
 
@@ -81,12 +81,12 @@ class RunConfig(ExperimentConfig):
             self.rollout.staleness > 0 or isinstance(self.workflow, RolloutBuffer)
         ):
             raise ValueError(
-                "rollout.over_sampling: others take the place of tasks that teach nothing only where the loop waits for them; use 1 "
+                "rollout.over_sampling: tasks with equal rewards are replaced only if the loop waits for the replacements; use 1 "
                 'with rollout.staleness above 0 and with workflow.type = "rollout_buffer"'
             )
         if self.rollout.over_sampling > 1 and not self.algorithm.leaves_groups_out:
             raise ValueError(
-                "rollout.over_sampling: every group is learnt from, so that no task makes room for another; set "
+                "rollout.over_sampling: no group is excluded from the loss, so no task is replaced; set "
                 "algorithm.drop_zero_variance = true, a group_filter by its bounds, or over_sampling = 1"
             )
         return self
@@ -102,8 +102,8 @@ class RunConfig(ExperimentConfig):
             )
         if set(self.team.roles) <= {"tool", proposer}:
             raise ValueError(
-                f"team.roles: the answers of {roles} are only shown to other roles of arithmetic; add one that decides, such as "
-                "[team.roles.checker]"
+                f"team.roles: the answers of {roles} are only shown to other roles of arithmetic; add a role that "
+                "decides, such as [team.roles.checker]"
             )
         return self
 
@@ -139,15 +139,15 @@ class RunConfig(ExperimentConfig):
 
     @model_validator(mode="after")
     def _generation_can_go_on(self) -> Self:
-        """While weights change: those that generate need a copy of their own."""
+        """To generate while weights change, the engines need a separate copy of them."""
         shared = [
             name for name in self.trained_policies if self.policies[name].devices.placement == "colocated"
         ]
         asked = "staleness" if self.rollout.staleness else "publish_every"
         if shared and (self.rollout.staleness > 0 or self.rollout.publish_every > 1):
             raise ValueError(
-                f'policies.{shared[0]}.devices.placement: "colocated" has one copy of the weights, so that nothing can be '
-                f'generated with older ones; set "apart", or leave rollout.{asked} at its default'
+                f'policies.{shared[0]}.devices.placement: "colocated" has one copy of the weights, so no data can be '
+                f'generated with older weights; set "apart", or leave rollout.{asked} at its default'
             )
         return self
 
@@ -157,15 +157,16 @@ class RunConfig(ExperimentConfig):
         if isinstance(self.environment, External):
             if outside is None:
                 raise ValueError(
-                    'environment.type: "external" is for workflow.type = "rollout_buffer"; choose another environment'
+                    'environment.type: "external" is for workflow.type = "rollout_buffer"; choose another environment or workflow'
                 )
             if self.evaluation.every and not outside.evaluation_file:
                 raise ValueError(
-                    "evaluation.every: nothing can be played here; set workflow.evaluation_file, or evaluation.every = 0"
+                    "evaluation.every: this environment cannot be played; set workflow.evaluation_file, or "
+                    "evaluation.every = 0"
                 )
         if outside is not None and self.rollout.staleness:
             raise ValueError(
-                "rollout.staleness: rollouts from outside go on during updates by themselves; leave it at 0"
+                "rollout.staleness: rollouts of external programs continue during updates in any case; set it to 0"
             )
         return self
 
@@ -182,7 +183,8 @@ class RunConfig(ExperimentConfig):
     def _epochs_have_an_end(self) -> Self:
         if self.checkpoint.every_epochs and not self.rollout.epoch_tasks:
             raise ValueError(
-                "checkpoint.every_epochs: nobody knows when an epoch ends; say with rollout.epoch_tasks how many tasks it has"
+                "checkpoint.every_epochs: the length of an epoch is unknown; set rollout.epoch_tasks to its number "
+                "of tasks"
             )
         return self
 
@@ -194,19 +196,19 @@ class RunConfig(ExperimentConfig):
 
     @property
     def overlaps(self) -> bool:
-        """See ExperimentConfig: nothing can overlap where no data may be older than the policy."""
+        """See ExperimentConfig: False if no data may be older than the policy."""
         return self.rollout.staleness > 0
 
     @property
     def oldest_data(self) -> int:
-        """Publications of weights that data may be old when it is learnt from."""
+        """Maximum age of training data in publications of weights."""
         if isinstance(self.workflow, RolloutBuffer):
             return self.workflow.max_staleness
         return self.rollout.staleness
 
     @property
     def stale_data(self) -> Literal["error", "drop"]:
-        """What is done with older data. What comes from outside is always left out and counted: it was not this run that made it."""
+        """How older data is handled. Data of external programs is always dropped and counted, because this run did not produce it."""
         return "drop" if isinstance(self.workflow, RolloutBuffer) else self.rollout.stale
 
     @property
@@ -221,13 +223,13 @@ class RunConfig(ExperimentConfig):
 
     @property
     def training_slots(self) -> int:
-        """Environments that training plays at once."""
+        """Environments that training plays at the same time."""
         if isinstance(self.workflow, RolloutBuffer):
             return 0
         tasks = max(self.rollout.tasks, self.rollout.concurrency)
         return tasks * (self.rollout.group_size if isinstance(self.workflow, WHOLE_EPISODES) else 1)
 
     def learning_policies(self, iteration: int) -> tuple[str, ...]:
-        """Policies that are updated in an iteration (from 1): all trained ones, or with team.alternate one of them."""
+        """Policies that are updated in an iteration (from 1): all trained ones, or one of them with team.alternate."""
         trained, each = self.trained_policies, self.team.alternate
         return (trained[(iteration - 1) // each % len(trained)],) if each else trained

@@ -1,4 +1,4 @@
-"""Sweeps: one run for each combination of some fields' values."""
+"""Sweeps: one run per combination of field values."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,20 +11,20 @@ from training_core.errors import ConfigError
 SEED = "run.seed"
 Method = Literal["grid", "list"]
 MOST_STEPS = 1000
-"""Numbers of one a..b."""
+"""Maximum number of values in one range a..b."""
 
 
 def parse_values(text: str) -> list[Any]:
     """`1e-4, 3e-4`, `best, sampled`, `[0.9, 0.99], [0.8, 0.95]`, `0..4` (both ends): one value each.
 
-    Raises ConfigError where there is none.
+    Raises ConfigError if there is none.
     """
     try:
         values = tomllib.loads(f"values = [{text}]")["values"]
     except tomllib.TOMLDecodeError:
         values = [value for part in _parts(text) for value in _spanned(part)]
     if not values:
-        raise ConfigError({"": "give one value or more, with commas between them"})
+        raise ConfigError({"": "give one or more values, separated by commas"})
     return list(values)
 
 
@@ -37,7 +37,7 @@ def parse_axes(words: Sequence[str]) -> dict[str, list[Any]]:
         if not sign or not path:
             raise ConfigError({path: f"{word!r} is not of the form field=value,value"})
         if path in axes:
-            raise ConfigError({path: "is given twice; put all of its values behind one ="})
+            raise ConfigError({path: "is given twice; put all its values after one ="})
         try:
             axes[path] = parse_values(text)
         except ConfigError as error:
@@ -46,7 +46,7 @@ def parse_axes(words: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What stands between commas that are in no bracket and no quote."""
+    """Parts between commas outside brackets and quotes."""
     part, depth, quote = "", 0, ""
     for char in text:
         if quote:
@@ -73,16 +73,16 @@ def _spanned(part: str) -> list[Any]:
 
 
 def combinations(axes: Mapping[str, Sequence[Any]], method: Method = "grid") -> Iterator[dict[str, Any]]:
-    """What each run of a sweep sets: field -> value; seeds vary fastest.
+    """The fields that each run of a sweep sets: field -> value; seeds vary fastest.
 
-    grid: every combination. list: the n-th values of all axes together, each under every seed. Raises ConfigError
-    where a list's axes differ in length.
+    grid: every combination. list: the n-th values of all axes together, with every seed. Raises ConfigError if a
+    list's axes differ in length.
     """
     seeds = [{SEED: seed} for seed in axes.get(SEED, ())] or [{}]
     rest = {path: values for path, values in axes.items() if path != SEED}
     if method == "list" and len({len(values) for values in rest.values()}) > 1:
         told = ", ".join(f"{path} has {len(values)}" for path, values in rest.items())
-        raise ConfigError({"method": f"a list takes as many values of each field: {told}"})
+        raise ConfigError({"method": f"a list needs equally many values of each field: {told}"})
     rows = zip(*rest.values(), strict=True) if method == "list" and rest else product(*rest.values())
     for row in rows:
         for seed in seeds:
@@ -90,7 +90,7 @@ def combinations(axes: Mapping[str, Sequence[Any]], method: Method = "grid") -> 
 
 
 def count(axes: Mapping[str, Sequence[Any]], method: Method = "grid") -> int:
-    """How many runs that makes, without making them."""
+    """The number of runs of a sweep, without creating them."""
     total = 1
     for path, values in axes.items():
         if method == "grid" or path == SEED:
@@ -100,9 +100,9 @@ def count(axes: Mapping[str, Sequence[Any]], method: Method = "grid") -> int:
 
 
 def expand_path(path: str, tree: Mapping[str, Any]) -> list[str]:
-    """A field path whose `*` parts stand for every name there is: policies.*.learner.learning_rate.
+    """Expand a field path in which `*` matches every name: policies.*.learner.learning_rate.
 
-    Empty where nothing fits.
+    Empty if nothing matches.
     """
     found: list[tuple[list[str], Any]] = [([], tree)]
     for part in path.split("."):

@@ -10,7 +10,7 @@ from training_core.importing import IMPORT_PATH
 
 
 class Arithmetic(EnvironmentSection):
-    """A sum to work out: a reasoner answers, alone or after a calculator's tool agent, or after a proposer."""
+    """A sum to solve: a reasoner answers, alone, or after a tool agent with a calculator, or after a proposer."""
 
     roles: ClassVar[tuple[str, ...]] = ("tool", "reasoner")
     open_roles: ClassVar[bool] = True
@@ -19,29 +19,29 @@ class Arithmetic(EnvironmentSection):
     wording: Wording = "words"
     """words: the tiny model's few words, answers read strictly. sentences: plain English for pretrained models, answers read leniently."""
     proposer: str = ""
-    """Role whose answers are proposals: roles after it see them and decide. Empty: every role but `tool` decides."""
+    """Role whose answers are proposals: later roles see them and decide. Empty: every role except `tool` decides."""
     terms: int = Field(2, ge=2, le=8)
     """Numbers in a problem."""
     largest: int = Field(9, ge=1, le=1_000_000)
     """Largest number in a problem; the smallest is 0."""
     operators: tuple[Literal["+", "-", "*", "/"], ...] = Field(("+", "-"), min_length=1)
-    """What may stand between the numbers."""
+    """Operators between the numbers."""
     fractions: bool = False
-    """Whether results may be fractions; otherwise problems without a whole result are not asked."""
+    """Whether results may be fractions; otherwise problems without an integer result are not generated."""
     max_turns: int = Field(1, ge=1, le=64)
-    """Turns of the whole team before the episode ends without success: after a wrong answer it is told so and tries again."""
+    """Turns of the whole team before the episode ends without success; a wrong answer is reported to the team, which tries again."""
     turn_discount: float = Field(1.0, gt=0.0, le=1.0)
-    """Gamma: a right answer at turn t is paid right_reward x gamma^(t - 1), so 1 x right_reward on the first try."""
+    """Gamma: a correct answer at turn t gets right_reward x gamma^(t - 1), so right_reward in the first turn."""
     right_reward: float = 1.0
-    """Team reward for a right answer."""
+    """Team reward for a correct answer."""
     tool_reward: float = 1.0
-    """Local reward of the role `tool` for an expression whose value is the right answer, and of the proposer for a right proposal."""
+    """Local reward of the role `tool` for an expression whose value is the correct answer, and of the proposer for a correct proposal."""
     format_reward: float = -0.1
-    """Local reward for an answer without a number (in a box, with wording = "words"), or an expression that cannot be calculated."""
+    """Local reward for an answer without a number (in a box, with wording = "words"), or an expression that cannot be evaluated."""
 
 
 class Dataset(EnvironmentSection):
-    """Prompts from a file of JSON Lines, judged by a reward function; any roles answer them in turn."""
+    """Prompts from a JSON Lines file, with a reward function for the answers; any roles answer them in turn."""
 
     roles: ClassVar[tuple[str, ...]] = ("solver",)
     open_roles: ClassVar[bool] = True
@@ -49,43 +49,43 @@ class Dataset(EnvironmentSection):
     """Any prompts with a reward function."""
     file_fields: ClassVar[tuple[str, ...]] = ("path", "eval_path")
     path: str = Field(min_length=1)
-    """File of lines {instance_id?, prompt: text or messages, label? or answer?, ...}, below TROUPE_HOME/data where runs are played."""
+    """File of lines {instance_id?, prompt: text or messages, label? or answer?, ...}, below TROUPE_HOME/data on the worker's machine."""
     eval_path: str = ""
-    """File of the held-out lines; empty holds out a share of `path`."""
+    """File of the held-out lines; empty uses a held-out share of `path`."""
     eval_share: float = Field(0.1, gt=0.0, lt=1.0)
-    """Share of the lines that is held out, chosen by instance_id; unused with an eval_path."""
+    """Held-out share of the lines, selected by instance_id; unused with an eval_path."""
     max_turns: int = Field(1, ge=1, le=64)
-    """Turns of the whole team before the episode ends: after an answer that is not right it tries again."""
+    """Turns of the whole team before the episode ends; after an incorrect answer the team tries again."""
     turn_discount: float = Field(1.0, gt=0.0, le=1.0)
-    """Gamma: a role's answer at its turn t is paid its reward x gamma^(t - 1)."""
+    """Gamma: a role's answer at its turn t gets its reward x gamma^(t - 1)."""
     success_reward: float = 1.0
-    """An answer that the reward function pays at least this much is right, and ends the episode."""
+    """An answer with at least this reward is correct and ends the episode."""
     reward: Reward = MathReward()
-    """What judges an answer."""
+    """The reward function for answers."""
 
     @property
     def answers_at_a_time(self) -> int:
-        """Answers that are judged at a time."""
+        """Answers that are scored at the same time."""
         return self.reward.processes
 
 
 class CustomEnvironment(EnvironmentSection):
-    """An environment of your own, by import path; its roles are whatever the team's are."""
+    """A custom environment by import path; its roles are those of the team."""
 
     open_roles: ClassVar[bool] = True
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
     type: Literal["custom"] = "custom"
-    """A class of your own that fulfils TextEnvironment."""
+    """A custom class that implements TextEnvironment."""
     path: str = Field(pattern=IMPORT_PATH)
-    """Where it is: package.module:Class, made with `seed` and `args`."""
+    """Import path package.module:Class; the class is constructed with `seed` and `args`."""
     args: Arguments = {}
-    """Further keyword arguments that it is made with."""
+    """Additional keyword arguments that the class is constructed with."""
     max_turns: int = Field(64, ge=1, le=1024)
-    """Turns of the whole team at most; the environment may end earlier."""
+    """Maximum number of turns of the whole team; the environment may end the episode earlier."""
     threads: int = Field(1, ge=1, le=256)
-    """Answers that are tried at a time, in threads: above 1 for environments that wait for other programs."""
+    """Threads that evaluate answers: above 1 for environments that wait for other programs."""
 
     @property
     def answers_at_a_time(self) -> int:
-        """Threads that try answers."""
+        """Threads that evaluate answers."""
         return self.threads

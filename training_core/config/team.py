@@ -1,4 +1,4 @@
-"""Who plays: roles, the policies behind them and the order in which they speak."""
+"""The team: roles, their policies and the order in which they speak."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Self
@@ -15,33 +15,33 @@ class Sampling(Section):
     """How tokens are drawn from a policy."""
 
     temperature: float = Field(1.0, gt=0.0, le=10.0)
-    """Softmax temperature while training; evaluation has its own. 1 samples from the policy itself."""
+    """Softmax temperature while training; evaluation has a separate setting. 1 samples from the policy itself."""
     top_k: int = Field(0, ge=0)
-    """Keep only the k likeliest tokens; 0 disables."""
+    """Keep only the k most likely tokens; 0 disables."""
     top_p: float = Field(1.0, gt=0.0, le=1.0)
     """Keep the smallest set of tokens whose probability reaches p; 1 disables."""
     eval_temperature: float = Field(0.0, ge=0.0, le=10.0)
-    """This role's temperature in sampled evaluation; 0 takes evaluation.temperature."""
+    """This role's temperature in sampled evaluation; 0 uses evaluation.temperature."""
     max_tokens: int = Field(8, ge=1, le=32768)
-    """Longest answer in tokens, end-of-turn token included."""
+    """Maximum length of an answer in tokens, including the end-of-turn token."""
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = Field((), max_length=16)
-    """Texts that end an answer as soon as it contains one: its tokens are kept, its text ends before the stop text."""
+    """Strings that end an answer as soon as it contains one: its tokens are kept, its text ends before the stop string."""
 
 
 class Speaks(Section):
-    """In which of an episode's turns a role speaks; in the others it is left out. Turns count from 1."""
+    """In which turns of an episode a role speaks; it is skipped in the others. Turns count from 1."""
 
     first: int = Field(1, ge=1)
     """First turn in which it speaks."""
     last: int = Field(0, ge=0)
     """Last turn in which it speaks; 0: to the end."""
     every: int = Field(1, ge=1)
-    """It speaks in every n-th turn from the first: 2 leaves out every other one."""
+    """It speaks in every n-th turn from the first: 2 skips every other turn."""
 
     @model_validator(mode="after")
     def _last_comes_after_first(self) -> Self:
         if self.last and self.last < self.first:
-            raise ValueError(f"last: comes before first = {self.first}; set 0 for no last turn")
+            raise ValueError(f"last: must not be below first = {self.first}; set 0 for no limit")
         return self
 
     def in_turn(self, number: int) -> bool:
@@ -51,30 +51,30 @@ class Speaks(Section):
 
 
 class RoleAgent(Section):
-    """A role's behaviour of your own: it rewrites what the role is asked."""
+    """A custom agent behind a role: it rewrites the role's messages."""
 
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
     path: str = Field("", pattern=rf"^$|{IMPORT_PATH}")
-    """package.module:function of messages that answers with messages, or a class whose objects do; empty for none."""
+    """package.module:function that maps messages to messages, or a class with such callable instances; empty for none."""
     args: Arguments = {}
-    """Further keyword arguments of the function, or those that the class is made with."""
+    """Additional keyword arguments of the function, or arguments that the class is constructed with."""
 
 
 class Role(Section):
-    """A seat in the team."""
+    """A role of the team."""
 
     policy: str = Field(pattern=NAME_PATTERN)
-    """Name of the policy that speaks for this role. Two roles that name one policy share its weights."""
+    """Name of the policy that speaks for this role. Roles with the same policy share its weights."""
     prompt: str = ""
     """System prompt put before every observation; empty for none."""
     examples: tuple[str, ...] = Field((), max_length=64)
     """Few-shot examples after the system prompt: an observation, its answer, the next observation, and so on. Empty for none."""
     agent: RoleAgent = RoleAgent()
-    """A prompt function of your own, asked before every turn."""
+    """A custom prompt function, called before every turn."""
     trained: bool = True
-    """Whether this role's turns train its policy; false freezes the role."""
+    """Whether this role's turns train its policy; false excludes them from training."""
     may_pass: bool = False
-    """An empty answer says nothing: the state stays as it is and nothing is earned. False hands it to the environment."""
+    """An empty answer is a pass: the state does not change and the role gets no reward. False passes it to the environment."""
     sampling: Sampling = Sampling()
     """How this role's tokens are drawn."""
     speaks: Speaks = Speaks()
@@ -85,7 +85,8 @@ class Role(Section):
     def _every_example_has_an_answer(cls, examples: tuple[str, ...]) -> tuple[str, ...]:
         if len(examples) % 2:
             raise ValueError(
-                f"has {len(examples)} texts; give pairs: an observation, its answer, the next observation, its answer"
+                f"has {len(examples)} entries; give pairs: an observation, its answer, the next observation, its "
+                "answer"
             )
         return examples
 
@@ -96,17 +97,17 @@ class Team(Section):
     roles: dict[str, Role] = Field(min_length=1, max_length=64)
     """Roles by name, e.g. planner and executor."""
     alternate: int = Field(0, ge=0)
-    """0: all policies learn in every iteration; n: they take turns, n iterations each, in the order of their roles."""
+    """0: all policies learn in every iteration; n: they alternate, n iterations each, in the order of their roles."""
     turn_order: tuple[str, ...] = ()
     """Role names in the order in which they speak within a turn; empty means the order of `roles`."""
 
     parallel: tuple[str, ...] = ()
-    """Roles that act at once where they are neighbours in turn_order: all see one state, then their answers are applied in that order."""
+    """Roles that act simultaneously if adjacent in turn_order: all see the same state, then their answers are applied in that order."""
 
     @model_validator(mode="before")
     @classmethod
     def _turn_order_is_said(cls, given: Any) -> Any:
-        """What is stored says the order: a database may keep the names of a table in another one."""
+        """Store the order explicitly, because a database may reorder the keys of a table."""
         if isinstance(given, dict) and isinstance(given.get("roles"), dict) and not given.get("turn_order"):
             return given | {"turn_order": tuple(given["roles"])}
         return given
@@ -116,11 +117,11 @@ class Team(Section):
         unknown = [name for name in self.turn_order if name not in self.roles]
         if unknown:
             raise ValueError(
-                f"turn_order: names {', '.join(unknown)}, which is no role; roles are {', '.join(self.roles)}"
+                f"turn_order: names {', '.join(unknown)}, which is not a role; roles are {', '.join(self.roles)}"
             )
         silent = [name for name in self.roles if name not in self.turn_order]
         if silent:
-            raise ValueError(f"turn_order: leaves out {', '.join(silent)}; add it, or remove that role")
+            raise ValueError(f"turn_order: omits {', '.join(silent)}; add it, or remove that role")
         return self
 
     @model_validator(mode="after")
@@ -128,7 +129,7 @@ class Team(Section):
         unknown = [name for name in self.parallel if name not in self.roles]
         if unknown:
             raise ValueError(
-                f"parallel: names {', '.join(unknown)}, which is no role; roles are {', '.join(self.roles)}"
+                f"parallel: names {', '.join(unknown)}, which is not a role; roles are {', '.join(self.roles)}"
             )
         return self
 
@@ -147,12 +148,12 @@ class Team(Section):
 
     @property
     def steps(self) -> tuple[tuple[tuple[int, str], ...], ...]:
-        """What happens one after another within a turn; see steps_of."""
+        """Consecutive steps within a turn; see steps_of."""
         return steps_of(self.order, self.parallel)
 
 
 def steps_of(order: Sequence[str], parallel: Sequence[str]) -> tuple[tuple[tuple[int, str], ...], ...]:
-    """Steps of a turn, each with (place in the order, role) of those who act at once: neighbours that are all in `parallel`."""
+    """Steps of a turn, each with (index in the order, role) of the roles that act simultaneously: neighbours that are all in `parallel`."""
     steps: list[list[tuple[int, str]]] = []
     for place, name in enumerate(order):
         together = place > 0 and {name, order[place - 1]} <= set(parallel)

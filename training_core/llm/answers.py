@@ -1,4 +1,4 @@
-"""What a text says after its thought: reasoning models write `<think> ... </think>` before the answer that counts."""
+"""The answer part of a text: reasoning models write `<think> ... </think>` before the answer."""
 
 import re
 
@@ -7,7 +7,8 @@ _BEGINS = re.compile(r"<think(?:ing)?>|\[THINK\]")
 
 
 def after_thought(text: str) -> str:
-    """What follows the last end of a thought. A thought that begins and does not end is left out; a text without one is all answer.
+    """The text after the last </think>. An unclosed reasoning part is removed; a text without reasoning is returned
+    unchanged.
 
     >>> after_thought("<think>4? no</think>5")
     '5'

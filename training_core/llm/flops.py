@@ -1,9 +1,9 @@
-"""Model FLOPs: the arithmetic that a model needs for some tokens, and what devices do at their peak.
+"""Model FLOPs: the arithmetic that a model needs for some tokens, and the peak performance of devices.
 
-Model FLOPs utilisation (MFU) as Chowdhery et al. 2022 (PaLM, section 4.1 and appendix B) define it: the FLOPs that the
-model needs per second, over the device's peak. A multiplication with an addition is two. Unlike there, attention is
-counted causally (a token attends to itself and what it sees before it) and the output layer only where something is
-predicted, which is what is needed here. Padding, recomputation, norms and activations count nothing.
+Model FLOPs utilisation (MFU) as Chowdhery et al. 2022 (PaLM, section 4.1 and appendix B) define it: the FLOPs that
+the model needs per second, over the device's peak. A multiply-add counts as two. Unlike there, attention is counted
+causally (a token attends to itself and visible earlier tokens) and the output layer only where a token is predicted.
+Padding, recomputation, norms and activations are not counted.
 """
 
 import re
@@ -15,7 +15,7 @@ from training_core.llm.learning.packing import Row
 from training_core.types import Answer, Prompt
 
 GATED = frozenset({"llama", "mistral", "qwen2", "qwen3"})
-"""Architectures whose layers are four projections of attention and three of a gated MLP; of others nothing is said."""
+"""Architectures whose layers are four attention projections and three of a gated MLP; others are not supported."""
 TRAINING = 3
 """Forward and backward, in forwards: the backward pass multiplies every matrix twice (Kaplan et al. 2020, 2.1)."""
 TERA = 1e12
@@ -41,21 +41,21 @@ PEAKS: dict[str, dict[str, float]] = {
     "V100-PCIE": {"fp32": 14.0},
     "V100-SXM2": {"fp32": 15.7},
 }
-"""TFLOP/s of dense matrices by the words of a device's name, from the vendors' data sheets. fp32 is that of plain fp32
-arithmetic: torch leaves TF32 off. A precision that a device has no unit for is left out.
+"""TFLOP/s of dense matrices by words of the device's name, from the vendors' data sheets. fp32 is plain fp32
+arithmetic, because torch disables TF32. Precisions without hardware support are omitted.
 """
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a forward pass has to do."""
+    """The work of a forward pass."""
 
     tokens: int
-    """Places that go through the layers."""
+    """Places that pass through the layers."""
     context: int
-    """Places that these attend to, themselves included, summed."""
+    """Sum of the places that these attend to, including themselves."""
     predicted: int
-    """Places whose logits are wanted."""
+    """Places whose logits are computed."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Shape:
 
 
 def shape_of(config: Any) -> Shape | None:
-    """The sizes in a transformers config; None where the architecture is not known here, or not all of it attends fully."""
+    """The sizes in a transformers config; None if the architecture is unknown, or if not all layers have full attention."""
     kinds = getattr(config, "layer_types", None) or []
     if getattr(config, "model_type", "") not in GATED or any(kind != "full_attention" for kind in kinds):
         return None
@@ -100,7 +100,7 @@ def shape_of(config: Any) -> Shape | None:
 
 
 def peak_of(device: str, precision: str) -> float | None:
-    """FLOP/s of a device at its peak, by its name ("NVIDIA H100 80GB HBM3") and fp32 or bf16; None where not known."""
+    """FLOP/s of a device at its peak, by its name ("NVIDIA H100 80GB HBM3") and fp32 or bf16; None if unknown."""
     fits = [name for name in PEAKS if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", device, re.IGNORECASE)]
     if not fits:
         return None
@@ -109,7 +109,7 @@ def peak_of(device: str, precision: str) -> float | None:
 
 
 def rows_work(rows: Iterable[Row]) -> Work:
-    """Of the learner's rows: a place sees as many places as its position says, and itself."""
+    """Work of the learner's rows: a place sees as many places as its position, plus itself."""
     tokens = context = predicted = 0
     for row in rows:
         tokens += len(row.tokens)
@@ -119,10 +119,10 @@ def rows_work(rows: Iterable[Row]) -> Work:
 
 
 def generation_work(prompts: Sequence[Prompt], answers: Sequence[Sequence[Answer]]) -> Work:
-    """Of sampling these answers: equal prompts, and what answers to them have in common at their start, count once.
+    """Work of sampling these answers: equal prompts, and common prefixes of their answers, count once.
 
-    The last token of an answer is not fed to the model. What an engine has kept of earlier calls (conversations that go on, vLLM's
-    prefix cache) is not known here and counts: utilisation is then told too high.
+    The last token of an answer is not fed to the model. Tokens cached from earlier calls (continued conversations,
+    vLLM's prefix cache) are unknown here and counted, so utilisation is then overestimated.
     """
     tokens = context = predicted = 0
     known: dict[tuple[int, ...], dict[tuple[int, int], int]] = {}

@@ -1,6 +1,7 @@
-"""How much memory a policy takes on its device: plain arithmetic on a model's sizes, in bytes. No torch.
+"""Memory of a policy on its device: arithmetic on a model's sizes, in bytes. No torch.
 
-What it does not know: the runtime itself (CUDA takes 0.5 to 1 GB a process) and what the allocator leaves unused.
+Not included: the runtime itself (CUDA uses 0.5 to 1 GB per process) and memory that the allocator reserves without
+use.
 """
 
 from dataclasses import dataclass, replace
@@ -9,37 +10,37 @@ from training_core.config.models import AnyLearner, Lora, Optimisation, WholeMod
 from training_core.llm.models.shape import ModelShape
 
 WIDTH = {"fp32": 4, "bf16": 2, "fp16": 2}
-"""Bytes of a number in each precision of `learner.precision`."""
+"""Bytes per number in each precision of `learner.precision`."""
 FP32 = 4
 PACKED_ROW = 4096
-"""Tokens of a packed row at most (LONGEST_ROW of training_core.llm.learning.micro_batches)."""
+"""Maximum tokens of a packed row (LONGEST_ROW of training_core.llm.learning.micro_batches)."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """How long what is generated and learnt from is, in tokens."""
+    """Lengths of prompts and responses, in tokens."""
 
     prompt: int
     response: int
-    """At most."""
+    """Maximum length of a response."""
     group: int
     """Responses to one prompt."""
     rows: int
-    """Responses of one minibatch at most."""
+    """Maximum number of responses of one minibatch."""
 
     @property
     def whole(self) -> int:
-        """A prompt with a response."""
+        """Length of a prompt with a response."""
         return self.prompt + self.response
 
 
 def weights(shape: ModelShape, precision: str) -> int:
-    """One copy of the model."""
+    """Memory of one copy of the model."""
     return shape.parameters * WIDTH[precision]
 
 
 def adapted(shape: ModelShape, adapter: WholeModel | Lora) -> ModelShape:
-    """The shape with the parameters that are trained of it: all, or A (rank x in) and B (out x rank) for each linear layer."""
+    """The shape with its trained parameters: all, or A (rank x in) and B (out x rank) for each linear layer."""
     if adapter.type == "none":
         return shape
     queries, values = shape.heads * shape.head_size, shape.key_value_heads * shape.head_size
@@ -58,20 +59,20 @@ def adapted(shape: ModelShape, adapter: WholeModel | Lora) -> ModelShape:
 
 
 def spread(size: int, learner: AnyLearner, stage: int, processes: int) -> int:
-    """What one process holds of something that ZeRO spreads from `stage` on (arXiv 1910.02054, figure 1)."""
+    """The part in one process of a state that ZeRO partitions from `stage` on (arXiv 1910.02054, figure 1)."""
     zero = learner.zero_stage if learner.type == "deepspeed" else 0
     return -(-size // processes) if zero >= stage else size
 
 
 def gradients(shape: ModelShape, precision: str) -> int:
-    """As the weights; in bf16 an fp32 copy stands beside them while the optimiser steps."""
+    """As the weights; in bf16 plus an fp32 copy during the optimiser step."""
     return shape.parameters * (WIDTH[precision] + (0 if precision == "fp32" else FP32))
 
 
 def optimizer(shape: ModelShape, precision: str) -> int:
     """AdamW's two moments in fp32, and in bf16 the fp32 copy of the weights.
 
-    The 12 bytes a parameter of mixed precision training (K = 12 in ZeRO, arXiv 1910.02054, section 3.1); 8 in fp32.
+    The 12 bytes per parameter of mixed precision training (K = 12 in ZeRO, arXiv 1910.02054, section 3.1); 8 in fp32.
     """
     return shape.parameters * FP32 * (2 if precision == "fp32" else 3)
 
@@ -79,14 +80,15 @@ def optimizer(shape: ModelShape, precision: str) -> int:
 def activations(
     shape: ModelShape, precision: str, tokens: int, longest: int, *, recomputed: bool = False
 ) -> int:
-    """What a forward pass over `tokens` keeps for its backward pass, without the output layer.
+    """Memory that a forward pass over `tokens` stores for its backward pass, without the output layer.
 
-    Counted tensor by tensor as Korthikanti et al. do (arXiv 2205.05198, section 4.1), for a block with RMS norms (their
-    inputs are kept in fp32), a gated feed-forward and fused attention, which keeps no matrix of scores. Where they are
-    recomputed, only what goes into each block is kept, and all of one block at a time. Per token and layer: in the model's
-    precision queries, keys, values and the attention's output (keys and values repeated for all heads), four vectors of the
-    gated block, and each norm's result before and after its scale; in fp32 each norm's input and factor, and a sum per
-    head. Once per token: the last norm and the output, positions' angles, the token id, and `longest` numbers of the packed rows' mask.
+    Counted tensor by tensor as Korthikanti et al. do (arXiv 2205.05198, section 4.1), for a block with RMS norms
+    (their inputs are stored in fp32), a gated feed-forward and fused attention, which stores no matrix of scores.
+    With recomputation, only the input of each block is stored, plus all of one block at a time. Per token and layer:
+    in the model's precision queries, keys, values and the attention's output (keys and values repeated for all
+    heads), four vectors of the gated block, and each norm's result before and after its scale; in fp32 each norm's
+    input and factor, and a sum per head. Once per token: the last norm and the output, positions' angles, the token
+    id, and `longest` numbers of the packed rows' mask.
     """
     width = WIDTH[precision]
     inner = width * 4 * (shape.heads * shape.head_size + shape.intermediate + shape.hidden)
@@ -97,8 +99,8 @@ def activations(
 
 
 def output_layer(shape: ModelShape, precision: str, places: int) -> int:
-    """The most that logits of `places` predicted tokens take at once: they themselves, in fp32 the log-probabilities and
-    two more of that size while the entropy is computed, and in bf16 an fp32 copy.
+    """Peak memory for logits of `places` predicted tokens: the logits, in fp32 the log-probabilities and two more
+    tensors of that size while the entropy is computed, and in bf16 an fp32 copy.
     """
     copies = 3 if precision == "fp32" else 4
     return places * shape.vocabulary * (WIDTH[precision] + FP32 * copies)
@@ -106,7 +108,7 @@ def output_layer(shape: ModelShape, precision: str, places: int) -> int:
 
 def kv_cache(shape: ModelShape, precision: str, tokens: int) -> int:
     """Keys and values of every layer for `tokens` (Pope et al., arXiv 2211.05102, section 2.1: 2 x layers x heads x
-    head size numbers a token, the heads being those of keys and values).
+    head size numbers per token, with the heads of keys and values).
     """
     return 2 * shape.layers * shape.key_value_heads * shape.head_size * WIDTH[precision] * tokens
 
@@ -114,8 +116,8 @@ def kv_cache(shape: ModelShape, precision: str, tokens: int) -> int:
 def micro_batch(learner: Optimisation, text: Text) -> tuple[int, int, int]:
     """(tokens, longest row, predicted places) of the largest forward pass of an update.
 
-    Packed, a prompt stands once before the responses of its group; else before each. A row that is longer than
-    `micro_batch_tokens` goes alone.
+    With packing, a prompt occurs once before the responses of its group; otherwise before each. A row longer than
+    `micro_batch_tokens` forms its own batch.
     """
     if learner.packing:
         limit = min(learner.micro_batch_tokens, PACKED_ROW)

@@ -1,18 +1,18 @@
-"""Beginnings that different prompts share: a system prompt, examples, the words before a task."""
+"""Common prefixes of different prompts: a system prompt, examples, the text before a task."""
 
 from collections.abc import Iterable, Mapping
 
 Tokens = tuple[int, ...]
 
 SHORTEST = 32
-"""Tokens from which on a shared beginning is worth computing apart."""
+"""Minimum length in tokens of a prefix that is computed separately."""
 
 
 def shared_prefixes(texts: Iterable[Tokens]) -> Mapping[Tokens, Tokens]:
-    """For each text the beginning that it shares with others; texts that share less than SHORTEST tokens are left out.
+    """For each text, the prefix that it shares with others; texts that share less than SHORTEST tokens are omitted.
 
-    Texts whose first SHORTEST tokens are equal share one beginning, the longest that all of them have. It always leaves a
-    text its last token.
+    Texts with equal first SHORTEST tokens share one prefix, the longest common one. It never includes a text's last
+    token.
     """
     alike: dict[Tokens, set[Tokens]] = {}
     for text in texts:
@@ -22,7 +22,7 @@ def shared_prefixes(texts: Iterable[Tokens]) -> Mapping[Tokens, Tokens]:
 
 
 def _shared(texts: set[Tokens]) -> Tokens:
-    """The longest common beginning: that of the first and the last in lexicographic order."""
+    """The longest common prefix: that of the first and the last text in lexicographic order."""
     first, last = min(texts), max(texts)
     most = min(map(len, texts)) - 1
     length = next((place for place in range(most) if first[place] != last[place]), most)

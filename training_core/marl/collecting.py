@@ -1,4 +1,4 @@
-"""Rollouts: T steps of B environments, kept in the arrays that learning reads.
+"""Rollouts: T steps of B environments, as arrays for the learner.
 
 Letters: T steps, B environments, N agents of a policy, D numbers of an observation, A choices, O outputs of an actor, S numbers of
 the environment's own state.
@@ -18,10 +18,10 @@ from training_core.marl.stage import Stage, Step
 
 @dataclass
 class Track:
-    """What one policy saw, did and earned."""
+    """Observations, actions and rewards of one policy."""
 
     observations: Tensor
-    """(T + 1, B, N, D): the last is what the rollout ended on."""
+    """(T + 1, B, N, D): the last is the state after the rollout."""
     masks: Tensor | None
     """(T, B, N, A)."""
     outs: Tensor
@@ -29,16 +29,16 @@ class Track:
     raw: Tensor
     """(T, B, N) or (T, B, N, A)."""
     rewards: Tensor
-    """(T, B, N): as the environment gave them."""
+    """(T, B, N): as returned by the environment."""
     memories: dict[int, Memory] = field(default_factory=dict)
-    """Of the actor, by the step before which they were kept."""
+    """Memories of the actor, by the step before which they were stored."""
     alive: Tensor | None = None
-    """(T + 1, B, N): agents that take part; None where all always do."""
+    """(T + 1, B, N): active agents; None if all are always active."""
     terminated: Tensor | None = None
-    """(T, B, N): agents that came to an end of their own; None where all end with their episode."""
+    """(T, B, N): agents that terminated individually; None if all end with their episode."""
 
     def to(self, device: torch.device) -> "Track":
-        """The same on a device."""
+        """A copy on a device."""
         return Track(
             self.observations.to(device),
             _moved(self.masks, device),
@@ -53,43 +53,43 @@ class Track:
 
 @dataclass
 class Ending:
-    """The last states of episodes that ended at one step, before others began."""
+    """The final states of episodes that ended in one step, before their resets."""
 
     step: int
     rows: Tensor
-    """Which environments."""
+    """Indices of the environments."""
     observations: dict[str, Tensor]
-    """By policy (rows, N, D)."""
+    """Observations by policy (rows, N, D)."""
     state: Tensor | None
     """(rows, S)."""
 
     def to(self, device: torch.device) -> "Ending":
-        """The same on a device."""
+        """A copy on a device."""
         seen = {name: part.to(device) for name, part in self.observations.items()}
         return Ending(self.step, self.rows.to(device), seen, _moved(self.state, device))
 
 
 @dataclass
 class Rollout:
-    """One iteration's steps."""
+    """The steps of one iteration."""
 
     tracks: dict[str, Track]
-    """By policy."""
+    """Tracks by policy."""
     terminated: Tensor
     """(T, B)."""
     truncated: Tensor
-    """(T, B): and not terminated."""
+    """(T, B): truncated and not terminated."""
     failed: Tensor
-    """(T, B): the environment failed; nobody knows what came of this step. Truncated as well."""
+    """(T, B): the environment failed and the step's result is unknown. Also marked as truncated."""
     begins: Tensor
-    """(T + 1, B): an episode's first step; the last row says who stands at one when the rollout ends."""
+    """(T + 1, B): an episode's first step; the last row is for the state after the rollout."""
     state: Tensor | None
     """(T + 1, B, S)."""
     endings: list[Ending] = field(default_factory=list)
-    """Of episodes that were cut off."""
+    """Final states of truncated episodes."""
 
     def to(self, device: torch.device) -> "Rollout":
-        """The same, all of it on one device: tracks lie where their actors act, the rest where environments are stepped."""
+        """A copy on one device. Tracks are on their actors' devices, the rest where environments are stepped."""
         return replace(
             self,
             tracks={name: track.to(device) for name, track in self.tracks.items()},
@@ -105,7 +105,7 @@ class Rollout:
 def collect(
     stage: Stage, steps: int, noise: Mapping[str, Tensor], kept: Mapping[str, tuple[int, ...]]
 ) -> tuple[Rollout, list[Played]]:
-    """Play `steps` steps; noise (T, B, N, A) by policy; memories of actors are kept before the steps named in `kept`."""
+    """Play `steps` steps; noise (T, B, N, A) by policy; memories of actors are stored before the steps in `kept`."""
     played: list[Played] = []
     rollout: Rollout | None = None
     for t in range(steps):
@@ -131,7 +131,7 @@ def collect(
 
 
 def _room(step: Step, steps: int) -> Rollout:
-    """Arrays for a rollout whose steps are like this one."""
+    """Allocate arrays for a rollout whose steps have this form."""
 
     def room(like: Tensor, more: int = 0) -> Tensor:
         return torch.empty(steps + more, *like.shape, dtype=like.dtype, device=like.device)
@@ -167,7 +167,7 @@ def _write(rollout: Rollout, t: int, step: Step, begins: Tensor, stage: Stage) -
         if track.alive is not None and acted.alive is not None:
             track.alive[t] = acted.alive
         if acted.terminated is not None:
-            if track.terminated is None:  # a step in which every environment failed says nothing
+            if track.terminated is None:  # a step in which every environment failed has no information
                 track.terminated = acted.terminated.new_zeros(len(track.rewards), *acted.terminated.shape)
             track.terminated[t] = acted.terminated
     terminated = torch.from_numpy(step.transition.terminated)

@@ -1,4 +1,4 @@
-"""Episodes without learning: the same ones every time, some of them kept step by step."""
+"""Episodes without training: the same ones in every evaluation, some of them recorded step by step."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from training_core.marl.stage import Stage, Step
 from training_core.seeding import keyed_seed
 
 LONGEST = 100_000
-"""Steps of an evaluation after which an environment is taken for one that never ends."""
+"""Steps of an evaluation after which an environment is assumed to never end."""
 EVALUATION = 2
 """Stream of evaluation's seeds; see MarlTrainer."""
 
 
 def evaluate(stage: Stage, seed: int, greedy: bool, episodes: int, kept: int) -> Collection:
-    """Play `episodes` episodes, an equal share of them in every environment, so that short ones do not count more often.
+    """Play `episodes` episodes, an equal share in every environment, so that short episodes are not overrepresented.
 
-    Raises EnvironmentFailure where an environment does not come to an end.
+    Raises EnvironmentFailure if an episode does not end.
     """
     count = stage.environment.count
     quotas = [episodes // count + (place < episodes % count) for place in range(count)]
@@ -30,7 +30,10 @@ def evaluate(stage: Stage, seed: int, greedy: bool, episodes: int, kept: int) ->
     by_place: list[list[Played]] = [[] for _ in range(count)]
     while any(len(done) < quota for done, quota in zip(by_place, quotas, strict=True)):
         if found.steps >= LONGEST * count:
-            raise EnvironmentFailure(f"an episode of the evaluation did not end within {LONGEST} steps")
+            raise EnvironmentFailure(
+                f"an episode of the evaluation did not end within {LONGEST} steps; limit its "
+                "length, as with max_cycles"
+            )
         boards = {place: _with_roles(stage, stage.environment.board(place)) for place in telling}
         noise = {
             name: None if greedy else player.head.noise((count, player.seats.count), generator)
@@ -58,14 +61,14 @@ def _agents(stage: Stage) -> dict[str, tuple[str, ...]]:
 
 
 def _with_roles(stage: Stage, board: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A picture whose agents have the colours of their roles, where it is one that has agents."""
+    """The board with agents in their roles' colours, if it has agents."""
     if board is None or board.get("kind") not in ("grid", "plane"):
         return board
     return {"roles": _agents(stage), **board}
 
 
 def _moment(stage: Stage, step: Step, place: int, board: dict[str, Any] | None) -> Moment:
-    """One environment's step in words."""
+    """One environment's step as text."""
     words: dict[str, str] = {}
     rewards: dict[str, float] = {}
     for role, spec in stage.environment.spec.roles.items():
@@ -77,7 +80,7 @@ def _moment(stage: Stage, step: Step, place: int, board: dict[str, Any] | None) 
 
 
 def in_words(spec: RoleSpec, action: Any) -> str:
-    """An action for people: its name where it has one, its number or numbers where it has not."""
+    """An action as text: its name if it has one, otherwise its number or numbers."""
     if isinstance(spec.actions, SeveralChoices):
         return " ".join(str(int(choice)) for choice in action)
     if isinstance(spec.actions, Choices):

@@ -1,7 +1,7 @@
-"""Episodes under way in a checkpoint, where rollouts go on with them: <checkpoint>/episodes.safetensors.
+"""Unfinished episodes in a checkpoint, for rollouts that continue them: <checkpoint>/episodes.safetensors.
 
-Environments are kept as they keep themselves (VectorEnvironment.episodes); beside them what policies remember, and what the episodes
-have earned so far.
+Environments are stored by VectorEnvironment.episodes, together with the policies' memories and the episodes' rewards
+so far.
 """
 
 import json
@@ -30,7 +30,7 @@ FILE = "episodes.safetensors"
 def save_episodes(
     folder: Path, config: MarlConfig, stage: Stage, learners: Mapping[str, PolicyLearner]
 ) -> None:
-    """Write the episodes under way; nothing where there are none, or where they cannot be kept. Raises CheckpointError."""
+    """Write the unfinished episodes; nothing if there are none, or if they cannot be stored. Raises CheckpointError."""
     environments = stage.environment.episodes() if stage.view is not None else None
     if environments is None:
         return
@@ -45,7 +45,7 @@ def save_episodes(
 
 
 def load_episodes(folder: Path, config: MarlConfig) -> Kept | None:
-    """What `save_episodes` wrote; None where there is nothing, or where it is of other environments. Raises CheckpointError."""
+    """The data of `save_episodes`; None if there is none, or if it belongs to other environments. Raises CheckpointError."""
     path = folder / FILE
     if not path.is_file():
         return None
@@ -53,18 +53,20 @@ def load_episodes(folder: Path, config: MarlConfig) -> Kept | None:
         with safe_open(path, "pt") as opened:
             same = (opened.metadata() or {}).get("of") == _identity(config)
         if not same:
-            log.warning("the environments have changed since the checkpoint %s: episodes begin anew", folder)
+            log.warning(
+                "the environments have changed since the checkpoint %s: new episodes are started", folder
+            )
             return None
         return {name: tensor.numpy() for name, tensor in load_file(path).items()}
 
 
 def continue_episodes(kept: Kept, stage: Stage, learners: Mapping[str, PolicyLearner]) -> bool:
-    """Put everything back; false where the environments do not play the same again, and need a reset."""
+    """Restore everything; False if the environments do not reproduce the episodes and need a reset."""
     view = stage.environment.go_on(part_of(kept, "environments"))
     if view is None or not stage.go_on(part_of(kept, "stage"), view):
         log.warning(
-            "the environments do not play the same again from their seeds and actions: episodes begin anew, and the run's curve "
-            "is not that of a run without the interruption"
+            "the environments do not reproduce their episodes from seeds and actions: new episodes are started, so "
+            "the run's curve differs from that of an uninterrupted run"
         )
         return False
     for name, learner in learners.items():
@@ -74,7 +76,7 @@ def continue_episodes(kept: Kept, stage: Stage, learners: Mapping[str, PolicyLea
 
 
 def _identity(config: MarlConfig) -> str:
-    """What must be the same for episodes to be continued."""
+    """The settings that must be equal to continue episodes."""
     return json.dumps(
         {
             "environment": config.environment.model_dump(mode="json"),

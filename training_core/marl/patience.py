@@ -1,29 +1,30 @@
-"""When a run whose environments fail is given up: single failures are data, but nothing is learnt where nothing but failures comes."""
+"""When a run with failing environments ends: single failures are tolerated, but a run with only failures cannot learn."""
 
 from training_core.errors import EnvironmentFailure
 from training_core.marl.collecting import Rollout
 from training_core.marl.records import Played
 
 PATIENCE = 3
-"""Default of run.failure_patience: by chance few environments may all fail in one iteration."""
+"""Default of run.failure_patience: a few environments may all fail in one iteration by chance."""
 
 
 class Patience:
-    """What has come of the environments so far."""
+    """The failures of the environments so far."""
 
     def __init__(self, rounds: int = PATIENCE) -> None:
         self._rounds = rounds
-        """Iterations in a row of nothing but failures, once episodes have come to an end before, after which the run fails."""
+        """Consecutive iterations with only failures, after at least one finished episode, after which the run fails."""
         self._left = 0
-        """Further iterations of nothing but failures that are borne."""
+        """Remaining tolerated iterations with only failures."""
         self._broken = 0
-        """Failures since an episode came to an end."""
+        """Failures since the last finished episode."""
 
     def look(self, rollout: Rollout, played: list[Played]) -> None:
-        """Another iteration. Nothing but failures: every environment failed, and no episode came to an end; lost workers do not count.
+        """Process an iteration. It has only failures if every environment failed and no episode finished; lost
+        workers do not count.
 
-        Raises EnvironmentFailure, at once where no episode has ever come to an end; and where environments have failed so often,
-        not all of them in one iteration, that each must have several times.
+        Raises EnvironmentFailure: immediately if no episode has ever finished, and also if there are so many failures
+        over several iterations that each environment must have failed several times.
         """
         broken = [episode.failure for episode in played if episode.failure and not episode.failure.lost]
         if any(episode.failure is None for episode in played):
@@ -35,6 +36,6 @@ class Patience:
         if broken and ((everywhere and self._left <= 0) or often):
             what = "every environment failed" if everywhere else f"environments failed {self._broken} times"
             raise EnvironmentFailure(
-                f"{what}, and no episode came to an end. The first: {broken[0].error}. "
-                "Mend the environment, and try it by itself before you launch again"
+                f"{what}, and no episode finished. The first: {broken[0].error}. Fix the environment, and test it "
+                "separately before you launch again"
             )

@@ -1,4 +1,4 @@
-"""What a trainer of small-network agents hands over: plain lists and numbers, cheap to pickle."""
+"""Results of a trainer of small-network agents: plain lists and numbers, cheap to pickle."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,48 +8,48 @@ from training_core.marl.environments.base import Failure
 
 @dataclass(frozen=True)
 class Played:
-    """The figures of one episode that came to its end."""
+    """The metrics of one finished episode."""
 
     rewards: dict[str, float]
-    """By role: what its agents earned in the whole episode, summed over agents and steps, as the environment gave it."""
+    """By role: the environment's rewards of its agents, summed over agents and steps of the episode."""
     length: int
-    """Steps."""
+    """Number of steps."""
     truncated: bool
-    """Cut off, not ended by itself: by the environment's limit of steps, or because it failed."""
+    """Truncated, not terminated: by the environment's step limit, or because it failed."""
     success: bool | None = None
-    """Of all agents together, where the environment says so."""
+    """Success of all agents together, if the environment reports it."""
     failure: Failure | None = None
-    """Of one that broke off; its rewards are those before its last step."""
+    """Error of a failed episode; its rewards are those before its last step."""
     role_success: dict[str, bool] = field(default_factory=dict)
-    """By role, of whose agents the environment says so: whether all of these succeeded."""
+    """By role: whether all its agents with a reported success succeeded."""
     agent_success: dict[str, bool] = field(default_factory=dict)
-    """By agent, where the environment says so."""
+    """Success by agent, if the environment reports it."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """One step of an episode that is kept for reading."""
+    """One step of a recorded episode."""
 
     board: dict[str, Any] | None
-    """The state that was acted on (see training_core.boards)."""
+    """The state before the actions (see training_core.boards)."""
     actions: dict[str, str]
-    """By agent: its action in words, e.g. "right"."""
+    """By agent: its action as text, e.g. "right"."""
     rewards: dict[str, float]
-    """By agent: what it earned in this step."""
+    """By agent: its reward in this step."""
 
 
 @dataclass
 class Story:
-    """One episode that is kept for reading, step by step."""
+    """One recorded episode, step by step."""
 
     index: int
-    """Its place among the episodes of the evaluation."""
+    """Its index among the episodes of the evaluation."""
     moments: list[Moment]
     roles: dict[str, tuple[str, ...]]
     """Agents by role."""
     played: Played
     final_board: dict[str, Any] | None
-    """The state that it ended in."""
+    """The final state."""
 
 
 @dataclass
@@ -58,5 +58,5 @@ class Collection:
 
     episodes: list[Played]
     steps: int
-    """Environment steps that were made, over all environments."""
+    """Number of environment steps, over all environments."""
     stories: list[Story] = field(default_factory=list)

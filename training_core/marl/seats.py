@@ -1,4 +1,4 @@
-"""Which agents a policy plays: the agents of its roles, one after another.
+"""The agents of a policy: the agents of its roles, concatenated.
 
 Letters: B environments, N agents of the policy, D numbers of an observation, A choices.
 """
@@ -29,15 +29,15 @@ class Seats:
     policy: str
     roles: tuple[str, ...]
     slices: tuple[slice, ...]
-    """Where each role's agents are among the N."""
+    """The slice of each role's agents among the N."""
     agents: tuple[str, ...]
-    """Names of the N."""
+    """Names of the N agents."""
     trained: tuple[bool, ...]
-    """By role: whether its steps are learnt from."""
+    """By role: whether its steps are trained on."""
     observation_dim: int
     actions: ActionKind
     widths: tuple[int, ...] = ()
-    """Of continuous actions, how many numbers each agent has; empty where all have all."""
+    """Number of components of each agent's continuous action; empty if all have all."""
 
     @property
     def count(self) -> int:
@@ -49,7 +49,7 @@ class Seats:
         return _joined([view.observations[role] for role in self.roles])
 
     def masks(self, view: View) -> Flags | None:
-        """(B, N, A), True for what is allowed; None where everything always is."""
+        """(B, N, A), True for allowed choices; None if all are always allowed."""
         if isinstance(self.actions, Continuous) or not any(role in view.masks for role in self.roles):
             return None
         width = sum(self.actions.counts)
@@ -59,7 +59,7 @@ class Seats:
         )
 
     def flags(self, flags: Mapping[str, Flags], otherwise: bool, environments: int) -> Flags | None:
-        """(B, N) out of flags by role; `otherwise` is said of roles that are not among them. None where no role is."""
+        """(B, N) from flags by role, with `otherwise` for missing roles. None if all roles are missing."""
         if not any(role in flags for role in self.roles):
             return None
         parts = [
@@ -78,10 +78,10 @@ class Seats:
 
 
 def seats_of(config: MarlConfig, spec: Spec) -> dict[str, Seats]:
-    """By policy. Raises ConfigError where the environment's roles differ from the config's, or a policy's roles from each other."""
+    """The seats by policy. Raises ConfigError if the environment's roles differ from the config's, or a policy's roles from each other."""
     if set(config.team.roles) != set(spec.roles):
         raise ConfigError(
-            {"team.roles": f"the environment is played by {', '.join(spec.roles)}; name exactly these roles"}
+            {"team.roles": f"the environment has the roles {', '.join(spec.roles)}; name exactly these roles"}
         )
     return {policy: _seats(policy, config, spec) for policy in config.used_policies}
 
@@ -94,8 +94,8 @@ def _seats(policy: str, config: MarlConfig, spec: Spec) -> Seats:
         if other.observation_dim != first.observation_dim or other.actions != first.actions:
             raise ConfigError(
                 {
-                    f"team.roles.{name}.policy": f"{name} and {roles[0]} see or do different things; "
-                    "give each a policy of its own"
+                    f"team.roles.{name}.policy": f"{name} and {roles[0]} have different observations or actions; "
+                    "give each a separate policy"
                 }
             )
     ends = np.cumsum([len(spec.roles[name].agents) for name in roles]).tolist()
@@ -112,7 +112,7 @@ def _seats(policy: str, config: MarlConfig, spec: Spec) -> Seats:
 
 
 def _widths(roles: list[RoleSpec]) -> tuple[int, ...]:
-    """Of every agent's continuous action; empty where none is padded."""
+    """Widths of every agent's continuous action; empty if none is padded."""
     if not isinstance(roles[0].actions, Continuous) or not any(role.widths for role in roles):
         return ()
     full = len(roles[0].actions.low)

@@ -1,4 +1,4 @@
-"""The one place where policies play: B environments, step by step, for training and for evaluation."""
+"""Play of policies in B environments, step by step, for training and for evaluation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from training_core.marl.seats import Seats
 
 @dataclass(frozen=True)
 class Player:
-    """A policy as it acts."""
+    """The acting part of a policy."""
 
     seats: Seats
     actor: Networks
@@ -37,20 +37,20 @@ class Player:
 
 @dataclass
 class Acted:
-    """What one policy saw and did in one step."""
+    """Observations and actions of one policy in one step."""
 
     observations: Tensor
     """(B, N, D)."""
     mask: Tensor | None
     """(B, N, A)."""
     out: Tensor
-    """(B, N, O), after the mask."""
+    """(B, N, O), after masking."""
     raw: Tensor
     """(B, N) or (B, N, A); see networks.heads."""
     alive: Tensor | None = None
-    """(B, N): who took part; None where all did."""
+    """(B, N): active agents; None if all were active."""
     terminated: Tensor | None = None
-    """(B, N): whose own end came of it; None where all end with their episode."""
+    """(B, N): agents that terminated individually; None if all end with their episode."""
 
 
 @dataclass
@@ -58,14 +58,14 @@ class Step:
     """One step of all environments."""
 
     view: View
-    """What was acted on."""
+    """The view before the actions."""
     acted: dict[str, Acted]
-    """By policy."""
+    """Actions and observations by policy."""
     actions: dict[str, Actions]
-    """By role, as the environment was given them."""
+    """By role, as passed to the environment."""
     transition: Transition
     played: list[tuple[int, Played]]
-    """Episodes that ended in it, with their environments."""
+    """Episodes that ended in this step, with their environments."""
 
 
 class Stage:
@@ -76,14 +76,14 @@ class Stage:
         self.players = players
         self.view: View | None = None
         self.memories: dict[str, Memory] = {}
-        """By policy, as they are before the next step; those of environments that begin are not yet anew."""
+        """By policy, before the next step; those of environments at an episode's first step are not yet reset."""
         self.begins = torch.ones(environment.count, dtype=torch.bool)
         """(B,): environments at the first step of an episode."""
         self._returns = {role: np.zeros(environment.count) for role in environment.spec.roles}
         self._lengths = np.zeros(environment.count, np.int64)
 
     def reset(self, seed: int) -> None:
-        """Begin anew everywhere."""
+        """Reset all environments."""
         self.view = self.environment.reset(seed)
         self.memories = {name: player.actor.start(self._count) for name, player in self.players.items()}
         self.begins = torch.ones(self._count, dtype=torch.bool)
@@ -93,12 +93,12 @@ class Stage:
 
     @torch.no_grad()
     def step(self, noise: Mapping[str, Tensor | None], watched: Sequence[int] = ()) -> Step:
-        """Everyone acts once; by policy the noise (B, N, A) that draws its actions, None for the likeliest.
+        """All agents act once; `noise` (B, N, A) by policy draws its actions, None selects the most likely ones.
 
-        `watched`: environments whose last boards are kept.
+        `watched`: environments whose last boards are recorded.
         """
         view = self.view
-        assert view is not None, "reset comes first"
+        assert view is not None, "call reset() first"
         acted = {name: self._act(name, player, view, noise[name]) for name, player in self.players.items()}
         actions: dict[str, Actions] = {}
         for name, player in self.players.items():
@@ -112,8 +112,8 @@ class Stage:
         return Step(view, acted, actions, transition, played)
 
     def kept(self) -> Kept:
-        """What goes on with the episodes under way, beside the environments themselves."""
-        assert self.view is not None, "reset comes first"
+        """The state of unfinished episodes, in addition to the environments."""
+        assert self.view is not None, "call reset() first"
         kept = {"begins": self.begins.numpy(), "lengths": self._lengths}
         kept |= under("seen", self.view.observations) | under("returns", self._returns)
         for name, memory in self.memories.items():
@@ -121,7 +121,7 @@ class Stage:
         return {name: part.copy() for name, part in kept.items()}
 
     def go_on(self, kept: Mapping[str, NDArray[Any]], view: View) -> bool:
-        """Continue as `kept`, in environments that show `view`; false where that is not what they showed then."""
+        """Continue from `kept`, in environments with the view `view`; False if this view differs from the stored one."""
         seen = part_of(kept, "seen")
         if any(not np.array_equal(seen[role], rows) for role, rows in view.observations.items()):
             return False
@@ -156,7 +156,7 @@ class Stage:
         return None if found is None else torch.from_numpy(found).to(player.device)
 
     def _by_role(self, successes: Mapping[str, bool]) -> dict[str, bool]:
-        """Whether all of a role's agents of whom it is known succeeded."""
+        """By role: whether all its agents with a known success succeeded."""
         known = {
             role: [successes[agent] for agent in spec.agents if agent in successes]
             for role, spec in self.environment.spec.roles.items()
@@ -164,7 +164,7 @@ class Stage:
         return {role: all(own) for role, own in known.items() if own}
 
     def _account(self, transition: Transition) -> list[tuple[int, Played]]:
-        """Add rewards up; hand out the sums of episodes that ended."""
+        """Add rewards; return the sums of episodes that ended."""
         self._lengths += 1
         for role, total in self._returns.items():
             total += transition.rewards[role].sum(axis=1)

@@ -1,6 +1,7 @@
-"""Multi-agent PPO on one machine's cores: collect, update, evaluate. No Ray, no database: usable from a script.
+"""Multi-agent PPO on one machine: collect, update, evaluate. Needs neither Ray nor a database, so it can be used from
+a script.
 
-Whatever is random follows from (run.seed, stream, iteration): a run that is resumed draws what it would have drawn.
+All randomness follows from (run.seed, stream, iteration), so a resumed run draws the same numbers.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,34 +30,34 @@ from training_core.marl.stage import Player, Stage
 from training_core.seeding import keyed_seed
 
 COLLECTION, WEIGHTS = 0, 1
-"""Streams of the seeds of rollouts and of initial weights; evaluation and minibatches have others."""
+"""Streams of the seeds of rollouts and of initial weights; evaluation and minibatches have separate streams."""
 
 
 def device_of(config: MarlConfig) -> torch.device:
-    """Where networks act and learn; environments are stepped on the CPU."""
+    """The device of the networks; environments are stepped on the CPU."""
     return torch.device("cuda" if config.resources.gpus and torch.cuda.is_available() else "cpu")
 
 
 def refuse_unseen_steps(config: MarlConfig, spec: Spec) -> None:
-    """As MarlConfig does, for environments whose config does not say how long an episode is. Raises ConfigError."""
+    """The check of MarlConfig for environments whose config does not determine the length of episodes. Raises ConfigError."""
     steps = config.rollout.steps
     if not config.environment.longest and config.rollout.fresh == "always" and spec.max_steps > steps:
         raise ConfigError({"rollout.fresh": unseen_steps(steps, spec.max_steps)})
 
 
 def learner_class(algorithm: MarlPpo) -> type[PolicyLearner]:
-    """What learns: our own class, or one by import path. Raises ConfigError."""
+    """The learner's class: Troupe's, or a custom one by import path. Raises ConfigError."""
     if not isinstance(algorithm, CustomPpo):
         return PolicyLearner
     found = load_object(algorithm.path, "algorithm.path")
     if not (isclass(found) and issubclass(found, PolicyLearner)):
-        text = f"{algorithm.path} is no class on PolicyLearner of training_core/marl/learning/learner.py; derive it from that class"
+        text = f"{algorithm.path} is not a subclass of PolicyLearner of training_core/marl/learning/learner.py; derive it from that class"
         raise ConfigError({"algorithm.path": text})
     return found
 
 
 class MarlTrainer:
-    """Policies, their learners, and the environments that they play."""
+    """Policies, their learners, and their environments."""
 
     def __init__(
         self, config: MarlConfig, make: Callable[[Any, int], VectorEnvironment] = make_environments
@@ -90,13 +91,13 @@ class MarlTrainer:
         self._evaluation: Stage | None = None
         self._rollout: Rollout | None = None
         self._kept: Kept | None = None
-        """Episodes of a checkpoint, until the next rollout goes on with them."""
+        """Episodes of a checkpoint, until the next rollout continues them."""
         self._patience = Patience(config.run.failure_patience)
 
     def collect(self, iteration: int) -> Collection:
-        """Play rollout.steps steps of all environments; `update` learns from them. Iterations count from 1.
+        """Play rollout.steps steps of all environments, on which `update` trains. Iterations count from 1.
 
-        Raises EnvironmentFailure where nothing but failures comes; see Patience.
+        Raises EnvironmentFailure if there are only failures; see Patience.
         """
         settings = self.config.rollout
         if not (self.goes_on and self._continued()):
@@ -116,22 +117,22 @@ class MarlTrainer:
 
     @property
     def goes_on(self) -> bool:
-        """Whether rollouts go on with the episodes of the rollout before, which an episode may be longer than."""
+        """Whether rollouts continue the previous rollout's episodes, which may be longer than a rollout."""
         rollout, longest = self.config.rollout, self.spec.max_steps
         if rollout.fresh == "auto":
             return longest == 0 or longest > rollout.steps
         return rollout.fresh == "never"
 
     def _continued(self) -> bool:
-        """Whether there are episodes to go on with: the stage's own, or those of the checkpoint that was loaded."""
+        """Whether there are episodes to continue: the stage's, or those of the loaded checkpoint."""
         kept, self._kept = self._kept, None
         if kept is not None:
             return continue_episodes(kept, self._stage, self.learners)
         return self._stage.view is not None
 
     def update(self, iteration: int) -> dict[str, dict[str, float]]:
-        """Learn from what `collect` brought: metrics by trained policy. Raises LearnerFailure."""
-        assert self._rollout is not None, "collect comes first"
+        """Update on the data of `collect`; return metrics by trained policy. Raises LearnerFailure."""
+        assert self._rollout is not None, "call collect() first"
         rollout, self._rollout = self._rollout, None
         return {
             name: self.learners[name].update(rollout, iteration, self.config.run.iterations)
@@ -147,7 +148,9 @@ class MarlTrainer:
         }
 
     def evaluate(self, greedy: bool, episodes: int, kept: int = 0) -> Collection:
-        """The same `episodes` episodes every time, with the likeliest or with sampled actions; `kept` of them step by step."""
+        """Play the same `episodes` episodes in every evaluation, with the most likely or with sampled actions; record
+        `kept` of them step by step.
+        """
         count = min(episodes, self.config.rollout.environments)
         if self._evaluation is None or self._evaluation.environment.count != count:
             if self._evaluation is not None:
@@ -156,17 +159,18 @@ class MarlTrainer:
         return evaluate(self._evaluation, self.config.run.seed, greedy, episodes, kept)
 
     def save(self, folder: Path) -> None:
-        """One folder per policy; and the episodes under way, where rollouts go on with them. Raises CheckpointError."""
+        """Write one folder per policy, and the unfinished episodes if rollouts continue them. Raises CheckpointError."""
         for name, learner in self.learners.items():
             save_policy(folder / name, learner)
         if self.goes_on:
             save_episodes(folder, self.config, self._stage, self.learners)
 
     def load(self, folder: Path) -> None:
-        """Go on as `save` left it. Raises CheckpointError."""
+        """Restore the state of `save`. Raises CheckpointError."""
         if folder.suffix == ".pt":
             raise CheckpointError(
-                f"{folder} is a pickle, which could run code when it is read; give a checkpoint folder of Troupe, or train anew"
+                f"{folder} is a pickle, which could run code on loading; use a checkpoint folder of Troupe, or "
+                "train from scratch"
             )
         for name, learner in self.learners.items():
             load_policy(folder / name, learner)
@@ -174,7 +178,7 @@ class MarlTrainer:
         self._kept = load_episodes(folder, self.config) if self.goes_on else None
 
     def load_actors(self, places: Mapping[str, Path]) -> None:
-        """Act as in checkpoints, a policy's folder by its name; critics and what learning needs stay as they are.
+        """Load actors from checkpoints, given a folder per policy; critics and optimisers are unchanged.
 
         Raises CheckpointError.
         """
@@ -182,7 +186,7 @@ class MarlTrainer:
             load_actor(folder, self.learners[name])
 
     def close(self) -> None:
-        """Give the environments back."""
+        """Close the environments."""
         self._stage.environment.close()
         if self._evaluation is not None:
             self._evaluation.environment.close()

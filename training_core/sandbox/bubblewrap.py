@@ -1,8 +1,9 @@
-"""How a sandbox is put up: bubblewrap's namespaces, and a filter of system calls as a second line.
+"""Construction of a sandbox: bubblewrap's namespaces, and a system call filter as a second layer.
 
 Inside there is no network, no /proc, no home folder and no other process: only the system's libraries and the Python
-interpreter (read-only), and a small /tmp in memory. The harness, which is trusted, holds CAP_SYS_ADMIN over the sandbox's own
-user namespace, so that it can give each program a process and a mount namespace of its own; programs hold no capability.
+interpreter (read-only), and a small /tmp in memory. The harness, which is trusted, holds CAP_SYS_ADMIN over the
+sandbox's own user namespace, so it can give each program its own process and mount namespace; programs have no
+capabilities.
 """
 
 import base64
@@ -19,13 +20,13 @@ _NOBODY = "65534"
 
 
 def command(harness: Path, filter_fd: int, disk_bytes: int, *, namespaces: bool = True) -> list[str]:
-    """The command line that runs a harness in a sandbox. Raises SandboxFailure where nothing can put one up.
+    """The command line that runs a harness in a sandbox. Raises SandboxFailure if no sandbox can be started.
 
-    Without `namespaces` the harness cannot make any: the sandbox is good for one program.
+    Without `namespaces` the harness cannot create any, so the sandbox can only run one program.
     """
     program = shutil.which("bwrap")
     if platform.system() != "Linux" or program is None:
-        raise SandboxFailure(f"there is no sandbox to run agents' code in: {INSTALL}")
+        raise SandboxFailure(f"no sandbox is available for agents' code: {INSTALL}")
     return [
         program,
         *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv"),
@@ -42,7 +43,7 @@ def command(harness: Path, filter_fd: int, disk_bytes: int, *, namespaces: bool 
 
 
 def _interpreter() -> str:
-    """The Python that runs this, without its virtual environment."""
+    """The running Python interpreter, without its virtual environment."""
     return os.path.realpath(sys.executable)
 
 

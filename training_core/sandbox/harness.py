@@ -1,15 +1,15 @@
-"""Runs inside the sandbox, by a bare interpreter: one job after the other, each in namespaces of its own.
+"""Runs inside the sandbox in a bare interpreter: one job after the other, each in separate namespaces.
 
     python harness.py FILTER DISK_BYTES          (FILTER: the programs' filter of system calls, BPF as base64)
 
-The launcher forks a supervisor for each job and waits until that has ended. It never reads a job or an answer, so that its memory,
-which every later process is a copy of, holds nothing of any task. The supervisor enters new process and mount namespaces with an empty
-/tmp, drops its capabilities, reads one job as a line of JSON from standard input, forks the program's process, watches it, answers with
-one line on standard output, and ends. The program's process holds its own job and nothing else, has no descriptor of the others', is
-alone in its namespaces, and may make only the system calls of the filter.
+The launcher forks a supervisor for each job and waits until it ends. It never reads a job or an answer, so its
+memory, which every later process copies, contains no data of any task. The supervisor enters new process and mount
+namespaces with an empty /tmp, drops its capabilities, reads one job as a line of JSON from standard input, forks the
+program's process, monitors it, writes one line to standard output, and ends. The program's process only has its own
+job, no descriptors of others, separate namespaces, and only the system calls that the filter allows.
 
-A job is {"program", "inputs", "memory", "cpu_seconds", "file_bytes", "test_seconds", "output_characters"}; the answer is
-{"ran", "isolated"}: {"status", "output", "error"} of each input, and whether the job had namespaces of its own.
+A job is {"program", "inputs", "memory", "cpu_seconds", "file_bytes", "test_seconds", "output_characters"}; the answer
+is {"ran", "isolated"}: {"status", "output", "error"} of each input, and whether the job had its own namespaces.
 """
 
 import base64
@@ -27,15 +27,15 @@ from types import CodeType
 from typing import Any
 
 WALL = 5
-"""Seconds by the clock for each second of CPU time: a program that sleeps is woken too, one on a busy machine is not."""
+"""Wall time limit per second of CPU time: it also ends a sleeping program, but not one that is slow on a busy machine."""
 STATUS_LIMIT = 97
-"""Exit status of a process that could not be locked in."""
+"""Exit status of a process that could not be restricted."""
 _LAST = 98
 """Exit status of a supervisor after which the launcher ends."""
 _MOST_FILES = 4096
-"""Files and folders in /tmp: each takes memory of the kernel."""
+"""Maximum files and folders in /tmp, because each uses kernel memory."""
 _STARTING = 2.0
-"""Seconds by the clock, on top of the program's own, that its process may need on a busy machine."""
+"""Additional wall time for the process on a busy machine, in seconds."""
 _ERROR_CHARACTERS = 500
 _NEW_NAMESPACES = 0x00020000 | 0x20000000
 """CLONE_NEWNS and CLONE_NEWPID."""
@@ -49,12 +49,12 @@ _STATUSES = ("ok", "invalid", "error", "timeout", "output")
 
 
 class _Timeout(BaseException):
-    """The test's time is up. No Exception, so that a program's own handlers seldom catch it."""
+    """The test's time limit is exceeded. Not an Exception, so that a program's handlers rarely catch it."""
 
 
 def main(rules: bytes, disk_bytes: int) -> None:
     """The launcher: a supervisor per job, until standard input ends."""
-    exec(compile("", "program.py", "exec"), {})  # the compiler is set up once, not in each process
+    exec(compile("", "program.py", "exec"), {})  # initialises the compiler once, not in each process
     gc.freeze()
     while True:
         supervisor = os.fork()
@@ -90,16 +90,16 @@ def _supervise(rules: bytes, disk_bytes: int) -> int:
     ran, why = _watch(reading, job, mark)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    why = why or f"it was ended with status {os.waitstatus_to_exitcode(status)}"
+    why = why or f"it ended with status {os.waitstatus_to_exitcode(status)}"
     ran += [{"status": "killed", "output": "", "error": why}] * (len(job["inputs"]) - len(ran))
     _write_all(1, json.dumps({"ran": ran, "isolated": isolated}).encode() + b"\n")
     return 0 if isolated else _LAST
 
 
 def _isolate(disk_bytes: int) -> bool:
-    """Give this supervisor's program namespaces and a /tmp of its own; whether the system permits it.
+    """Give this supervisor's program its own namespaces and /tmp; return whether the system permits it.
 
-    Where it does not (a security module takes the sandbox's capabilities away), the sandbox is good for one job.
+    If it does not (a security module removes the sandbox's capabilities), the sandbox can only run one job.
     """
     settings = f"size={disk_bytes},nr_inodes={_MOST_FILES},mode=1777".encode()
     done: bool = (
@@ -107,7 +107,7 @@ def _isolate(disk_bytes: int) -> bool:
         and _LIBC.mount(b"none", b"/", None, _PRIVATE, None) == 0
         and _LIBC.mount(b"none", b"/tmp", b"tmpfs", _NO_SUID_NO_DEVICES, settings) == 0
     )
-    os.chdir("/tmp")  # into the new one
+    os.chdir("/tmp")  # change into the new /tmp
     header, nothing = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0), (ctypes.c_uint32 * 6)()
     if _LIBC.capset(header, nothing) != 0:
         raise OSError(ctypes.get_errno(), "the capabilities cannot be dropped")
@@ -115,7 +115,7 @@ def _isolate(disk_bytes: int) -> bool:
 
 
 def _read_line() -> bytes:
-    """The next line of standard input, unbuffered; empty where there is none. The sender awaits the answer before the next one."""
+    """The next line of standard input, unbuffered; empty if there is none. The sender waits for the answer before it sends the next one."""
     line = bytearray()
     while not line.endswith(b"\n"):
         piece = os.read(0, 1 << 16)
@@ -131,11 +131,11 @@ def _write_all(descriptor: int, text: bytes) -> None:
 
 
 def _watch(reading: int, job: dict[str, Any], mark: bytes) -> tuple[list[dict[str, str]], str]:
-    """What the process reports of its inputs until it ends or must be ended, and why it must."""
+    """The process's reports on its inputs until it ends or must be killed, and the reason."""
     each = _STARTING + WALL * job["test_seconds"]
     whole = _STARTING + WALL * min(job["test_seconds"] * len(job["inputs"]), job["cpu_seconds"])
     characters = job["output_characters"] + _ERROR_CHARACTERS + 100
-    most = 12 * characters  # JSON takes at most 12 bytes for one
+    most = 12 * characters  # JSON uses at most 12 bytes per character
     now = time.monotonic()
     end, due, rest = now + whole, now + each, bytearray()
     ran: list[dict[str, str]] = []
@@ -149,19 +149,19 @@ def _watch(reading: int, job: dict[str, Any], mark: bytes) -> tuple[list[dict[st
         while (place := rest.find(b"\n")) >= 0:
             report = _reported(bytes(rest[:place]), mark)
             if report is None or len(ran) == len(job["inputs"]):
-                return ran, "it was ended for writing to its supervisor"
+                return ran, "it was killed because it wrote to its supervisor"
             ran.append(report)
             del rest[: place + 1]
             due = time.monotonic() + each
         if len(rest) > most:
-            return ran, "it was ended for all that it wrote"
-    return ran, "it was ended when its time was up"
+            return ran, "it was killed because it wrote too much"
+    return ran, "it was killed at its time limit"
 
 
 def _reported(line: bytes, mark: bytes) -> dict[str, str] | None:
-    """A line of `_run_all`; None for what the program itself has written.
+    """A line of `_run_all`; None for output of the program itself.
 
-    A program that looks for the mark can find it, and misstate how it ended itself: it gains what it could have printed.
+    A program can find the mark and misreport its own result, but gains no more than by printing that output.
     """
     if not line.startswith(mark):
         return None
@@ -174,7 +174,7 @@ def _reported(line: bytes, mark: bytes) -> dict[str, str] | None:
 
 
 def _lock_in(job: dict[str, Any], rules: bytes, writing: int) -> None:
-    """Make this process the program's: descriptors of its own, hard limits, the filter."""
+    """Restrict this process for the program: separate descriptors, hard limits, the filter."""
     os.setsid()
     if _LIBC.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "the process cannot be bound to its supervisor")
@@ -196,7 +196,9 @@ def _lock_in(job: dict[str, Any], rules: bytes, writing: int) -> None:
         resource.setrlimit(name, (amount, amount))
     signal.signal(signal.SIGALRM, _ring)
     signal.signal(signal.SIGPROF, _ring)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit is an error then, not the end
+    signal.signal(
+        signal.SIGXFSZ, signal.SIG_IGN
+    )  # a write beyond the limit then raises an error instead of killing the process
     _put_on(rules)
 
 
@@ -207,11 +209,11 @@ class _Program(ctypes.Structure):
 
 
 def _put_on(rules: bytes) -> None:
-    """Filter this process's system calls from here on. Raises OSError."""
+    """Install the system call filter in this process. Raises OSError."""
     program = _Program(len(rules) // 8, rules)
     locked = _LIBC.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0
     if not locked or _LIBC.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "the filter of system calls cannot be put on")
+        raise OSError(ctypes.get_errno(), "the system call filter cannot be installed")
 
 
 def _run_all(job: dict[str, Any], mark: bytes) -> None:

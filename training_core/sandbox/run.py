@@ -1,4 +1,4 @@
-"""Run a program that an agent wrote on some inputs, in a sandbox, within limits."""
+"""Run a program written by an agent on given inputs, in a sandbox with limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,39 +17,39 @@ _MIB = 1024**2
 
 @dataclass(frozen=True)
 class Limits:
-    """What a program may use up. Its processes: one."""
+    """Limits of a program, which has a single process."""
 
     test_seconds: float = 1.0
-    """CPU time on one input; five times as long by the clock."""
+    """CPU time on one input in seconds; the wall time limit is five times as long."""
     cpu_seconds: int = 4
-    """CPU time on all inputs together; five times as long by the clock."""
+    """CPU time on all inputs together in seconds; the wall time limit is five times as long."""
     memory_mib: int = 256
-    """Address space, the interpreter's included."""
+    """Address space, including the interpreter."""
     disk_mib: int = 8
-    """Files in /tmp, which lie in memory, and what reaches the standard output."""
+    """Files in /tmp, which is in memory, and the standard output."""
     output_characters: int = 10_000
-    """Written on one input."""
+    """Maximum output on one input."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a program did with one input."""
+    """The result of a program on one input."""
 
     status: Status
-    """invalid: it is no Python; output: it wrote too much; killed: it was ended before it came to an end, by a limit or by itself."""
+    """invalid: not valid Python; output: it wrote too much; killed: it ended before its result was complete, by a limit or by itself."""
     output: str
     """Its standard output."""
     error: str
-    """In a line; empty when ok."""
+    """Error in one line; empty when ok."""
 
 
 _RAN = TypeAdapter(tuple[Ran, ...])
 
 
 def run_program(program: str, inputs: Sequence[str], limits: Limits | None = None) -> list[Ran]:
-    """Run a Python program once per standard input. Equal calls are answered from memory, but where the sandbox gave no answer.
+    """Run a Python program once per standard input. Equal calls are cached, unless the sandbox gave no answer.
 
-    Raises SandboxFailure where no sandbox can be put up.
+    Raises SandboxFailure if no sandbox can be started.
     """
     try:
         return list(_run(program, tuple(inputs), limits or Limits()))
@@ -59,7 +59,7 @@ def run_program(program: str, inputs: Sequence[str], limits: Limits | None = Non
 
 @cache
 def check_sandbox() -> None:
-    """Raises SandboxFailure, saying what to install, where no sandbox can be put up."""
+    """Raises SandboxFailure, with install instructions, if no sandbox can be started."""
     ran = run_program("print(input())", ["ready"])[0]
     if ran.output.strip() != "ready":
         raise SandboxFailure(f"the sandbox for agents' code does not work: {ran.error}")

@@ -1,4 +1,4 @@
-"""A sandbox that stays up and runs one program after the other: putting one up takes longer than most programs."""
+"""A persistent sandbox that runs one program after the other, because starting one takes longer than most programs."""
 
 import atexit
 import json
@@ -16,15 +16,15 @@ from training_core.sandbox.system_calls import sandbox_filter
 
 _HARNESS = Path(__file__).with_name("harness.py")
 _HELP = (
-    "the sandbox for agents' code cannot be put up ({}); allow user namespaces "
-    "(sysctl kernel.unprivileged_userns_clone=1; in a container: --security-opt seccomp=unconfined)"
+    "the sandbox for agents' code cannot be started ({}); allow user namespaces (sysctl "
+    "kernel.unprivileged_userns_clone=1; in a container: --security-opt seccomp=unconfined)"
 )
 _GRACE = 20.0
-"""Seconds, on top of the program's own time, that a busy machine may need for an answer."""
+"""Additional seconds for an answer on a busy machine."""
 
 
 class Unanswered(Exception):
-    """The sandbox gave no answer to a job; says why."""
+    """The sandbox gave no answer to a job; has the reason."""
 
 
 class _OutOfTime(Exception):
@@ -36,9 +36,9 @@ class _Lost(Exception):
 
 
 class Sandbox:
-    """One sandbox, put up when it is first needed and again when it was lost. For several threads, one at a time.
+    """One sandbox, started on first use and again after it was lost. Thread-safe; runs one job at a time.
 
-    Where the harness may not make `namespaces`, a sandbox is good for one program: each has a new one.
+    If the harness may not create `namespaces`, a sandbox runs one program only, and each gets a new one.
     """
 
     def __init__(self, disk_bytes: int, *, namespaces: bool = True) -> None:
@@ -50,10 +50,10 @@ class Sandbox:
         atexit.register(self.close)
 
     def ask(self, job: dict[str, Any], seconds: float) -> list[dict[str, str]]:
-        """The harness's answer to a job: what its program did with each input.
+        """The harness's answer to a job: the program's result on each input.
 
-        A sandbox that was lost is put up again, once. A job that runs out of time is not tried again.
-        Raises SandboxFailure where no sandbox can be put up, Unanswered where it gives no answer.
+        A lost sandbox is started again once. A job that times out is not retried. Raises SandboxFailure if no sandbox
+        can be started, Unanswered if it gives no answer.
         """
         line = json.dumps(job).encode() + b"\n"
         with self._lock:
@@ -70,12 +70,12 @@ class Sandbox:
         raise Unanswered(f"the sandbox ended twice without an answer {said}".strip())
 
     def close(self) -> None:
-        """End it. The next job puts up another one."""
+        """Close the sandbox. The next job starts another one."""
         with self._lock:
             self._end()
 
     def _answer(self, line: bytes, seconds: float) -> list[dict[str, str]]:
-        """Send a job, wait for its answer. Raises _OutOfTime, _Lost."""
+        """Send a job and wait for its answer. Raises _OutOfTime, _Lost."""
         process = self._up()
         _write(process, line)
         answer: dict[str, Any] = json.loads(_read_line(process, time.monotonic() + seconds))
@@ -102,7 +102,7 @@ class Sandbox:
             )  # fmt: skip
 
     def _end(self) -> str:
-        """Take it down; what it had to complain of."""
+        """Stop the sandbox; return its error output."""
         said = ""
         if self._process is not None and self._owner == os.getpid():
             self._process.kill()
@@ -122,7 +122,7 @@ def _write(process: "subprocess.Popen[bytes]", line: bytes) -> None:
 
 
 def _read_line(process: "subprocess.Popen[bytes]", deadline: float) -> bytes:
-    """A whole line. Raises _OutOfTime where it does not come in time, _Lost where the sandbox ends before."""
+    """Read a whole line. Raises _OutOfTime if it does not arrive in time, _Lost if the sandbox ends first."""
     assert process.stdout is not None
     source, read = process.stdout.fileno(), bytearray()
     while not read.endswith(b"\n"):

@@ -1,8 +1,8 @@
-"""Which system calls the processes of a sandbox may make, as compiled seccomp filters.
+"""The allowed system calls of a sandbox's processes, as compiled seccomp filters.
 
-The launcher and its supervisors run the project's own code: calls that they never need are refused. A program runs code that
-an agent wrote: only what is listed is allowed, and some of that only with certain arguments, so that a call nobody thought of
-is refused too.
+The launcher and its supervisors run Troupe's code: calls that they never need are refused. A program runs code
+written by an agent: only listed calls are allowed, some only with certain arguments, so unlisted calls are refused by
+default.
 """
 
 import os
@@ -13,7 +13,7 @@ from training_core.errors import SandboxFailure
 
 INSTALL = "install bubblewrap and libseccomp (Debian: apt-get install bubblewrap libseccomp2)"
 _NOT_PERMITTED, _NO_SUCH_CALL = 1, 38
-"""EPERM, and ENOSYS, upon which the C library falls back to an older call."""
+"""EPERM, and ENOSYS, on which the C library falls back to an older call."""
 
 _NEVER_NEEDED = """
 ptrace process_vm_readv process_vm_writev process_madvise pidfd_getfd kcmp setns umount2 pivot_root chroot open_tree move_mount
@@ -21,7 +21,7 @@ fsopen fsconfig fsmount fspick mount_setattr keyctl add_key request_key bpf perf
 io_uring_enter io_uring_register kexec_load kexec_file_load init_module finit_module delete_module open_by_handle_at
 name_to_handle_at socket personality quotactl swapon swapoff reboot acct syslog fanotify_init
 """
-"""Calls that not even the launcher and its supervisors make. They need unshare, mount and capset."""
+"""Calls that are refused even to the launcher and its supervisors. They need unshare, mount and capset."""
 
 _REFUSED = """
 fork vfork execve execveat unshare mount kill tkill tgkill pidfd_open pidfd_send_signal rt_sigqueueinfo rt_tgsigqueueinfo
@@ -32,7 +32,7 @@ inotify_init inotify_init1 flock sync syncfs mknod mknodat chown fchown lchown f
 setuid setgid setreuid setregid setresuid setresgid setgroups setsid setpgid capset capget seccomp
 mlock mlock2 mlockall mincore vmsplice setxattr lsetxattr fsetxattr
 """
-"""Calls that a program is told it may not make (EPERM). Any other call that is not listed as allowed does not exist for it."""
+"""Calls that are refused to a program with EPERM. Any other call that is not allowed returns ENOSYS."""
 
 _ALLOWED = """
 read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 open openat openat2 creat close close_range lseek
@@ -59,11 +59,12 @@ _ALLOWED_COMMANDS = {
     "ioctl": (1, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)),
     "prctl": (0, (15, 16, 0x53564D41)),
 }
-"""Call -> (place of the argument, the values that are allowed).
+"""Call -> (index of the argument, the allowed values).
 
-fcntl: duplicates, flags, locks, F_GETOWN, size of a pipe, F_GET_SEALS; not F_SETOWN, F_SETOWN_EX and F_SETSIG (signals to others), nor
-F_SETLEASE and F_NOTIFY (which hold up or watch other processes that open a file). ioctl: TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO,
-FIONCLEX, FIOCLEX; not FIOSETOWN and SIOCSPGRP. prctl: the thread's name, and names of memory.
+fcntl: duplicates, flags, locks, F_GETOWN, size of a pipe, F_GET_SEALS; not F_SETOWN, F_SETOWN_EX and F_SETSIG
+(signals to others), nor F_SETLEASE and F_NOTIFY (which delay or observe other processes that open a file). ioctl:
+TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX; not FIOSETOWN and SIOCSPGRP. prctl: the thread's name, and
+names of memory.
 """
 _THREAD = 0x10000
 _NAMESPACES = 0x7E020000 | 0x80
@@ -72,7 +73,7 @@ _NAMESPACES = 0x7E020000 | 0x80
 
 @cache
 def sandbox_filter() -> bytes:
-    """Of every process of a sandbox (BPF). Raises SandboxFailure where libseccomp is missing."""
+    """Filter of every process of a sandbox (BPF). Raises SandboxFailure if libseccomp is missing."""
     seccomp = _library()
     rules = seccomp.SyscallFilter(seccomp.ALLOW)
     for name in _NEVER_NEEDED.split():
@@ -82,7 +83,7 @@ def sandbox_filter() -> bytes:
 
 @cache
 def program_filter() -> bytes:
-    """Of the processes that run programs (BPF). Raises SandboxFailure where libseccomp is missing."""
+    """Filter of the processes that run programs (BPF). Raises SandboxFailure if libseccomp is missing."""
     seccomp = _library()
     rules = seccomp.SyscallFilter(seccomp.ERRNO(_NO_SUCH_CALL))
     for name in sorted({*_NEVER_NEEDED.split(), *_REFUSED.split()}):
@@ -92,7 +93,7 @@ def program_filter() -> bytes:
     for name, (place, values) in _ALLOWED_COMMANDS.items():
         for value in values:
             _add(rules, seccomp.ALLOW, name, seccomp.Arg(place, seccomp.EQ, value))
-    for unused in (2, 3):  # of the process itself: either get or set
+    for unused in (2, 3):  # arguments of the process itself: either get or set
         own, absent = (seccomp.Arg(place, seccomp.EQ, 0) for place in (0, unused))
         _add(rules, seccomp.ALLOW, "prlimit64", own, absent)
     _add(rules, seccomp.ALLOW, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _THREAD | _NAMESPACES, _THREAD))
@@ -103,13 +104,13 @@ def program_filter() -> bytes:
 def _library() -> Any:
     try:
         import pyseccomp
-    except (ImportError, RuntimeError, OSError) as error:  # it looks for the library when it is imported
-        raise SandboxFailure(f"there is no sandbox to run agents' code in ({error}): {INSTALL}") from error
+    except (ImportError, RuntimeError, OSError) as error:  # the import searches for the library
+        raise SandboxFailure(f"no sandbox is available for agents' code ({error}): {INSTALL}") from error
     return pyseccomp
 
 
 def _add(rules: Any, action: int, name: str, *arguments: Any) -> None:
-    """Add a rule. A call that this architecture or this version of libseccomp does not know is left to the filter's default."""
+    """Add a rule. A call unknown to this architecture or version of libseccomp gets the filter's default."""
     if _library().resolve_syscall(_library().Arch.NATIVE, name) != -1:
         rules.add_rule(action, name, *arguments)
 

@@ -36,7 +36,9 @@ def finding_fork(
     edits = dict(overrides or parse_overrides(fork_edits(settings, held.rule)))
     if not edits:
         raise ConfigError(
-            {"overrides": "say what the fork changes; without edits it repeats the run, trouble included"}
+            {
+                "overrides": "give at least one change; without edits the fork repeats the run with the same problem"
+            }
         )
     checkpoint = checkpoint_for(held, settings.fork.checkpoint)
     fork = run_fork(user, checkpoint, edits, f"{held.run.name[:80]} after {held.rule.replace('_', ' ')}")

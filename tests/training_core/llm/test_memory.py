@@ -74,10 +74,10 @@ def test_shards_are_added_up(tmp_path: Path) -> None:
     ("config", "weights", "said"),
     [
         (None, None, "config.json cannot be read"),
-        ("[]", None, "holds no object"),
+        ("[]", None, "does not contain a JSON object"),
         ('{"hidden_size": 8}', None, "num_hidden_layers"),
         (json.dumps(QWEN_05B), b"torn", "cannot be read as safetensors"),
-        (json.dumps(QWEN_05B), struct.pack("<Q", 2**60), "no safetensors file"),
+        (json.dumps(QWEN_05B), struct.pack("<Q", 2**60), "is not a safetensors file"),
         (json.dumps(QWEN_05B | {"num_experts": 8}), None, "mixture of experts"),
     ],
 )

@@ -132,11 +132,9 @@ def test_failed_episodes_are_told_with_what_they_earned_before() -> None:
 
 
 def test_nothing_but_failures_ends_the_run_and_says_what_to_do() -> None:
-    with pytest.raises(
-        EnvironmentFailure, match="every environment failed, and no episode came to an end"
-    ) as told:
+    with pytest.raises(EnvironmentFailure, match="every environment failed, and no episode finished") as told:
         collected(1, {})
-    assert "The first: environment 0," in str(told.value) and "blew up. Mend the environment" in str(
+    assert "The first: environment 0," in str(told.value) and "blew up. Fix the environment" in str(
         told.value
     )
 
@@ -154,7 +152,7 @@ def test_few_environments_that_all_fail_once_are_borne_for_a_while() -> None:
     rollout.failed[:, 0] = False  # one that is still in its episode
     patience.look(rollout, failed)
     rollout.failed[0] = True
-    with pytest.raises(EnvironmentFailure, match=r"The first: environment 0, step: no more\. Mend"):
+    with pytest.raises(EnvironmentFailure, match=r"The first: environment 0, step: no more\. Fix"):
         patience.look(rollout, failed)
 
 
@@ -169,9 +167,7 @@ def test_environments_that_fail_in_turn_and_never_end_are_given_up() -> None:
     patience = Patience()
     for played in [failed] * 11 + [ended] + [failed] * 11:
         patience.look(rollout, played)
-    with pytest.raises(
-        EnvironmentFailure, match="environments failed 12 times, and no episode came to an end"
-    ):
+    with pytest.raises(EnvironmentFailure, match="environments failed 12 times, and no episode finished"):
         patience.look(rollout, failed)
 
 

@@ -75,5 +75,5 @@ def test_the_example_learns() -> None:
 
 
 def test_what_is_no_learner_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is no class on PolicyLearner"):
+    with pytest.raises(ConfigError, match="is not a subclass of PolicyLearner"):
         weights({"type": "custom_ppo", "path": "docs.examples.relay:Relay"})

@@ -172,7 +172,7 @@ def test_what_does_not_play_the_same_again_begins_anew_and_says_so(
     resumed.load(tmp_path)
     with caplog.at_level(logging.WARNING):
         learn(resumed, 2, 2)
-    assert "do not play the same again from their seeds and actions" in caplog.text
+    assert "do not reproduce their episodes from seeds and actions" in caplog.text
 
 
 def test_a_fork_with_another_environment_begins_new_episodes(
@@ -192,5 +192,5 @@ def test_a_fork_with_another_environment_begins_new_episodes(
 def test_new_episodes_in_every_iteration_are_refused_where_gymnasium_s_are_longer() -> None:
     longest = gymnasium.spec("CartPole-v1").max_episode_steps
     assert longest == 500
-    with pytest.raises(ConfigError, match="nothing after step 5 of an episode's 500 is ever learnt from"):
+    with pytest.raises(ConfigError, match="nothing after step 5 of an episode's 500 is used for training"):
         MarlTrainer(settings({"type": "gymnasium", "id": "CartPole-v1"}, {}, fresh="always"))

@@ -105,7 +105,7 @@ def test_a_program_that_answers_for_its_supervisor_is_ended() -> None:
         forged = f"import os\nfor n in range(64):\n    try: os.write(n, {line!r}.encode() + b'\\n')\n    except OSError: pass"
         ran = run_program(forged + "\nraise SystemExit(1)", ["1", "2"])
         assert [each.status for each in ran] == ["killed", "killed"]
-        assert "writing to its supervisor" in ran[0].error
+        assert "wrote to its supervisor" in ran[0].error
 
 
 def test_inputs_that_ended_well_count_though_a_later_one_ends_the_process() -> None:
@@ -123,7 +123,7 @@ def test_no_thread_goes_on_after_its_job() -> None:
 def test_sleeping_inputs_together_have_no_more_than_the_limit() -> None:
     sleeper = "import signal, time\nsignal.setitimer(signal.ITIMER_REAL, 0)\ntime.sleep(600)"
     ran = run_program(sleeper, ["1"] * 64, Limits(test_seconds=0.2, cpu_seconds=1))
-    assert {each.status for each in ran} == {"killed"} and ran[0].error == "it was ended when its time was up"
+    assert {each.status for each in ran} == {"killed"} and ran[0].error == "it was killed at its time limit"
 
 
 def test_its_own_limits_may_be_lowered_and_read() -> None:

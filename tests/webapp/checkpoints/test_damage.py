@@ -30,7 +30,7 @@ from workers.reporting.encoding import encode
 from workers.telemetry.events import CheckpointEvent
 
 pytestmark = pytest.mark.django_db(transaction=True)
-WHY = "planner/model.safetensors has 4 bytes in place of 18"
+WHY = "planner/model.safetensors has 4 bytes instead of 18"
 
 
 @pytest.fixture

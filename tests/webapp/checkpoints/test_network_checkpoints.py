@@ -119,4 +119,4 @@ def test_a_pickle_is_refused_on_the_command_line(capsys: pytest.CaptureFixture[s
     words = ["--preset", "spread_toy", "--local", "--home", str(tmp_path)]
     assert main([*words, "checkpoint.resume_from=mappo/ckpt_100.pt"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("checkpoint.resume_from: ") and "name a checkpoint folder of Troupe's" in said
+    assert said.startswith("checkpoint.resume_from: ") and "name a checkpoint folder of Troupe" in said

@@ -216,7 +216,7 @@ def test_the_form_is_drawn_again_with_the_edited_team(ada: Client) -> None:
     assert 'name="team.roles.critic.policy"' in html and "<title>critic</title>" in html
     assert 'name="rollout.group_size" value="4"' in html and 'name="run.name" value="kept"' in html
     assert (
-        "plan_path is played by planner, executor, not by" in html
+        "plan_path needs the roles planner, executor, not" in html
         and 'id="role-name-error" data-error>' in html
     )
     assert answer["HX-Trigger-After-Settle"] == "edited"

@@ -107,5 +107,5 @@ def test_a_damaged_checkpoint_is_listed_and_refused(
     (tmp_path / "runs" / run.pk / checkpoint.path / "planner" / "model.safetensors").write_text("wei")
     said = troupe("resume", run.pk, "--from", "20")
     assert said.status != 0
-    assert "damaged: planner/model.safetensors has 3 bytes in place of 7" in " ".join(said.err.split())
+    assert "damaged: planner/model.safetensors has 3 bytes instead of 7" in " ".join(said.err.split())
     assert "damaged" in troupe("checkpoints", run.pk).out

@@ -156,5 +156,5 @@ def test_one_is_due_so_many_seconds_after_the_last(tmp_path: Path, monkeypatch: 
 
 
 def test_epochs_without_an_end_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="say with rollout.epoch_tasks how many tasks it has"):
+    with pytest.raises(ConfigError, match="set rollout.epoch_tasks to its number of tasks"):
         keeper(tmp_path, checkpoint__every_epochs=1)

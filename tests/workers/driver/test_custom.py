@@ -50,15 +50,15 @@ def test_all_that_is_ones_own_plays_together(little_model: Path, tmp_path: Path)
 def test_a_workflow_that_does_not_answer_with_episodes_is_told(little_model: Path, tmp_path: Path) -> None:
     tree = own(little_model, path=f"{OWN}:not_episodes", args={})
     assert run_attempt(attempt(tmp_path, tree), local=True) != 0
-    assert "a workflow answers with a list of Episode" in events(tmp_path, "status")[-1]["message"]
+    assert "a workflow must return a list of Episode" in events(tmp_path, "status")[-1]["message"]
 
 
 @pytest.mark.parametrize(
     ("path", "args", "said"),
     [
         (f"{OWN}:Nobody", {}, "has no 'Nobody'"),
-        (f"{OWN}:Say", {}, "cannot be made with seed and environment.args"),
-        ("collections:Counter", {}, "is no environment: it has no reset"),
+        (f"{OWN}:Say", {}, "cannot be constructed with seed and environment.args"),
+        ("collections:Counter", {}, "is not an environment: it has no reset"),
     ],
 )
 def test_an_environment_that_cannot_be_had_is_told_before_anything_is_played(

@@ -117,9 +117,9 @@ def test_an_environment_that_only_fails_ends_the_attempt_with_what_to_do(tmp_pat
     assert run_attempt(Attempt(config, "r", 1, tmp_path, tmp_path.parent), local=True) == 1
     last = events(tmp_path, "status")[-1]
     assert last["state"] == "failed" and "every environment failed" in last["message"]
-    assert "Mend the environment" in last["message"]
+    assert "Fix the environment" in last["message"]
 
 
 def test_a_pickle_is_refused_with_a_hint() -> None:
-    with pytest.raises(ConfigError, match="can run code when it is loaded"):
+    with pytest.raises(ConfigError, match="loading a pickle can run code"):
         small(checkpoint__resume_from="checkpoints/mappo_SS_MPE/ckpt_100.pt")

@@ -114,7 +114,7 @@ def test_settings_without_effect_are_warnings_at_the_start_of_the_log(
     overrides = WORKFLOW | {"run.iterations": 1, "algorithm.local_weight": 0.5}
     assert run_attempt(attempt(tmp_path / "run", little_model, **overrides), local=True) == 0
     said = [(event["level"], event["message"]) for event in events(tmp_path / "run", "log")]
-    why = 'workflow.type = "rollout_workflow" has one reward, which is the team\'s (team_weight)'
+    why = 'workflow.type = "rollout_workflow" has one reward, the team reward (team_weight)'
     assert ("warning", f"algorithm.local_weight has no effect here: {why}") in said[:3]
 
 

@@ -312,7 +312,7 @@ def test_episodes_are_for_those_who_know_the_token(little_model: Path, tmp_path:
     assert run_attempt(attempt(tmp_path, little_model, **{"workflow.patience": 6.0}), local=True) == FAILED
     program.join()
     assert [answer.status_code for answer in seen] == [401, 200]
-    assert "no agent took an episode" in events(tmp_path, "status")[-1]["message"]
+    assert "no agent accepted an episode" in events(tmp_path, "status")[-1]["message"]
 
 
 def test_agents_play_on_while_the_policies_learn(little_model: Path, tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_the_guides_loss_mask_class_masks_records() -> None:
     assert turn.prompt_ids == TOKENIZER.encode("w1 w2")
     assert turn.candidates[0].answer.token_ids == TOKENIZER.encode("w3 w4")
     failed = reader(loss_mask="custom", loss_mask_path=path).episode(given, "train", "0")
-    assert "set workflow.loss_mask_type to a type that it knows" in failed.error
+    assert "set workflow.loss_mask_type to a type that it supports" in failed.error
 
 
 @pytest.mark.parametrize("kind", ["qwen", "generic"])

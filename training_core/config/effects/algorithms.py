@@ -21,12 +21,10 @@ from training_core.config.run import RunConfig
 
 
 def _pays_roles(at: Place) -> str:
-    """Whether anybody pays a role a reward of its own."""
+    """Whether roles get rewards of their own."""
     assert isinstance(at.config, RunConfig)
     if isinstance(at.config.workflow, RolloutBuffer | RolloutWorkflow):
-        return (
-            f'workflow.type = "{at.config.workflow.type}" has one reward, which is the team\'s (team_weight)'
-        )
+        return f'workflow.type = "{at.config.workflow.type}" has one reward, the team reward (team_weight)'
     return ""
 
 
@@ -35,21 +33,21 @@ def _takes_deviation(at: Place) -> str:
     filtered = algorithm.group_filter == "std"
     if algorithm.std_level != "none" or algorithm.batch_whitening or filtered:
         return ""
-    return 'no standard deviation is taken (std_level = "none", batch_whitening = false)'
+    return 'no standard deviation is computed (std_level = "none", batch_whitening = false)'
 
 
 def _reshape(at: Place) -> str:
-    """What scales or shifts a whole group is undone where its mean is taken and its deviation divides."""
+    """Scaling or shifting a whole group has no effect if its mean is subtracted and its deviation divides."""
     algorithm, workflow = at.section, at.config.workflow  # type: ignore[attr-defined]
     if isinstance(workflow, RolloutBuffer) and algorithm.reshape in ("discount", "turn_weighted"):
-        return "a record of the buffer has one turn"
+        return "a buffer record has one turn"
     undone = algorithm.std_level == algorithm.mean_level == "group" and algorithm.group_filter == "none"
     if (
         isinstance(workflow, TurnTree)
         and undone
         and algorithm.reshape in ("discount", "turn_weighted", "shaped")
     ):
-        return 'it scales or shifts whole groups, which std_level = "group" undoes; use another std_level'
+        return 'it scales or shifts whole groups, which std_level = "group" cancels; use another std_level'
     return ""
 
 
@@ -63,13 +61,13 @@ def _soft_limit(at: Place) -> str:
 
 
 def _share(at: Place) -> str:
-    return "overlong_tokens takes its place" if at.section.overlong_tokens else ""
+    return "overlong_tokens replaces it" if at.section.overlong_tokens else ""
 
 
 def _corrects(at: Place) -> str:
     workflow = at.config.workflow  # type: ignore[attr-defined]
     if isinstance(workflow, RolloutBuffer):
-        return "records of the buffer have no logprobs of their sampler, so that every weight is 1"
+        return "buffer records have no logprobs of their sampler, so every weight is 1"
     return ""
 
 

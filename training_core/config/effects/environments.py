@@ -10,18 +10,18 @@ from training_core.config.tasks import Arithmetic, CustomEnvironment, Dataset
 
 
 def _is_played(at: Place) -> str:
-    """Whether anybody steps the environment; agents and workflows of one's own only get its tasks."""
+    """Whether the environment is stepped; custom agents and workflows only get its tasks."""
     config = config_of(at)
     kind = config.workflow.type
     if isinstance(config.workflow, Agent | RolloutWorkflow):
-        return f'workflow.type = "{kind}" takes tasks from the environment; its program plays and pays'
+        return f'workflow.type = "{kind}" only reads tasks from the environment; its program plays and computes rewards'
     return _gives_tasks(at)
 
 
 def _gives_tasks(at: Place) -> str:
     config = config_of(at)
     if isinstance(config.workflow, RolloutBuffer) and not evaluates_here(config):
-        return f'workflow.type = "{config.workflow.type}": nothing is played here'
+        return f'workflow.type = "{config.workflow.type}": this run does not play episodes'
     return ""
 
 

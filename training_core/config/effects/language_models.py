@@ -1,4 +1,4 @@
-"""Fields of language-model agents' configs, but for algorithms and environments."""
+"""Fields of language-model agents' configs, except algorithms and environments."""
 
 from training_core.config.effects.rules import Effects, Place, always, both, needs, unless, where
 from training_core.config.engines import EngineSection, OpenAi, Torch, Vllm
@@ -29,26 +29,26 @@ from training_core.config.team import Role, RoleAgent, Sampling, Speaks, Team
 
 
 def config_of(at: Place) -> RunConfig:
-    """The config, which is one of language models."""
+    """The config, as a config of language models."""
     assert isinstance(at.config, RunConfig)
     return at.config
 
 
 def evaluates_here(config: RunConfig) -> bool:
-    """Whether held-out tasks are played at the environment by Troupe's own play."""
+    """Whether Troupe plays held-out tasks in the environment."""
     workflow = config.workflow
     outside = isinstance(workflow, RolloutBuffer) and bool(workflow.evaluation_file)
     return config.evaluation.every > 0 and not outside
 
 
 def _plays_turns(at: Place) -> str:
-    """Whether roles are asked in turn by Troupe, rather than by somebody's program."""
+    """Whether Troupe calls the roles in turn, and not an external program."""
     config = config_of(at)
     kind = config.workflow.type
     if isinstance(config.workflow, Agent | RolloutWorkflow):
-        return f'workflow.type = "{kind}": the program of workflow.path asks the roles'
+        return f'workflow.type = "{kind}": the program of workflow.path calls the roles'
     if isinstance(config.workflow, RolloutBuffer) and not evaluates_here(config):
-        return f'workflow.type = "{kind}": nothing is played here'
+        return f'workflow.type = "{kind}": this run does not play episodes'
     return ""
 
 
@@ -66,7 +66,7 @@ def _samples(at: Place) -> str:
         and workflow.engine_url != "policies"
         and not evaluates_here(config)
     ):
-        return "nothing is sampled here: rollouts come from outside"
+        return "this run does not sample: rollouts come from external programs"
     return ""
 
 
@@ -78,7 +78,7 @@ def _evaluates_sampled(at: Place) -> str:
 
 
 def _has_several(at: Place) -> str:
-    return "" if len(at.config.trained_policies) > 1 else "one policy is trained, so that none takes turns"
+    return "" if len(at.config.trained_policies) > 1 else "only one policy is trained"
 
 
 def _used(at: Place) -> str:
@@ -101,7 +101,7 @@ def _keeps_conversations(at: Place) -> str:
     talks = isinstance(config.workflow, MultiTurn | Agent | RolloutWorkflow | RolloutBuffer)
     if talks or (config.rollout.staleness and config.rollout.partial):
         return ""
-    return "no conversation goes on and no answer is interrupted in this run"
+    return "no conversation is continued and no answer is interrupted in this run"
 
 
 def _on_a_gpu(at: Place) -> str:
@@ -130,9 +130,9 @@ def _may_be_stale(at: Place) -> str:
     if isinstance(config.workflow, RolloutWorkflow | CustomWorkflow):
         return ""
     if isinstance(config.workflow, RolloutBuffer):
-        return "records older than workflow.max_staleness are always left out"
+        return "records older than workflow.max_staleness are always dropped"
     return (
-        "" if config.rollout.staleness else "data are never older than the policy with rollout.staleness = 0"
+        "" if config.rollout.staleness else "data is never older than the policy with rollout.staleness = 0"
     )
 
 

@@ -61,7 +61,7 @@ def _native(at: Place) -> bool:
 def _observations_differ(at: Place) -> str:
     environment = at.config.environment
     alike = _native(at) and len(environment.roles) == 1
-    return f"all agents of {environment.type} see equally many numbers" if alike else ""
+    return f"all agents of {environment.type} have observations of the same size" if alike else ""
 
 
 def _actions_differ(at: Place) -> str:

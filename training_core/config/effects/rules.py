@@ -1,4 +1,4 @@
-"""When a field of the config has an effect: rules, and the tables that they are written in."""
+"""Rules that determine when a config field has an effect, and the type of their tables."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,42 +10,42 @@ from training_core.config.experiment import ExperimentConfig
 
 @dataclass(frozen=True)
 class Place:
-    """Where a field stands."""
+    """The location of a field."""
 
     config: ExperimentConfig
     section: Any
-    """The section that has the field."""
+    """The section with the field."""
     path: str
-    """Of that section, dotted; empty for the config itself."""
+    """Dotted path of that section; empty for the config itself."""
 
     @property
     def name(self) -> str:
-        """Of the section in its table: the policy's, the role's, the rule's."""
+        """The section's name in its table: the name of the policy, role or rule."""
         return self.path.rsplit(".", 1)[-1]
 
     def named(self, table: str) -> str:
-        """The name in this table of what the section belongs to: the policy of policies.planner.learner."""
+        """The name in this table that the section's path contains: the policy of policies.planner.learner."""
         return self.path.removeprefix(f"{table}.").split(".", 1)[0]
 
 
 Rule = Callable[[Place], str]
-"""Why a field has no effect there; empty where it has one."""
+"""The reason why a field has no effect at a place; empty if it has one."""
 Effects = Mapping[type[Section], Mapping[str, Rule]]
-"""A rule for every field that a class declares; its subclasses share them."""
+"""A rule for every field that a class declares; its subclasses inherit them."""
 
 
 def always(names: str) -> dict[str, Rule]:
-    """Fields, with blanks between them, that have an effect in every config."""
+    """Fields, separated by spaces, that have an effect in every config."""
     return dict.fromkeys(names.split(), _always)
 
 
 def needs(names: str, rule: Rule) -> dict[str, Rule]:
-    """Fields, with blanks between them, that one rule is for."""
+    """Fields, separated by spaces, with one rule."""
     return dict.fromkeys(names.split(), rule)
 
 
 def where(field: str, *values: Any) -> Rule:
-    """An effect only where a field of the same section has one of these values."""
+    """An effect only if a field of the same section has one of these values."""
 
     def rule(at: Place) -> str:
         now = getattr(at.section, field)
@@ -56,7 +56,7 @@ def where(field: str, *values: Any) -> Rule:
 
 
 def unless(field: str, value: Any) -> Rule:
-    """An effect only where a field of the same section has another value than this one, which disables something."""
+    """An effect only if a field of the same section differs from this value, which disables it."""
 
     def rule(at: Place) -> str:
         now = getattr(at.section, field)
@@ -66,7 +66,7 @@ def unless(field: str, value: Any) -> Rule:
 
 
 def both(*rules: Rule) -> Rule:
-    """An effect only where all of them find one; the first reason is given."""
+    """An effect only if all rules give one; returns the first reason."""
 
     def rule(at: Place) -> str:
         return next((why for each in rules if (why := each(at))), "")

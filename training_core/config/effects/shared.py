@@ -1,4 +1,4 @@
-"""What configs of language-model agents and of small networks have in common."""
+"""Rules shared by configs of language-model agents and of small networks."""
 
 from training_core.config.effects.rules import Effects, Place, always, both, needs, unless, where
 from training_core.config.evaluation import Checkpoint, Evaluation, Reporting
@@ -54,7 +54,7 @@ def _sampled_temperature(at: Place) -> str:
         return "only with evaluation.every above 0 and evaluation.sampled = true"
     roles = at.config.team.roles.values()
     own = all(role.sampling.eval_temperature for role in roles)
-    return "every role has an eval_temperature of its own" if own else ""
+    return "every role sets its own eval_temperature" if own else ""
 
 
 def _enabled(at: Place) -> str:
@@ -70,13 +70,13 @@ def _forks(at: Place) -> str:
 
 def _measures_kl(at: Place) -> str:
     if isinstance(at.config, RunConfig) and not at.config.algorithm.kl_coefficient:
-        return "the KL from the base model is only known with algorithm.kl_coefficient above 0"
+        return "the KL from the base model is only computed with algorithm.kl_coefficient above 0"
     return _enabled(at)
 
 
 def _is_asynchronous(at: Place) -> str:
     if isinstance(at.config, RunConfig) and not at.config.oldest_data:
-        return "tokens are never old with rollout.staleness = 0"
+        return "tokens are never stale with rollout.staleness = 0"
     return _enabled(at)
 
 

@@ -1,7 +1,7 @@
-"""Settings without an effect: what a config says that nothing reads in its combination.
+"""Settings without an effect: values in a config that nothing reads in this combination.
 
-Every field of every section has a rule in a table of this package. A config is refused where a combination makes no sense
-(validators); what is only without effect is reported: by the form, by `troupe launch`, by dry runs and in the run's log.
+Every field of every section has a rule in a table of this package. Validators refuse invalid combinations. Settings
+that merely have no effect are reported: by the form, by `troupe launch`, by dry runs and in the run's log.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class Unused:
     """A setting without effect."""
 
     path: str
-    """Dotted: algorithm.clip_low."""
+    """Dotted path, such as algorithm.clip_low."""
     why: str
 
     def __str__(self) -> str:
@@ -39,17 +39,18 @@ def unused_settings(config: ExperimentConfig) -> list[Unused]:
 
 
 def rule_of(section: type[Section], field: str) -> Rule:
-    """The rule of a field; that of the class nearest to the section's. Raises KeyError where no table has it."""
+    """The rule of a field, from the first class in the section's method resolution order. Raises KeyError if no table has it."""
     for kind in section.__mro__:
         if field in EFFECTS.get(kind, {}):
             return EFFECTS[kind][field]
     raise KeyError(
-        f"{section.__name__}.{field} is in no table of training_core/config/effects: say when it has an effect"
+        f"{section.__name__}.{field} is in no table of training_core/config/effects: add a rule for when it has an "
+        "effect"
     )
 
 
 def _below(at: Place, why: str) -> Iterator[Unused]:
-    """Of a section; `why` the whole of it has no effect, if so."""
+    """Unused settings of a section; `why` is the reason if the whole section has no effect."""
     for name, field in type(at.section).model_fields.items():
         value, path = getattr(at.section, name), f"{at.path}.{name}".lstrip(".")
         reason = why or _rule(type(at.section), name)(at)
@@ -67,7 +68,7 @@ def _below(at: Place, why: str) -> Iterator[Unused]:
 
 
 def _rule(section: type[Section], field: str) -> Rule:
-    """As rule_of; a field that no table has is taken to have an effect: a report is no reason to end a run."""
+    """As rule_of; a field in no table counts as having an effect, because a report must not end a run."""
     try:
         return rule_of(section, field)
     except KeyError:

@@ -1,4 +1,4 @@
-"""Environments of small-network agents by `type`: arrays in, arrays out. The seed's registry names are the tags."""
+"""Environments of small-network agents by `type`: arrays in, arrays out. The tags are MARLKit's registry names."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -9,55 +9,55 @@ from training_core.importing import IMPORT_PATH
 
 
 class MarlEnvironment(EnvironmentSection):
-    """What every environment of small-network agents can be asked for."""
+    """Settings shared by all environments of small-network agents."""
 
     roles: ClassVar[tuple[str, ...]] = ("agents",)
     role_preset: ClassVar[str] = "spread_mappo"
     type: str
-    """What is played."""
+    """The environment."""
     reward: Literal["team_sum", "team_mean", "agent"] = "team_sum"
-    """What an agent learns from: the sum or the mean over its role's agents, or what it earned itself."""
+    """What an agent learns from: the sum or the mean over its role's agents, or its own reward."""
 
     keeps_episodes: ClassVar[bool] = True
-    """Whether episodes under way can be kept in checkpoints."""
+    """Whether unfinished episodes can be stored in checkpoints."""
 
     @property
     def longest(self) -> int:
-        """Steps of the longest episode; 0 where the config does not say."""
+        """Steps of the longest episode; 0 if the config does not determine it."""
         return int(getattr(self, "max_cycles", 0))
 
 
 class SuperSuit(Section):
-    """The wrappers of the package SuperSuit, in this order. Native environments stack and pad by themselves, with the same result."""
+    """Wrappers of the package SuperSuit, applied in this order. Native environments stack and pad themselves, with the same result."""
 
     normalise_observations: bool = False
-    """Scale observations to 0 to 1 by the bounds of their space (normalize_obs_v0); needs finite bounds, which MPE's have not."""
+    """Scale observations to 0 to 1 by the bounds of their space (normalize_obs_v0); needs finite bounds, which MPE does not have."""
     pad_observations: bool = False
     """Pad observations with zeros to the widest agent's (pad_observations_v0)."""
     pad_action_space: bool = False
     """Pad action spaces to the largest agent's (pad_action_space_v0)."""
     frame_stack: int = Field(1, ge=1, le=64)
-    """How many of the last observations an agent sees at once (frame_stack_v1); 1 for none."""
+    """Number of latest observations that an agent sees together (frame_stack_v1); 1 for none."""
 
 
 class Wrapped(MarlEnvironment):
-    """An environment that is stepped one by one, behind the vectorised interface."""
+    """An environment whose copies are stepped one by one behind the vectorised interface."""
 
     supersuit: SuperSuit = SuperSuit()
-    """Wrappers around it."""
+    """Wrappers around the environment."""
     strict_agents: bool = True
-    """Fail where agents come or go in mid-episode; false masks those that are gone until the episode ends."""
+    """Fail if agents appear or disappear during an episode; false masks absent agents until the episode ends."""
     action_masks: bool = True
-    """Take `action_mask` from each agent's info, or observation, where it is there."""
+    """Use `action_mask` from each agent's info or observation, if present."""
 
 
 class Mpe(Wrapped):
-    """What the multi-particle environments (MPE) have in common: the package mpe2, or PettingZoo's own where that is older."""
+    """Settings shared by the multi-particle environments (MPE): from the package mpe2, or from older versions of PettingZoo."""
 
     max_cycles: int = Field(25, ge=1)
     """Steps of an episode."""
     continuous_actions: bool = False
-    """Forces as five numbers from 0 to 1 in place of one of five moves."""
+    """Five continuous forces from 0 to 1 instead of one of five moves."""
 
     @model_validator(mode="after")
     def _observations_have_no_bounds(self) -> Self:
@@ -70,16 +70,16 @@ class Mpe(Wrapped):
 
 
 class NativeMpe(Mpe):
-    """One of those that Troupe steps itself, many at once, with the numbers of mpe2."""
+    """MPE environments that Troupe implements vectorised, with the numerical results of mpe2."""
 
     backend: Literal["native", "mpe2"] = "native"
-    """native: vectorised; mpe2: the package's own environments, one by one (needs the extra `marl`)."""
+    """native: vectorised; mpe2: the package's environments, stepped one by one (needs the extra `marl`)."""
 
     @model_validator(mode="after")
     def _native_ones_are_not_wrapped(self) -> Self:
         for field, remedy in (
-            ("strict_agents", "agents neither come nor go"),
-            ("action_masks", "no action is ever forbidden"),
+            ("strict_agents", "agents never appear or disappear"),
+            ("action_masks", "all actions are always allowed"),
         ):
             if self.backend == "native" and not getattr(self, field):
                 raise ValueError(
@@ -94,9 +94,9 @@ class SimpleSpread(NativeMpe):
     type: Literal["mpe_simple_spread"] = "mpe_simple_spread"
     """MPE simple_spread."""
     num_agents: int = Field(3, ge=1, le=100)
-    """Agents, and landmarks."""
+    """Number of agents and of landmarks."""
     local_ratio: float = Field(0.5, ge=0.0, le=1.0)
-    """Weight of an agent's own collisions beside the distance of all landmarks."""
+    """Weight of an agent's own collisions relative to the distance of all landmarks."""
 
 
 class SimpleReference(NativeMpe):
@@ -105,11 +105,11 @@ class SimpleReference(NativeMpe):
     type: Literal["mpe_simple_reference"] = "mpe_simple_reference"
     """MPE simple_reference."""
     local_ratio: float = Field(0.5, ge=0.0, le=1.0)
-    """Weight of an agent's own reward beside the team's."""
+    """Weight of an agent's own reward relative to the team's."""
 
 
 class SimplePush(NativeMpe):
-    """An agent goes to a landmark that an adversary keeps it from."""
+    """An agent goes to a landmark and an adversary keeps it away."""
 
     roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
     role_preset: ClassVar[str] = "tag_mappo"
@@ -125,7 +125,7 @@ class SimpleAdversary(NativeMpe):
     type: Literal["mpe_simple_adversary"] = "mpe_simple_adversary"
     """MPE simple_adversary."""
     num_agents: int = Field(2, ge=1, le=100)
-    """Good agents, and landmarks."""
+    """Number of good agents and of landmarks."""
 
 
 class SimpleTag(NativeMpe):
@@ -136,15 +136,15 @@ class SimpleTag(NativeMpe):
     type: Literal["mpe_simple_tag"] = "mpe_simple_tag"
     """MPE simple_tag (predator and prey)."""
     num_good: int = Field(1, ge=1, le=100)
-    """Good agents, who flee."""
+    """Number of good agents, which flee."""
     num_adversaries: int = Field(3, ge=1, le=100)
-    """Adversaries, who chase."""
+    """Number of adversaries, which chase."""
     num_obstacles: int = Field(2, ge=0, le=100)
-    """Obstacles."""
+    """Number of obstacles."""
 
 
 class SimpleCrypto(Mpe):
-    """Alice sends Bob a message under a key that both have; Eve listens."""
+    """Alice sends Bob a message encrypted with a shared key; Eve listens."""
 
     roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
     role_preset: ClassVar[str] = "tag_mappo"
@@ -153,81 +153,83 @@ class SimpleCrypto(Mpe):
 
 
 class SimpleWorldComm(Mpe):
-    """Tag with food, forests to hide in, and a leader who speaks to the adversaries."""
+    """Tag with food, forests to hide in, and a leader that speaks to the adversaries."""
 
     roles: ClassVar[tuple[str, ...]] = ("adversaries", "good")
     role_preset: ClassVar[str] = "tag_mappo"
     type: Literal["mpe_simple_world_comm"] = "mpe_simple_world_comm"
     """MPE simple_world_comm."""
     num_good: int = Field(2, ge=1, le=100)
-    """Good agents."""
+    """Number of good agents."""
     num_adversaries: int = Field(4, ge=1, le=100)
-    """Adversaries, the leader included."""
+    """Number of adversaries, including the leader."""
     num_obstacles: int = Field(1, ge=0, le=100)
-    """Obstacles."""
+    """Number of obstacles."""
     num_food: int = Field(2, ge=0, le=100)
-    """Pieces of food."""
+    """Number of pieces of food."""
     num_forests: int = Field(2, ge=0, le=100)
-    """Forests."""
+    """Number of forests."""
 
 
 class ToySimpleSpread(MarlEnvironment):
-    """Each agent names a slot; what counts is how many different ones were named. Every agent earns an equal share."""
+    """Each agent names a slot; the team reward depends on how many different slots are named. Every agent gets an equal share."""
 
     type: Literal["toy_simple_spread"] = "toy_simple_spread"
     """Coverage of slots, without physics."""
     num_agents: int = Field(5, ge=1, le=99)
-    """Agents, and slots."""
+    """Number of agents and of slots."""
     max_cycles: int = Field(25, ge=1)
     """Steps of an episode."""
     coverage_reward: float = 1.0
-    """Per slot that is named."""
+    """Reward per slot that is named."""
     collision_penalty: float = 1.0
-    """Per agent beyond the first on a slot."""
+    """Penalty per agent beyond the first on a slot."""
 
 
 class SimpleHetero(MarlEnvironment):
-    """Scouts see a noisy hint of a hidden target and signal; workers see the mean signal and choose. Every agent earns an equal share."""
+    """Scouts see a noisy hint of a hidden target and signal; workers see the mean signal and choose. Every agent gets
+    an equal share of the reward.
+    """
 
     type: Literal["simple_hetero", "simple_hetero_pz"] = "simple_hetero"
-    """simple_hetero, vectorised; simple_hetero_pz, the same through its PettingZoo environment."""
+    """simple_hetero, vectorised; simple_hetero_pz, the same as a PettingZoo environment."""
     num_scouts: int = Field(2, ge=1, le=64)
-    """Agents that see the hint."""
+    """Number of agents that see the hint."""
     num_workers: int = Field(2, ge=1, le=64)
-    """Agents that choose a task."""
+    """Number of agents that choose a task."""
     num_targets: int = Field(4, ge=2, le=64)
-    """Tasks there are, one of which is the hidden target of an episode."""
+    """Number of tasks, one of which is the hidden target of an episode."""
     num_signals: int = Field(6, ge=2, le=64)
-    """Signals that a scout can give; what they mean is for the agents to agree on."""
+    """Number of signals of a scout; the agents learn their meaning."""
     max_cycles: int = Field(25, ge=1)
     """Steps of an episode."""
     hint_noise: float = Field(0.1, ge=0.0)
-    """Standard deviation of what is added to the hint."""
+    """Standard deviation of the noise added to the hint."""
     match_reward: float = 1.0
-    """Per worker that chose the target."""
+    """Reward per worker that chose the target."""
     mismatch_penalty: float = 0.25
-    """Per worker that did not."""
+    """Penalty per worker that chose another task."""
 
 
 class SimpleForaging(MarlEnvironment):
-    """Agents on a grid gather food. Every agent earns an equal share of the team's reward."""
+    """Agents on a grid gather food. Every agent gets an equal share of the team's reward."""
 
     type: Literal["simple_foraging", "simple_foraging_pz"] = "simple_foraging"
-    """simple_foraging, vectorised; simple_foraging_pz, the same through its PettingZoo environment."""
+    """simple_foraging, vectorised; simple_foraging_pz, the same as a PettingZoo environment."""
     num_agents: int = Field(3, ge=1, le=100)
-    """Agents."""
+    """Number of agents."""
     grid_size: int = Field(6, ge=2, le=100)
-    """Rows and columns, in cells."""
+    """Rows and columns of the grid, in cells."""
     num_food: int = Field(4, ge=1, le=1000)
-    """Pieces of food."""
+    """Number of pieces of food."""
     max_cycles: int = Field(50, ge=1)
-    """Steps before an episode is cut off."""
+    """Steps after which an episode is truncated."""
     collect_reward: float = 1.0
-    """Per piece of food."""
+    """Reward per piece of food."""
     step_penalty: float = 0.01
-    """Per step."""
+    """Penalty per step."""
     completion_reward: float = 2.0
-    """When the last piece is gathered."""
+    """Reward when the last piece is gathered."""
 
     @model_validator(mode="after")
     def _all_have_a_square(self) -> Self:
@@ -244,26 +246,27 @@ class PettingZoo(Wrapped):
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
     open_roles: ClassVar[bool] = True
     type: Literal["pettingzoo"] = "pettingzoo"
-    """A parallel environment of your own or of a package."""
+    """A parallel environment of custom code or of a package."""
     path: str = Field(pattern=IMPORT_PATH)
-    """package.module:function that makes one, e.g. mypackage.my_env:parallel_env."""
+    """package.module:function that creates the environment, e.g. mypackage.my_env:parallel_env."""
     args: Arguments = {}
-    """Its keyword arguments."""
+    """Keyword arguments of the function."""
     members: dict[str, tuple[str, ...]] = {}
-    """Which agents play each role, by the start of their names: {adversaries = ["adversary_"]}. Empty: one role has all of them."""
+    """Agents of each role, by name prefix: {adversaries = ["adversary_"]}. Empty: one role has all of them."""
 
 
 class CustomMarl(MarlEnvironment):
-    """A class of your own by MARLKit's contract. Every agent earns an equal share of its one reward."""
+    """A custom class with MARLKit's interface. Every agent gets an equal share of its single reward."""
 
     import_fields: ClassVar[tuple[str, ...]] = ("path",)
     type: Literal["custom_marl"] = "custom_marl"
     """reset(seed) -> (obs, critic_obs); step(actions) -> (obs, critic_obs, reward, done, info)."""
     path: str = Field(pattern=IMPORT_PATH)
-    """package.module:Class with num_agents, obs_dim, action_dim, reset and step; or a factory that answers with (environment, obs_dim,
-    action_dim, num_agents)."""
+    """package.module:Class with num_agents, obs_dim, action_dim, reset and step; or a factory that returns
+    (environment, obs_dim, action_dim, num_agents).
+    """
     args: Arguments = {}
-    """Arguments that it is made with."""
+    """Arguments that the class or factory is called with."""
 
 
 class GymnasiumVector(MarlEnvironment):
@@ -272,7 +275,7 @@ class GymnasiumVector(MarlEnvironment):
     type: Literal["gymnasium"] = "gymnasium"
     """A registered environment, e.g. CartPole-v1."""
     id: str = Field("CartPole-v1", max_length=200, pattern=r"^[\w./-]+$")
-    """Its registered name (without a module before it: that would be code of anybody's)."""
+    """Registered name, without a module prefix, which would import arbitrary code."""
     args: Arguments = {}
     """Keyword arguments of gymnasium.make_vec."""
 
@@ -285,34 +288,34 @@ class Vmas(MarlEnvironment):
     type: Literal["vmas"] = "vmas"
     """Needs the extra `marl`."""
     scenario: str = Field("simple_spread", max_length=100)
-    """Name of a scenario of VMAS."""
+    """Name of a VMAS scenario."""
     max_cycles: int = Field(100, ge=1)
     """Steps of an episode."""
     continuous_actions: bool = False
-    """Forces as numbers in place of moves."""
+    """Continuous forces instead of discrete moves."""
     args: Arguments = {}
     """Keyword arguments of the scenario, such as n_agents."""
     members: dict[str, tuple[str, ...]] = {}
-    """Which agents play each role, by the start of their names, as for pettingzoo. Empty: one role has all of them."""
+    """Agents of each role, by name prefix, as for pettingzoo. Empty: one role has all of them."""
 
 
 class RecallCue(MarlEnvironment):
-    """A cue at the first step, a choice at the last: without memory a guess is the best there is."""
+    """A cue at the first step, a choice at the last: without memory no policy beats guessing."""
 
     type: Literal["recall_cue"] = "recall_cue"
-    """Shows whether an agent remembers."""
+    """A test of an agent's memory."""
     reward: Literal["team_sum", "team_mean", "agent"] = "agent"
-    """What an agent learns from."""
+    """The reward that an agent learns from."""
     num_agents: int = Field(2, ge=1, le=100)
-    """Agents; each has a cue of its own."""
+    """Number of agents; each gets its own cue."""
     num_cues: int = Field(4, ge=2, le=100)
-    """Cues there are, and choices."""
+    """Number of cues and of choices."""
     delay: int = Field(8, ge=1)
     """Steps between the cue and the choice."""
 
     @property
     def longest(self) -> int:
-        """The step of the cue comes before the delay."""
+        """One step with the cue, then the delay."""
         return self.delay + 1
 
 
@@ -354,4 +357,4 @@ AnyMarlEnvironment = Annotated[
     | RecallCue,
     Field(discriminator="type"),
 ]
-"""One class per environment, told apart by `type`."""
+"""One class per environment, selected by `type`."""

@@ -15,31 +15,31 @@ from training_core.config.team import NAME_PATTERN
 
 
 class MarlRole(Section):
-    """A team of agents within the environment."""
+    """A group of agents within the environment."""
 
     policy: str = Field(pattern=NAME_PATTERN)
-    """Name of the policy that acts for this role's agents."""
+    """Name of the policy of this role's agents."""
     trained: bool = True
-    """Whether this role's steps train its policy; false freezes it."""
+    """Whether this role's steps train its policy; false excludes them from training."""
 
 
 class MarlTeam(Section):
-    """Who plays."""
+    """The roles of the environment's agents."""
 
     roles: dict[str, MarlRole] = Field(min_length=1, max_length=64)
-    """Roles by name: `agents` where all work together, or one for each side."""
+    """Roles by name: `agents` if all cooperate, or one role per side."""
 
 
 def _as_word(fresh: object) -> object:
-    """Configs of before said true and false."""
+    """Accept true and false from older configs."""
     return {True: "always", False: "never"}.get(fresh, fresh) if isinstance(fresh, bool) else fresh
 
 
 def unseen_steps(steps: int, longest: int) -> str:
-    """Why new episodes in every iteration are refused."""
+    """The message that refuses new episodes in every iteration."""
     return (
-        f"with new episodes in every iteration, nothing after step {steps} of an episode's {longest} is ever learnt from. "
-        f'Set rollout.fresh = "auto" to go on with the episodes under way, or rollout.steps to at least {longest}'
+        f"with new episodes in every iteration, nothing after step {steps} of an episode's {longest} is used for training. "
+        f'Set rollout.fresh = "auto" to continue unfinished episodes, or rollout.steps to at least {longest}'
     )
 
 
@@ -47,12 +47,11 @@ class MarlRollout(Section):
     """How much is collected per iteration."""
 
     environments: int = Field(32, ge=1, le=100_000)
-    """Environments that are stepped at once."""
+    """Number of environments that are stepped in parallel."""
     steps: int = Field(100, ge=1)
-    """Steps of each of them per iteration."""
+    """Steps per environment and iteration."""
     fresh: Annotated[Literal["auto", "always", "never"], BeforeValidator(_as_word)] = "auto"
-    """Whether an iteration begins with new episodes: always; never, it goes on with those under way, which checkpoints keep; or auto,
-    where the longest episode fits into `steps`."""
+    """Whether an iteration starts new episodes: always; never (it continues stored ones); auto: always, if they fit into `steps`."""
 
     @property
     def samples(self) -> int:
@@ -64,80 +63,80 @@ class MarlResources(Section):
     """Processes of the run."""
 
     cpus: float = Field(1.0, ge=0.0)
-    """CPU cores of the process that acts and learns (for scheduling)."""
+    """CPU cores of the process that acts and updates (for scheduling)."""
     gpus: float = Field(0.0, ge=0.0)
     """GPUs of that process; 0 runs on the CPU."""
     threads: int = Field(1, ge=1)
     """Threads of that process for tensor work."""
     environment_workers: int = Field(0, ge=0, le=1000)
-    """Further processes that step the environments, a share each; 0 steps them in the process that acts."""
+    """Additional processes that step a share of the environments each; 0 steps them in the acting process."""
     environment_cpus: float = Field(0.5, ge=0.0)
     """CPU cores per environment worker (for scheduling)."""
 
 
 class MarlEvaluation(Section):
-    """Episodes that are played without learning, from the same seeds every time."""
+    """Episodes played without training, from the same seeds in every evaluation."""
 
     every: int = Field(10, ge=0)
     """Iterations between evaluations (and between printed lines); step 0 and the last iteration are always evaluated; 0 disables both."""
     episodes: int = Field(64, ge=1)
     """Episodes per evaluation."""
     sampled_episodes: int = Field(0, ge=0)
-    """Episodes per evaluation with sampled actions; 0 for as many as `episodes`."""
+    """Episodes per evaluation with sampled actions; 0 uses `episodes`."""
     greedy: bool = True
-    """Evaluate with the likeliest action, or the mean of continuous ones (metrics `eval/...`)."""
+    """Evaluate with the most likely action, or the mean of continuous ones (metrics `eval/...`)."""
     sampled: bool = True
     """Evaluate with sampled actions (metrics `eval_sampled/...`)."""
     probes: int = Field(2, ge=0)
-    """How many of these episodes are kept for reading and replay at every evaluation."""
+    """How many of these episodes are stored for reading and replay at every evaluation."""
 
 
 class MarlCheckpoint(Checkpoint):
-    """What is kept to resume, fork or export from."""
+    """What is stored to resume, fork or export from."""
 
     checkpoint_fields: ClassVar[tuple[str, ...]] = ("resume_from",)
 
     best_of: str = "eval/return"
     """Metric whose highest value marks the best checkpoint."""
     resume_from: str = Field("", max_length=1000)
-    """Checkpoint that the run starts from, iterations counted on: a folder, or runs/RUN/checkpoints/iteration-000100; empty: none."""
+    """Checkpoint that the run starts from, with its iteration count: a folder, or runs/RUN/checkpoints/iteration-000100; empty: none."""
 
     @field_validator("resume_from")
     @classmethod
     def _is_no_pickle(cls, path: str) -> str:
         if path.endswith((".pt", ".pth", ".pkl", ".ckpt")):
             raise ValueError(
-                "a pickle can run code when it is loaded, so none is read here; name a checkpoint folder of Troupe's, "
-                "such as runs/RUN/checkpoints/iteration-000100"
+                "loading a pickle can run code, so pickles are refused; name a checkpoint folder of Troupe, such "
+                "as runs/RUN/checkpoints/iteration-000100"
             )
         return path
 
 
 class MarlConfig(ExperimentConfig):
-    """One experiment with small-network agents, whole."""
+    """The config of one experiment with small-network agents."""
 
     run: Run = Run()
     """Name, seed, length."""
     team: MarlTeam
-    """Roles and the policies behind them."""
+    """Roles and their policies."""
     policies: dict[str, MarlPolicy] = Field(min_length=1, max_length=64)
-    """Policies by name; one that no role uses is left out."""
+    """Policies by name; a policy that no role uses is ignored."""
     environment: AnyMarlEnvironment = SimpleSpread()
     """What is played."""
     algorithm: AnyMarlAlgorithm = Mappo()
     """How advantages and losses are computed."""
     rollout: MarlRollout = MarlRollout()
-    """How many environments are stepped, and how far."""
+    """How many environments are stepped, and for how many steps."""
     resources: MarlResources = MarlResources()
     """Processes."""
     evaluation: MarlEvaluation = MarlEvaluation()
-    """Episodes without learning."""
+    """Episodes without training."""
     checkpoint: MarlCheckpoint = MarlCheckpoint()
-    """What is kept on disk."""
+    """What is stored on disk."""
     reporting: Reporting = Reporting()
-    """What is kept for reading."""
+    """What is recorded for reading."""
     health: NetworkHealth = NetworkHealth()
-    """Rules that watch the run, and what they do."""
+    """Rules that monitor the run, and their actions."""
 
     def evaluation_episodes(self, kind: str) -> int:
         """See ExperimentConfig."""
@@ -146,25 +145,25 @@ class MarlConfig(ExperimentConfig):
 
     @property
     def role_order(self) -> tuple[str, ...]:
-        """Roles in the environment's order, or by name where it leaves them open: a database may keep tables in another one."""
+        """Roles in the environment's order, or sorted by name if it does not fix them, because a database may reorder tables."""
         known = [name for name in self.environment.roles if name in self.team.roles]
         return (*known, *sorted(name for name in self.team.roles if name not in known))
 
     @property
     def returned_role(self) -> str:
-        """The role whose return is the run's: the first that is trained."""
+        """The role whose return counts as the run's return: the first trained role."""
         return next(name for name in self.role_order if self.team.roles[name].trained)
 
     @model_validator(mode="after")
     def _every_step_is_seen(self) -> Self:
-        """Where the config says how long an episode is; the trainer asks the environments."""
+        """Checks episode lengths known from the config; the trainer checks the environments."""
         steps, longest, fresh = self.rollout.steps, self.environment.longest, self.rollout.fresh
         if fresh == "always" and longest > steps:
             raise ValueError(f"rollout.fresh: {unseen_steps(steps, longest)}")
         if not self.environment.keeps_episodes and (fresh == "never" or longest > steps):
             raise ValueError(
-                f"rollout.steps: episodes of {self.environment.type} cannot be kept in checkpoints, so every iteration plays whole "
-                f'ones. Set rollout.steps to at least environment.max_cycles = {longest}, and rollout.fresh = "auto"'
+                f"rollout.steps: episodes of {self.environment.type} cannot be stored in checkpoints, so every iteration plays whole "
+                f'episodes. Set rollout.steps to at least environment.max_cycles = {longest}, and rollout.fresh = "auto"'
             )
         return self
 

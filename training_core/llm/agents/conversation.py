@@ -1,8 +1,8 @@
-"""What one role was asked and what it answered in one episode, as a tree of calls with exact token ids.
+"""The requests and answers of one role in one episode, as a tree of calls with exact token ids.
 
-An agent sends its whole history as text with every call. A call whose history begins with an earlier call and its answer
-goes on from that answer's ids: its prompt is those ids and the new tokens, exactly. A history that was edited matches no
-answer, and begins a new segment.
+An agent sends its whole history as text with every call. A call whose history begins with an earlier call and its
+answer continues from that answer's ids: its prompt is exactly those ids plus the new tokens. An edited history
+matches no answer and begins a new segment.
 """
 
 import json
@@ -21,35 +21,35 @@ class Call:
 
     id: str
     number: int
-    """Place among the episode's calls."""
+    """Index among the episode's calls."""
     messages: list[Chat]
     tools: str
-    """What tools were offered, as JSON."""
+    """The offered tools, as JSON."""
     prompt_ids: list[int]
     parent: "tuple[Call, int] | None"
-    """The call and the choice whose ids the prompt begins with; None where a segment begins."""
+    """The call and the choice whose ids the prompt begins with; None at the start of a segment."""
     continues: bool = False
-    """Whether the last message is the beginning of the answer."""
+    """Whether the last message is the start of the answer."""
     answers: list[Answer] = field(default_factory=list)
     started: float = 0.0
     ended: float = 0.0
     reward: float = 0.0
 
     def ids(self, choice: int) -> list[int]:
-        """Prompt and answer."""
+        """Token ids of the prompt and an answer."""
         return self.prompt_ids + self.answers[choice].token_ids
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of calls that is one sequence of tokens."""
+    """A series of calls that forms one sequence of tokens."""
 
     calls: list[Call]
     messages: list[Message]
-    """Of the first call."""
+    """Messages of the first call."""
     prompt_ids: list[int]
     answer: Answer
-    """All that follows: answers, and what was said between them under a loss mask."""
+    """Everything after the prompt: answers, and the text between them under a loss mask."""
     reward: float
     """Sum of the rewards of the calls that are trained on here."""
 
@@ -89,14 +89,14 @@ class Conversation:
         return Call(id, number, list(messages), offered, ids, parent, continues)
 
     def ask_text(self, ids: Sequence[int], *, number: int, id: str) -> Call:
-        """A call whose prompt is text as it stands, outside any chat."""
+        """A call whose prompt is plain text, outside any chat."""
         text: Chat = {"role": "user", "content": self.renderer.decode(ids)}
         return Call(id, number, [text], "", list(ids), None)
 
     def answered(
         self, call: Call, answers: Sequence[Answer], said: Sequence[Chat], *, chat: bool = True
     ) -> None:
-        """Record a call's answers, and the messages that the agent got of them."""
+        """Record a call's answers, and the messages that the agent received."""
         call.answers = list(answers)
         self.calls.append(call)
         if not chat:
@@ -110,7 +110,7 @@ class Conversation:
             self._known[(call.tools, *keys, key_of(whole))] = (call, choice)
 
     def segments(self) -> list[Segment]:
-        """Every answer that nothing went on from, with all before it as one sequence; each answer is trained on once."""
+        """Every answer that no call continues, with everything before it as one sequence; each answer is trained on once."""
         continued = {(call.parent[0].id, call.parent[1]) for call in self.calls if call.parent}
         trained: set[tuple[str, int]] = set()
         return [
@@ -121,7 +121,7 @@ class Conversation:
         ]
 
     def _match(self, offered: str, keys: Sequence[Key]) -> tuple[tuple[Call, int] | None, int]:
-        """The answer that the longest part of a history ends with, and how many messages that part has."""
+        """The answer that ends the longest matching prefix of a history, and the number of messages in the prefix."""
         for length in range(len(keys) - 1, 0, -1):
             found = self._known.get((offered, *keys[:length]))
             if found is not None:
@@ -151,7 +151,7 @@ class Conversation:
             fresh = (call.id, place) not in trained
             mask += [False] * len(gap) + [fresh] * len(answer.token_ids)
             trained.add((call.id, place))
-            if fresh and place == 0:  # a call's reward counts once, whatever its choices
+            if fresh and place == 0:  # a call's reward counts once, independent of its choices
                 reward += call.reward
             new.append(call)
         last = leaf.answers[choice]

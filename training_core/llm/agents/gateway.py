@@ -1,4 +1,4 @@
-"""What a workflow of agents asks of the gateway; the gateway itself is a server and lives with the workers."""
+"""The gateway's interface for agent workflows; the gateway itself is a server in the workers package."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -11,16 +11,16 @@ class AgentGateway(Protocol):
     """An OpenAI-compatible server in front of the policies. Thread-safe."""
 
     renderers: Mapping[str, Renderer]
-    """By policy."""
+    """Renderer by policy."""
 
     def open(self, session: Session) -> str:
-        """Let whoever holds the session's key play it; returns its base URL."""
+        """Allow the holder of the session's key to play it; return its base URL."""
         ...
 
     def offer(self, sessions: Sequence[Session]) -> None:
-        """Hand these out, in order, to agents that ask for an episode."""
+        """Assign these, in order, to agents that request an episode."""
         ...
 
     def withdraw(self, sessions: Sequence[Session]) -> None:
-        """Forget them. Raises what went wrong behind the gateway meanwhile and is no agent's fault."""
+        """Remove them. Raises errors that occurred behind the gateway and are not caused by an agent."""
         ...

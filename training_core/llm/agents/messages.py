@@ -1,4 +1,4 @@
-"""OpenAI chat messages: made plain for chat templates, compared with one another, and tool calls read from answers."""
+"""OpenAI chat messages: conversion for chat templates, comparison, and parsing of tool calls from answers."""
 
 import json
 import re
@@ -10,10 +10,10 @@ from training_core.errors import RequestRefused
 from training_core.types import Message
 
 Chat = Mapping[str, Any]
-"""A message with all that it may have: role, content, tool_calls, tool_call_id, name."""
+"""A message with all possible keys: role, content, tool_calls, tool_call_id, name."""
 _TEXT_PARTS = ("text", "input_text", "output_text")
 Key = tuple[str, str, str]
-"""What two messages are compared by: role, text without space around it, tool calls."""
+"""The key by which messages are compared: role, stripped text, tool calls."""
 
 _SYNONYMS = {"developer": "system", "function": "tool"}
 ROLES = ("system", "user", "assistant", "tool")
@@ -23,7 +23,7 @@ _PARAMETER = re.compile(r"<parameter=([^>\s]+)>\n?(.*?)\n?</parameter>", re.DOTA
 
 
 def plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message as chat templates want it: content is a text, arguments of tool calls are objects. Raises RequestRefused."""
+    """A message in the form for chat templates: content is a string, arguments of tool calls are objects. Raises RequestRefused."""
     if not isinstance(message, Mapping):
         raise RequestRefused("a message must be an object with a role and a content")
     role = message.get("role")
@@ -42,13 +42,13 @@ def plain(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """A value as an error message shows it: at most 60 characters."""
+    """A value for an error message: at most 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def key_of(message: Chat) -> Key:
-    """What a plain message is compared by. Ids of tool calls are left out: frameworks make up their own."""
+    """The comparison key of a plain message. Ids of tool calls are excluded, because frameworks generate their own."""
     calls = [
         (call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or []
     ]
@@ -56,15 +56,15 @@ def key_of(message: Chat) -> Key:
 
 
 def as_read(messages: Sequence[Chat]) -> list[Message]:
-    """Messages for transcripts: role and content alone, tool calls written out."""
+    """Messages for transcripts: only role and content, with tool calls as text."""
     return [{"role": message["role"], "content": _readable(message)} for message in messages]
 
 
 def read_answer(text: str, *, tools: bool) -> dict[str, Any]:
-    """An answer as an OpenAI message; with `tools`, its tool calls are taken out of the text.
+    """An answer as an OpenAI message; with `tools`, its tool calls are extracted from the text.
 
-    Two notations are known: JSON in <tool_call> marks (Hermes, Qwen2.5, Qwen3), and <function=…><parameter=…> within
-    them (Qwen3.5, Qwen3-Coder). What cannot be read as a call stays text.
+    Two notations are supported: JSON in <tool_call> marks (Hermes, Qwen2.5, Qwen3), and <function=…><parameter=…>
+    within them (Qwen3.5, Qwen3-Coder). Anything that cannot be parsed as a call remains text.
     """
     calls: list[dict[str, Any]] = []
     if tools:
@@ -76,7 +76,7 @@ def read_answer(text: str, *, tools: bool) -> dict[str, Any]:
 
 
 def _taken(found: re.Match[str], calls: list[dict[str, Any]]) -> str:
-    """Nothing in place of a call that was read, which is added to `calls`; the text as it was where it cannot be."""
+    """Replacement for a call: an empty string if it was parsed and added to `calls`, otherwise the unchanged text."""
     read = _json_call(found[1]) or _marked_call(found[1])
     if read is None:
         return found[0]
@@ -110,7 +110,7 @@ def _marked_call(text: str) -> tuple[str, dict[str, Any]] | None:
 
 
 def _value(text: str) -> Any:
-    """A parameter's value: JSON where it is some, a text otherwise."""
+    """A parameter's value: parsed if it is JSON, otherwise a string."""
     try:
         return json.loads(text)
     except ValueError:
@@ -126,19 +126,19 @@ def _text(content: Any) -> str:
         isinstance(part, Mapping) and part.get("type") in _TEXT_PARTS for part in content
     ):
         return "".join(_string(part.get("text") or "", "the text of a content part") for part in content)
-    raise RequestRefused("a message's content must be a text, or parts of type text")
+    raise RequestRefused("a message's content must be a string, or parts of type text")
 
 
 def _string(value: Any, what: str) -> str:
     if not isinstance(value, str):
-        raise RequestRefused(f"{what} must be a text, not {shown(value)}")
+        raise RequestRefused(f"{what} must be a string, not {shown(value)}")
     return value
 
 
 def _call(call: Any) -> dict[str, Any]:
     function = call.get("function") if isinstance(call, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise RequestRefused("a tool call must be an object that has a function with a name")
+        raise RequestRefused("a tool call must be an object with a function that has a name")
     return {
         "id": _string(call.get("id") or "", "a tool call's id"),
         "type": "function",
@@ -147,7 +147,7 @@ def _call(call: Any) -> dict[str, Any]:
 
 
 def _arguments(given: Any) -> dict[str, Any]:
-    """A tool call's arguments as an object, which chat templates go through by name."""
+    """A tool call's arguments as an object, as chat templates need it."""
     if isinstance(given, Mapping):
         return dict(given)
     try:

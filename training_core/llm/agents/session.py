@@ -1,4 +1,4 @@
-"""One episode that an agent plays by calls: its seat, what was said in it and what it earned."""
+"""One episode that an agent plays by calls: its slot, its conversations and its reward."""
 
 import secrets
 import time
@@ -20,7 +20,7 @@ from training_core.types import Candidate, Episode, NoiseKey, Stage, Turn
 
 @dataclass(frozen=True)
 class Voice:
-    """How one role speaks in an episode."""
+    """How one role generates in an episode."""
 
     policy: str
     generate: Generate
@@ -30,23 +30,23 @@ class Voice:
 
 @dataclass(frozen=True)
 class Seat:
-    """An episode to be played."""
+    """An episode to play."""
 
     episode: Episode
     data: dict[str, Any]
-    """The task, as the agent gets it."""
+    """The task as passed to the agent."""
     voices: Mapping[str, Voice]
     """By role, in the team's order."""
     noise: tuple[int, int, int, int]
-    """Run seed, stream, iteration, number of the episode among those of its kind."""
+    """Run seed, stream, iteration, index of the episode among those of its kind."""
 
 
 @dataclass
 class Outcome:
-    """How an episode ended, as its agent said."""
+    """The outcome of an episode as its agent reported it."""
 
     reward: float = 0.0
-    """To every role that spoke, besides what single calls earned."""
+    """Reward of every role that spoke, in addition to rewards of single calls."""
     rewarded: bool = False
     by_role: dict[str, float] = field(default_factory=dict)
     success: bool | None = None
@@ -55,24 +55,24 @@ class Outcome:
 
 
 class Session:
-    """An open episode. The server calls it from one thread; `done` tells others that it was closed."""
+    """An open episode. The server calls it from one thread; `done` signals to others that it was closed."""
 
     def __init__(self, seat: Seat) -> None:
         self.seat = seat
         self.key = f"ep-{secrets.token_urlsafe(18)}"
-        """Names the episode and lets its holder play it: part of its address, or its API key."""
+        """Identifies the episode and authorises its holder: part of its URL, or its API key."""
         self.outcome = Outcome()
         self.done: Future[Outcome] = Future()
         self.conversations = {role: Conversation(voice.renderer) for role, voice in seat.voices.items()}
         self.tells_ids = False
-        """Whether every answer says its token ids, logprobs and versions, asked or not."""
+        """Whether every answer contains its token ids, logprobs and versions, even if not requested."""
         self.begun = 0.0
-        """When an agent took it, seconds since the epoch; 0 before."""
+        """When an agent accepted it, in seconds since the epoch; 0 before."""
         self._number = 0
         self._prompts: Counter[tuple[str, int]] = Counter()
 
     def role_of(self, model: str) -> str:
-        """The role that a request's `model` names; any name will do where there is one role. Raises RequestRefused."""
+        """The role that a request's `model` names; with a single role, any name is accepted. Raises RequestRefused."""
         roles = list(self.conversations)
         if model in self.conversations:
             return model
@@ -83,18 +83,18 @@ class Session:
         )
 
     def begin(self) -> None:
-        """An agent has taken it."""
+        """Mark the episode as accepted by an agent."""
         self.begun = self.seat.episode.started = time.time()
 
     def next_call(self) -> tuple[int, str]:
-        """Number and id of a new call. Raises RequestRefused where the episode is closed."""
+        """Number and id of a new call. Raises RequestRefused if the episode is closed."""
         if self.done.done():
             raise RequestRefused("this episode is closed; open another one", 409, "episode_closed")
         self._number += 1
         return self._number - 1, f"chatcmpl-{secrets.token_hex(12)}"
 
     def noise(self, role: str, prompt_ids: Sequence[int], seed: int | None) -> NoiseKey:
-        """What a call's noise depends on: its prompt, and how often the episode asked it before; never on timing."""
+        """The noise key of a call: its prompt, and how often the episode sent it before, never timing."""
         if seed is not None:
             return NoiseKey(seed, self.seat.noise[1], 0, 0, 0, 0)
         digest = zlib.crc32(array("q", prompt_ids).tobytes())
@@ -109,11 +109,14 @@ class Session:
         return sorted(found, key=lambda item: item[1].number)
 
     def reward(self, given: Mapping[str, Any]) -> None:
-        """Take rewards: `reward` (to all who spoke), `rewards` (by call id or role), `success`, `outcome`. A total that is
-        given again replaces the one before. Raises RequestRefused."""
+        """Record rewards: `reward` (of all roles that spoke), `rewards` (by call id or role), `success`, `outcome`. A
+        repeated total replaces the previous one. Raises RequestRefused.
+        """
         if self.done.done():
             raise RequestRefused(
-                "this episode is closed; its reward can no longer change", 409, "episode_closed"
+                "this episode is closed; its reward cannot change; report rewards before closing it",
+                409,
+                "episode_closed",
             )
         known = {call.id: call for _, call in self.calls()}
         parts = given.get("rewards") or {}
@@ -127,7 +130,9 @@ class Session:
                 f"rewards: {shown(strangers[0])} is neither a call of this episode nor a role"
             )
         total = finite(given["reward"]) if given.get("reward") is not None else None
-        values = {name: finite(value) for name, value in parts.items()}  # all are checked before one is kept
+        values = {
+            name: finite(value) for name, value in parts.items()
+        }  # all are checked before one is stored
         if total is not None:
             self.outcome.reward = total
         for name, value in values.items():
@@ -140,7 +145,7 @@ class Session:
         self.outcome.text = str(given.get("outcome") or self.outcome.text)[:200]
 
     def close(self, error: str = "") -> None:
-        """End the episode; an `error` makes it a failed one. Closing twice changes nothing."""
+        """End the episode; with an `error` it counts as failed. Closing twice has no effect."""
         if not self.done.done():
             self.outcome.error = error
             self.done.set_result(self.outcome)
@@ -158,12 +163,12 @@ def finite(value: Any) -> float:
 
 
 def write_episode(session: Session, success_at: float, weights: tuple[float, float] = (1.0, 1.0)) -> Episode:
-    """The episode that a session played: a turn per segment, whose answer has all its calls under a loss mask; or, where the
-    episode has a turn_discount, a turn per call.
+    """The episode that a session played: a turn per segment, whose answer has all its calls under a loss mask; or,
+    with a turn_discount, a turn per call.
 
-    What every role earned as a whole is on its last turn as the team's reward, what its calls earned on theirs as its
-    own; `weights` are the algorithm's, of team and own. An episode that failed, or that nobody rewarded, is not
-    compared with its siblings, and nothing is learnt from it.
+    A role's total reward is stored on its last turn as the team's reward, and rewards of calls on their turns as its
+    own; `weights` are the algorithm's weights of both. An episode that failed, or has no reward, is not compared with
+    its siblings and not trained on.
     """
     episode, outcome = session.seat.episode, session.outcome
     if not outcome.error and not outcome.rewarded:
@@ -189,7 +194,7 @@ def write_episode(session: Session, success_at: float, weights: tuple[float, flo
 
 
 def _segments(session: Session) -> list[Turn]:
-    """A turn for each segment, with what its calls earned."""
+    """A turn for each segment, with the rewards of its calls."""
     found = [(role, segment) for role, talk in session.conversations.items() for segment in talk.segments()]
     found.sort(key=lambda item: item[1].calls[-1].number)
     return [
@@ -207,7 +212,7 @@ def _segments(session: Session) -> list[Turn]:
 
 
 def _calls(session: Session) -> list[Turn]:
-    """A turn for each call, its choices as candidates that earned the same: the first one stands for the call."""
+    """A turn for each call, with its choices as candidates of equal reward; the first one is executed."""
     return [
         Turn(
             place,
@@ -232,7 +237,7 @@ def _fail(episode: Episode, error: str) -> None:
 
 
 def _stages(session: Session) -> list[Stage]:
-    """Whom the episode waited for: its calls, and the agent in between."""
+    """What the episode waited for: its calls, and the agent in between."""
     stages: list[Stage] = []
     now = session.begun
     for role, call in sorted(session.calls(), key=lambda item: item[1].started):

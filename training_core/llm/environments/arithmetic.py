@@ -1,10 +1,10 @@
 """Arithmetic for a tool agent and a reasoning agent, for a proposer and a checker, or for reasoning agents alone.
 
-After the math tasks of PettingLLMs (arXiv 2510.11062), where one agent writes code that is run and another reasons: here
-`tool` writes an expression, a calculator works it out, and the other roles (`reasoner`) see the result and answer. Instead of
-a tool agent, the role `environment.proposer` may propose a result, which the other roles confirm or correct. After a wrong answer the
-team tries again, until its turns are used up; success at a role's turn t pays turn_discount^(t - 1): 1 on the
-first try. `environment.wording` selects the form of observations and answers.
+Based on the math tasks of PettingLLMs (arXiv 2510.11062), where one agent writes code that is run and another
+reasons: here `tool` writes an expression, a calculator evaluates it, and the other roles (`reasoner`) see the result
+and answer. Instead of a tool agent, the role `environment.proposer` may propose a result, which the other roles
+confirm or correct. After a wrong answer the team tries again, until its turns are used up; success in a role's turn t
+gives turn_discount^(t - 1): 1 in the first turn. `environment.wording` selects the form of observations and answers.
 """
 
 import re
@@ -26,10 +26,10 @@ from training_core.llm.environments.task_environment import TaskEnvironment
 from training_core.llm.rewards.math import as_fraction, final_answer
 
 TOOL = "tool"
-"""The role whose answers go to the calculator. Every other role but `environment.proposer` answers the problem."""
+"""The role whose answers go to the calculator. Every other role except `environment.proposer` answers the problem."""
 _EXPRESSION = re.compile(r"[-(]*\d[\d\s+*/().-]*")
 NOTHING = "nothing"
-"""Stands for a result or an answer that is no number."""
+"""Placeholder for a result or an answer that is not a number."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class Phrases:
     """The parts of an observation, by `environment.wording`."""
 
     ask: str
-    """The problem, to those who answer it."""
+    """The problem, for answering roles."""
     write: str
-    """The problem, to the tool agent."""
+    """The problem, for the tool agent."""
     wrong: str
-    """Answers that were not correct."""
+    """Incorrect answers."""
     result: str
-    """A role's name and what it found."""
+    """A role's name and its result."""
     between: str
-    """Between several wrong answers."""
+    """Separator between several wrong answers."""
 
 
 PHRASES = {
@@ -71,16 +71,16 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
         """Start with a given problem."""
         self.problem = problem
         self.expression: str | None = None
-        """What the tool agent wrote in this round; None before it did."""
+        """The tool agent's expression in this round; None before."""
         self.proposal: str | None = None
-        """What the proposer said in this round; None before it did."""
+        """The proposer's answer in this round; None before."""
         self.wrong: tuple[str, ...] = ()
-        """Answers that were not correct, in order."""
+        """Incorrect answers, in order."""
         self.speakers: tuple[str, ...] = ()
-        """Who has answered, in order."""
+        """Roles that have answered, in order."""
 
     def observe(self, role: str) -> str:
-        """The problem, wrong answers so far, and what the tool or the proposer found."""
+        """The problem, wrong answers so far, and the result of the tool or the proposer."""
         phrases = PHRASES[self.config.wording]
         problem = self.problem.words if self.config.wording == "words" else self.problem.expression
         parts = [(phrases.write if role == TOOL else phrases.ask).format(problem)]
@@ -94,12 +94,12 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
 
     @property
     def result(self) -> str:
-        """What the calculator shows for the last expression."""
+        """The calculator's result for the last expression."""
         value = calculate(self.expression or "")
         return NOTHING if value is None else spelled(value)
 
     def act(self, role: str, answer: str) -> StepResult:
-        """Take an expression, a proposal, or an answer."""
+        """Process an expression, a proposal, or an answer."""
         if role == TOOL:
             return self._calculate(self._expression(answer))
         return self._propose(answer) if role == self.config.proposer else self._answer(role, answer)
@@ -126,7 +126,7 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
         return StepResult(local, 0.0, False, False, f"proposes {self.proposal}")
 
     def _number(self, answer: str) -> Fraction | None:
-        """The number that an answer ends on; with wording = "words" it must stand in a box."""
+        """The final number of an answer; with wording = "words" it must be in a box."""
         given = final_answer(answer, strict=self.config.wording == "words")
         return None if given is None else as_fraction(given)
 
@@ -145,7 +145,7 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
         return StepResult(local, 0.0, False, False, said)
 
     def board(self) -> dict[str, Any]:
-        """The problem, what the calculator found and the answers, line by line."""
+        """The problem, the calculator's result and the answers, line by line."""
         lines = [("problem", self.problem.expression, "")]
         lines += [("answer", wrong, "bad") for wrong in self.wrong]
         if self.expression is not None:
@@ -170,7 +170,7 @@ class ArithmeticEnvironment(TaskEnvironment[Arithmetic, Problem]):
 
     @property
     def outcome(self) -> str:
-        """How it ended."""
+        """The outcome."""
         if self.success:
             return f"right at answer {len(self.speakers)}"
         return f"no right answer in {len(self.speakers)}" if self.speakers else "under way"

@@ -1,9 +1,9 @@
-r"""Noisy demonstrations of arithmetic: what the tiny base model is warm-started on.
+r"""Noisy demonstrations of arithmetic for the warm start of the tiny base model.
 
-They teach the language and half of the idea. The tool agent's: copy the numbers, any operator between them. The
-reasoner's: box a number that it sees, whichever; without a tool, a number near the result. Where there are several turns and
-no tool it mostly boxes a number of the problem, as after a wrong answer, and seldom one near the result. Which number is meant,
-and to add up, is left to the run.
+They teach the language and part of the task. The tool agent copies the numbers with random operators. The reasoner
+boxes any visible number; without a tool, a number near the result. With several turns and no tool it mostly boxes a
+number of the problem, as after a wrong answer, and rarely one near the result. Choosing the number and adding are
+learnt in the run.
 """
 
 from collections.abc import Iterator
@@ -20,27 +20,28 @@ from training_core.seeding import keyed_seed
 from training_core.types import Message
 
 ARITHMETIC_NOISE = 0.1
-"""Probability that a demonstrated word is replaced by a random one; half of it where there are several turns."""
+"""Probability that a demonstrated word is replaced by a random one; half of it with several turns."""
 ALONE = 12
-"""Demonstrations without a tool, to three with one, where there are several turns: sums are harder than reading."""
+"""Demonstrations without a tool per three with one, with several turns: sums are harder than reading."""
 NEAR = 1
-"""Results that are worked out are off by at most so much, each offset as likely as any other."""
+"""Maximum offset of computed results, drawn uniformly."""
 ADDED = 0.25
-"""Where there are several turns: probability that a reasoner without a tool adds up at all."""
+"""With several turns: probability that a reasoner without a tool adds at all."""
 READ = 0.6
-"""Probability that the reasoner boxes what the tool says, rather than a number of the problem."""
+"""Probability that the reasoner boxes the tool's result, rather than a number of the problem."""
 MOST_NUMBERS = 4096
-"""That the tiny model knows by name."""
+"""Number of numbers in the tiny model's vocabulary."""
 BOX = "\\boxed{"
 
 
 def arithmetic_vocabulary(config: Arithmetic) -> tuple[str, ...]:
-    """Every word that observations and answers are made of, in a fixed order. Raises ModelError for too many numbers."""
+    """Every word in observations and answers, in a fixed order. Raises ModelError for too many numbers."""
     least, most = _range(config)
     if most - least >= MOST_NUMBERS:
         raise ModelError(
             f'the "tiny" model knows {MOST_NUMBERS} numbers by name, and these problems have results from {least} to {most}: '
-            "lower environment.largest or environment.terms, or give policies.*.model a Hugging Face folder or hub id"
+            "lower environment.largest or environment.terms, or set policies.*.model to a Hugging Face folder or "
+            "hub id"
         )
     numbers = tuple(str(number) for number in range(least, most + 1))
     spoken = f"What is ? Write as an expression . Not correct : The tool says {NOTHING} {TRY_AGAIN}".split()
@@ -50,7 +51,7 @@ def arithmetic_vocabulary(config: Arithmetic) -> tuple[str, ...]:
 def arithmetic_demonstrations(config: Arithmetic, seed: int) -> Iterator[Demonstration]:
     """Endless: a tool agent's, two of a reasoner with a tool, one of a reasoner without, and so on.
 
-    Of the two the second is told any number, so that all numbers have been read.
+    The second of the two gets a random number, so that all numbers occur.
     """
     random = Random(keyed_seed(seed, 2))
     environment = ArithmeticEnvironment(config, seed)
@@ -79,7 +80,7 @@ def _any_operators(problem: Problem, config: Arithmetic, random: Random) -> str:
 def _tries(
     environment: ArithmeticEnvironment, config: Arithmetic, random: Random
 ) -> str | tuple[Message, ...]:
-    """What a reasoner without a tool sees: the problem, and where there are several turns also answers that were wrong."""
+    """The observation of a reasoner without a tool: the problem, and with several turns also wrong answers."""
     tries = random.randrange(config.max_turns)
     shown = [
         number for number in _numbers(environment.problem) if number != spelled(environment.problem.value)
@@ -102,7 +103,7 @@ def _numbers(problem: Problem) -> list[str]:
 
 
 def _alone(problem: Problem, config: Arithmetic, random: Random) -> str:
-    """What a reasoner without a tool boxes."""
+    """The boxed number of a reasoner without a tool."""
     if config.max_turns == 1 or random.random() < ADDED:
         return _near(problem, random)
     return random.choice(_numbers(problem))
@@ -113,14 +114,14 @@ def _near(problem: Problem, random: Random) -> str:
 
 
 def _boxed(number: str, config: Arithmetic, random: Random) -> str:
-    """The number in a box, now and then another one."""
+    """The number in a box, sometimes replaced by another."""
     if random.random() < _noise(config):
         number = spelled(Fraction(random.randint(*_range(config))))
     return f"{BOX} {number} }}"
 
 
 def _noisy(expression: str, config: Arithmetic, random: Random) -> str:
-    """An expression, now and then with another number."""
+    """An expression, sometimes with another number."""
     words = expression.split()
     return " ".join(
         str(random.randint(0, config.largest))
@@ -135,7 +136,7 @@ def _noise(config: Arithmetic) -> float:
 
 
 def _range(config: Arithmetic) -> tuple[int, int]:
-    """Least and largest whole number that a result, or a part of one, can be; and what demonstrations make of it."""
+    """Smallest and largest integer of a result or a part of one, including offsets in demonstrations."""
     grows = any(sign in config.operators for sign in "*/")
     most = config.largest**config.terms if grows else config.largest * config.terms
     return (-most if "-" in config.operators else 0) - NEAR, most + NEAR

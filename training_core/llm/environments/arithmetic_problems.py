@@ -1,4 +1,4 @@
-"""Arithmetic problems: drawn, worked out exactly, written in digits for a calculator and in words for a reader."""
+"""Arithmetic problems: drawn, evaluated exactly, and written in digits for a calculator and in words for a reader."""
 
 import ast
 import operator
@@ -14,12 +14,12 @@ from training_core.llm.environments.base import Split
 from training_core.seeding import keyed_seed
 
 SPOKEN = {"+": "plus", "-": "minus", "*": "times", "/": "over"}
-"""How an operator is called in a problem."""
+"""Name of an operator in a problem."""
 MOST_LETTERS = 200
-"""Of an expression that the calculator takes."""
+"""Maximum characters of an expression for the calculator."""
 HELD_OUT_TASKS = 1024
 _HELD_OUT_SEED = 7_919
-"""Held-out tasks do not depend on the run's seed, so that runs can be compared."""
+"""Held-out tasks do not depend on the run's seed, so runs can be compared."""
 _OPERATIONS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -30,22 +30,22 @@ _OPERATIONS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] 
 
 @dataclass(frozen=True)
 class Problem:
-    """A task instance: whole numbers and the operators between them, multiplication and division first."""
+    """A task instance: integers and the operators between them, multiplication and division first."""
 
     expression: str
-    """As the calculator takes it, parts separated by spaces."""
+    """The expression for the calculator, parts separated by spaces."""
     value: Fraction
 
     @property
     def words(self) -> str:
-        """As it is asked: operators by name."""
+        """The problem as shown: operators by name."""
         return " ".join(SPOKEN.get(part, part) for part in self.expression.split())
 
 
 def calculate(expression: str) -> Fraction | None:
     """The exact value of numbers, + - * / and brackets; None for anything else, and for a division by zero.
 
-    Nothing is run: the syntax tree is walked, and there is no power that could grow without end.
+    No code is executed: the syntax tree is walked, and powers, which could grow without limit, are not supported.
     """
     if len(expression) > MOST_LETTERS:
         return None
@@ -56,7 +56,7 @@ def calculate(expression: str) -> Fraction | None:
 
 
 def _value(node: ast.expr) -> Fraction:
-    """Raises ValueError for what is no arithmetic."""
+    """Raises ValueError for anything but arithmetic."""
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
         return _OPERATIONS[type(node.op)](_value(node.left), _value(node.right))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
@@ -73,12 +73,12 @@ def spelled(value: Fraction) -> str:
 
 
 def held_out(problem: Problem) -> bool:
-    """Whether an instance is never trained on: a fixed quarter of all instances, whatever the run's seed."""
+    """Whether an instance is never trained on: a fixed quarter of all instances, independent of the run's seed."""
     return zlib.crc32(problem.expression.encode()) % 4 == 0
 
 
 def draw_problem(config: Arithmetic, random: Random, split: Split) -> Problem:
-    """A problem of a split that has a value, and a whole one unless fractions are wanted."""
+    """A problem of a split that has a value, which is an integer unless fractions are enabled."""
     while True:
         parts = [str(random.randint(0, config.largest))]
         for _ in range(config.terms - 1):
@@ -93,7 +93,7 @@ def draw_problem(config: Arithmetic, random: Random, split: Split) -> Problem:
 
 @lru_cache(maxsize=4)
 def held_out_problems(config: Arithmetic) -> tuple[Problem, ...]:
-    """The held-out tasks, all different; fewer than HELD_OUT_TASKS where there are not so many."""
+    """The held-out tasks, all different; fewer than HELD_OUT_TASKS if not that many exist."""
     problems: dict[Problem, None] = {}
     for number in range(4 * HELD_OUT_TASKS):
         problems.setdefault(draw_problem(config, Random(keyed_seed(_HELD_OUT_SEED, 1, number)), "eval"))
@@ -103,7 +103,7 @@ def held_out_problems(config: Arithmetic) -> tuple[Problem, ...]:
 
 
 def task_problem(config: Arithmetic, seed: int, task: int, split: Split) -> Problem:
-    """The instance of a task number; held-out numbers wrap round."""
+    """The instance of a task number; held-out numbers wrap around."""
     if split == "train":
         return draw_problem(config, Random(keyed_seed(seed, 0, task)), split)
     problems = held_out_problems(config)

@@ -1,4 +1,4 @@
-"""What a text environment is: one object plays one task for a team of roles."""
+"""The interface of text environments: one object plays one task for a team of roles."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, Self
@@ -7,30 +7,30 @@ from training_core.types import Message
 
 Split = Literal["train", "eval"]
 Demonstration = tuple[str | tuple[Message, ...], str]
-"""What a role sees, as one text or as a conversation so far, and what it might say."""
+"""A role's observation, as one text or as a conversation so far, with a possible answer."""
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one answer did."""
+    """The effect of one answer."""
 
     local_reward: float
-    """To the role that spoke."""
+    """Reward of the role that answered."""
     team_reward: float
-    """To the team."""
+    """Reward of the team."""
     done: bool
     success: bool
     info: str
     """The effect in a few words, for transcripts."""
     timed_out: bool | None = None
-    """Whether its reward function ran out of time; None where none was asked."""
+    """Whether its reward function ran out of time; None if none was called."""
 
 
 class TextEnvironment(Protocol):
     """One task at a time: reset, then roles observe and act in the team's order.
 
-    An environment whose roles succeed apart from one another also has `role_success`, a mapping of role to bool, as things
-    stand; it is reported as `eval/<role>/success`, beside the team's.
+    An environment whose roles succeed separately also has `role_success`, a mapping of role to bool for the current
+    state; it is reported as `eval/<role>/success`, in addition to the team's.
     """
 
     roles: ClassVar[tuple[str, ...]]
@@ -40,11 +40,11 @@ class TextEnvironment(Protocol):
         ...
 
     def observe(self, role: str) -> str | tuple[Message, ...] | None:
-        """What this role sees now, as text or as a conversation; None where it is not this role's turn: it is left out."""
+        """The current observation of this role, as text or as a conversation; None skips the role in this turn."""
         ...
 
     def act(self, role: str, answer: str) -> StepResult:
-        """Take this role's answer."""
+        """Apply this role's answer."""
         ...
 
     def copy(self) -> Self:
@@ -67,7 +67,7 @@ class TextEnvironment(Protocol):
 
     @property
     def outcome(self) -> str:
-        """How it ended, or stands, in a few words."""
+        """The outcome, or the current state, in a few words."""
         ...
 
     @property

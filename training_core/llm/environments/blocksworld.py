@@ -1,9 +1,9 @@
-"""Blocksworld for two: the planner sees what the piles should be and names one block's place, the executor sees the piles and
-moves one block.
+"""Blocksworld for two: the planner sees the goal piles and names one block's place; the executor sees the current
+piles and moves one block.
 
-After the Blocksworld of PettingLLMs (arXiv 2510.11062), with the information split between the roles: the planner sees of the
-piles only which places are right already, not what stands in the way; the executor does not see the goal. Blocks are
-named a, b, c …; a state says for each block what it stands on.
+Based on the Blocksworld of PettingLLMs (arXiv 2510.11062), with the information split between the roles: the planner
+only sees which places are already correct, not which blocks are in the way; the executor does not see the goal.
+Blocks are named a, b, c …; a state maps each block to what it stands on.
 """
 
 from dataclasses import dataclass
@@ -31,22 +31,22 @@ class Piles:
 
     @property
     def identity(self) -> str:
-        """All of it."""
+        """The whole instance."""
         return repr((self.start, self.goal))
 
 
 def below(state: State, block: str) -> str:
-    """What a block stands on."""
+    """The block or table below a block."""
     return state[NAMES.index(block)]
 
 
 def clear(state: State, place: str) -> bool:
-    """Whether a block may be put there: the table always has room, a block if nothing stands on it."""
+    """Whether a block may be put there: the table always has room, a block only if nothing is on it."""
     return place == TABLE or place not in state
 
 
 def in_place(state: State, goal: State, block: str) -> bool:
-    """Whether a block, and all that it stands on, stand as they should."""
+    """Whether a block, and all blocks below it, are in their goal position."""
     while block != TABLE:
         if below(state, block) != below(goal, block):
             return False
@@ -55,9 +55,9 @@ def in_place(state: State, goal: State, block: str) -> bool:
 
 
 def moves_left(state: State, goal: State) -> int:
-    """Moves of the plain plan: put what is not in place on the table, then build the piles from below.
+    """Moves of the simple plan: put every misplaced block on the table, then build the piles from below.
 
-    Never more than twice the fewest possible (Gupta and Nau 1992), and each of its moves brings it down by one.
+    At most twice the minimum (Gupta and Nau 1992), and each of its moves decreases it by one.
     """
     astray = [block for block in NAMES[: len(state)] if not in_place(state, goal, block)]
     down = sum(below(state, block) != TABLE for block in astray)
@@ -82,7 +82,7 @@ def draw_piles(config: Blocksworld, random: Random, split: Split) -> Piles:
 
 
 def _any_state(blocks: int, random: Random) -> State:
-    """Blocks in a random order, each put on the table or on a pile at random."""
+    """Blocks in a random order, each placed on the table or on a pile at random."""
     tops, stands = [TABLE], {}
     for block in random.sample(NAMES[:blocks], blocks):
         stands[block] = random.choice(tops)
@@ -111,7 +111,7 @@ class BlocksworldEnvironment(PuzzleEnvironment[Blocksworld, Piles]):
         self.plan: tuple[str, ...] = ()
 
     def observe(self, role: str) -> str:
-        """Planner: each block's place in the goal, from below, and whether it stands so. Executor: the piles, and the plan."""
+        """Planner: each block's place in the goal, from below, and whether it is in place. Executor: the piles, and the plan."""
         if role == "planner":
             goal = self.instance.goal
             return " ; ".join(
@@ -123,12 +123,12 @@ class BlocksworldEnvironment(PuzzleEnvironment[Blocksworld, Piles]):
         return f"{shown} ; plan {' '.join(self.plan) or 'none'}"
 
     def act(self, role: str, answer: str) -> StepResult:
-        """Take a plan, or move a block."""
+        """Process a plan, or move a block."""
         words = after_thought(answer).split()
         return self._say(words) if role == "planner" else self._move(words)
 
     def _say(self, words: list[str]) -> StepResult:
-        """Score a plan: right if that block is next, that is, not in place while what it belongs on is."""
+        """Score a plan: correct if that block is next, that is, not in place while its goal support is."""
         self.plan = tuple(words) if self._are_places(words) else ()
         if not self.plan:
             return StepResult(self.config.refused_reward, 0.0, False, False, "no plan")
@@ -158,7 +158,7 @@ class BlocksworldEnvironment(PuzzleEnvironment[Blocksworld, Piles]):
         return clear(self.state, block) and clear(self.state, place) and below(self.state, block) != place
 
     def _are_places(self, words: list[str]) -> bool:
-        """Whether these are a block and another place."""
+        """Whether the words are a block and another place."""
         known = [*NAMES[: len(self.state)], TABLE]
         return len(words) == 2 and all(word in known for word in words) and TABLE != words[0] != words[1]
 
@@ -166,7 +166,7 @@ class BlocksworldEnvironment(PuzzleEnvironment[Blocksworld, Piles]):
         return self.end_of_turn(local, info, solved=self.state == self.instance.goal)
 
     def _shaped(self, left: int) -> float:
-        """Shaping of going from the moves left now to so many."""
+        """Shaping reward for going from the current remaining moves to `left`."""
         return self.shaped(self._left(self.state), left, self._left(self.instance.start))
 
     def _left(self, state: State) -> int:
@@ -190,10 +190,10 @@ class BlocksworldEnvironment(PuzzleEnvironment[Blocksworld, Piles]):
 
     @property
     def outcome(self) -> str:
-        """How it ended."""
+        """The outcome."""
         return self.in_turns("built", f"{self._left(self.state)} moves left")
 
 
 def blocksworld_vocabulary(config: Blocksworld) -> tuple[str, ...]:
-    """Every word that observations and answers are made of, in a fixed order."""
+    """Every word in observations and answers, in a fixed order."""
     return (*NAMES[: config.blocks], TABLE, "done", "open", "pile", "plan", "none", ";")

@@ -1,8 +1,9 @@
-"""Noisy demonstrations of Blocksworld for both roles: what the tiny base model is warm-started on.
+"""Noisy demonstrations of Blocksworld for both roles, for the warm start of the tiny base model.
 
-They teach the language and half of the idea. The planner's: half of the time the block that is next, else any block's place in the
-goal. The executor's: mostly the plan where that is possible, and where it is not, half of the time a block that is in its way,
-to the table; else any move. Some words are replaced at random besides. To be sure is left to the run.
+They teach the language and part of the task. The planner names the next block half of the time, otherwise any block's
+place in the goal. The executor mostly follows a possible plan; otherwise, half of the time, it moves a block that is
+in the way to the table, else it makes any move. Some words are also replaced at random. Consistent play is learnt in
+the run.
 """
 
 from collections.abc import Iterator
@@ -25,11 +26,11 @@ from training_core.seeding import keyed_seed
 NOISE = 0.1
 """Probability that a demonstrated word is replaced by a random one."""
 WELL_SAID = 0.5
-"""Share of the plans whose block is next, at least."""
+"""Minimum share of plans whose block is next."""
 OBEYED = 0.8
 """Share of possible plans that the executor carries out."""
 CLEARED = 0.5
-"""Share of the other plans for which it moves what is in the way."""
+"""Share of the other plans for which it moves a block that is in the way."""
 
 
 def blocksworld_demonstrations(config: Blocksworld, seed: int) -> Iterator[tuple[str, str]]:
@@ -47,7 +48,7 @@ def blocksworld_demonstrations(config: Blocksworld, seed: int) -> Iterator[tuple
 
 
 def _carried_on(state: State, goal: State, random: Random) -> State:
-    """One move on: to the place in the goal where that is possible, else anywhere."""
+    """The state after one move: to the place in the goal if possible, otherwise anywhere."""
     free = [block for block in NAMES[: len(state)] if clear(state, block)]
     block = random.choice(free)
     place = below(goal, block)
@@ -58,7 +59,7 @@ def _carried_on(state: State, goal: State, random: Random) -> State:
 
 
 def _plan(state: State, goal: State, random: Random) -> tuple[str, str]:
-    """The place in the goal of a block that is next, or of any."""
+    """The place in the goal of a next block, or of any block."""
     blocks = list(NAMES[: len(state)])
     ready = [
         block
@@ -70,7 +71,7 @@ def _plan(state: State, goal: State, random: Random) -> tuple[str, str]:
 
 
 def _move(state: State, plan: tuple[str, str], random: Random) -> tuple[str, str]:
-    """The plan, or what is in its way to the table, or any possible move."""
+    """The plan, or moving a block in its way to the table, or any possible move."""
     free = [block for block in NAMES[: len(state)] if clear(state, block)]
     possible = [
         (block, place)

@@ -1,7 +1,7 @@
-"""Coding for two: a tester writes tests for a task, a coder writes the program, and both see how the two agree.
+"""Coding for two: a tester writes tests for a task, a coder writes the program, and both see the test results.
 
-After the code task of PettingLLMs (arXiv 2510.11062): the coder is paid by hidden tests, the tester by whether the known
-solution passes what it wrote. A turn of the team ends when both have spoken, in whichever order the team has; the episode
+Based on the code task of PettingLLMs (arXiv 2510.11062): the coder is rewarded by hidden tests, the tester if the
+known solution passes its tests. A turn of the team ends when both have answered, in the team's order; the episode
 ends when the program passes the tester's tests, or when the turns run out.
 """
 
@@ -17,12 +17,12 @@ from training_core.llm.environments.task_environment import TaskEnvironment
 from training_core.sandbox.run import Limits, Ran, check_sandbox, run_program
 
 _FENCED = re.compile(r"```[^`\n]*\n(.*?)```", re.DOTALL)
-"""A fenced block, whatever word stands behind its first fence."""
+"""A fenced block, with any word after its first fence."""
 
 
 class CodingEnvironment(TaskEnvironment[Coding, Problem]):
-    """One problem. Raises SandboxFailure when it is made where no sandbox can be put up, EnvironmentFailure where the file of
-    problems is wrong.
+    """One problem. The constructor raises SandboxFailure if no sandbox can be started, EnvironmentFailure if the file
+    of problems is invalid.
     """
 
     roles: ClassVar[tuple[str, ...]] = ("tester", "coder")
@@ -43,21 +43,21 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
         self.tests: tuple[Test, ...] = ()
         self.program = ""
         self.ran: tuple[Ran, ...] = ()
-        """What the program did with the tester's tests, when both were last there."""
+        """The program's results on the tester's tests, when both last existed."""
         self.passed = 0
         self.right_tests: bool | None = None
         """Whether the known solution passes all of the tester's tests; None before it is known."""
         self._spoken: frozenset[str] = frozenset()
 
     def observe(self, role: str) -> str:
-        """Both: the task, the tester's tests and what the program wrote for them. The coder: its program, too."""
+        """Both: the task, the tester's tests and the program's outputs for them. The coder: also its program."""
         told = [f"task {self.problem.statement}", f"tests {self._told_tests()}"]
         if role == "coder" and self.program:
             told.append(f"program {self.program}")
         return " ; ".join(told)
 
     def act(self, role: str, answer: str) -> StepResult:
-        """Take tests, or a program."""
+        """Process tests, or a program."""
         local, info = self._take_tests(answer) if role == "tester" else self._take_program(answer)
         self._spoken = self._spoken | {role}
         if self._spoken != {"tester", "coder"}:
@@ -105,7 +105,7 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
         return Limits(test_seconds=seconds, cpu_seconds=whole, memory_mib=self.config.memory_mib)
 
     def _told_tests(self) -> str:
-        """The tests with what the program wrote, once it has run."""
+        """The tests, with the program's outputs once it has run."""
         if not self.ran:
             return " , ".join(map(_spelled, self.tests)) or "none"
         pairs = zip(self.tests, self.ran, strict=True)
@@ -134,19 +134,19 @@ class CodingEnvironment(TaskEnvironment[Coding, Problem]):
 
     @property
     def title(self) -> str:
-        """The statement's beginning."""
+        """The beginning of the statement."""
         return self.problem.statement[:120]
 
     @property
     def outcome(self) -> str:
-        """How it ended."""
+        """The outcome."""
         if not self.done:
             return "under way"
         return f"{self.passed} of {len(self.problem.tests)} hidden tests passed in {self.turns} turn{'s' * (self.turns != 1)}"
 
 
 def passes(ran: Ran, test: Test) -> bool:
-    """Whether a program wrote what a test expects; spaces at the ends of lines and of the whole do not count."""
+    """Whether a program's output matches a test; trailing spaces of lines and of the whole output are ignored."""
     return ran.status == "ok" and _lines(ran.output) == _lines(test.output)
 
 
@@ -159,16 +159,18 @@ def _lines(text: str) -> list[str]:
 
 
 def read_program(answer: str) -> str:
-    """The program in an answer: its last fenced block, or all of it where there is none. What stands in its thought does not count."""
+    """The program in an answer: its last fenced block, or all of it if there is none. The reasoning part is ignored."""
     said = after_thought(answer)
     blocks = _FENCED.findall(said) or [
         block for block in _FENCED.findall(answer)[-1:] if after_thought(block) != block
     ]
-    return str(blocks[-1] if blocks else said).strip()  # a block that holds the word itself is no thought
+    return str(
+        blocks[-1] if blocks else said
+    ).strip()  # a block that contains the tag itself is not reasoning
 
 
 def read_tests(answer: str) -> tuple[Test, ...]:
-    r"""The tests in an answer: `INPUT -> OUTPUT`, one a line or parted by " , "; \n in them stands for a line's end."""
+    r"""The tests in an answer: `INPUT -> OUTPUT`, one per line or separated by " , "; \n in them is a line break."""
     found = []
     for part in re.split(r"\n| , ", after_thought(answer)):
         given, arrow, wanted = part.partition("->")
@@ -186,5 +188,5 @@ def _spelled(test: Test) -> str:
 
 
 def _got(ran: Ran) -> str:
-    """What the program wrote, or how it failed, in a word or few."""
+    """The program's output, or how it failed, in a few words."""
     return (ran.output.strip().replace("\n", "\\n")[:200] or "nothing") if ran.status == "ok" else ran.status

@@ -1,7 +1,7 @@
-"""Noisy demonstrations of coding for both roles: what the tiny base model is warm-started on.
+"""Noisy demonstrations of coding for both roles, for the warm start of the tiny base model.
 
-They teach the grammar of programs and of tests and leave the meaning to the run: the operation is another one, and the
-number another one, each as often as not; a test's output is off as often as not.
+They teach the grammar of programs and of tests; the meaning is learnt in the run: operation and number are each wrong
+with probability 1/2, and so is a test's output.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ def coding_demonstrations(config: Coding, seed: int) -> Iterator[tuple[str, str]
 
 
 def _seen(steps: Sequence[Step], config: Coding, random: Random) -> str:
-    """The tests that stand in an observation: none as often as some."""
+    """The tests in an observation: none with probability 1/2."""
     return "none" if random.random() < 0.5 else _tests(steps, config, random)
 
 
@@ -55,7 +55,7 @@ def _misread(steps: Sequence[Step], config: Coding, random: Random) -> list[Step
 
 
 def coding_vocabulary(config: Coding) -> tuple[str, ...]:
-    """Every word that observations and answers are made of, in a fixed order."""
+    """Every word in observations and answers, in a fixed order."""
     low, high = _range(config)
     numbers = tuple(str(number) for number in range(low, high + 1))
     code = ("n", "=", "int(input())", ";", "print(", ")", "(", *OPERATIONS.values())
@@ -64,7 +64,7 @@ def coding_vocabulary(config: Coding) -> tuple[str, ...]:
 
 
 def _range(config: Coding) -> tuple[int, int]:
-    """Least and greatest number that a chain of operations can reach from an input."""
+    """Smallest and largest number that a chain of operations can reach from an input."""
     low, high = 0, config.largest
     for _ in range(config.steps):
         reached = [

@@ -1,7 +1,8 @@
-"""Programs to be written: small ones made by seed, or a file's.
+"""Programming problems: small ones generated from a seed, or from a file.
 
-A generated problem chains operations on one number: "add 3 then times 2" wants 10 for 2. A file has a problem a line:
-{"statement": str, "tests": [{"input": str, "output": str}, ...], "solution": str, optional, "id": str, optional}.
+A generated problem chains operations on one number: "add 3 then times 2" expects 10 for 2. A file has one problem per
+line: {"statement": str, "tests": [{"input": str, "output": str}, ...], "solution": str, optional, "id": str,
+optional}.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ OPERATIONS = {"add": "+", "subtract": "-", "times": "*"}
 
 
 class Test(BaseModel):
-    """What a program must write for an input."""
+    """An input with the expected output."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
     __test__ = False
@@ -31,19 +32,19 @@ class Test(BaseModel):
 
 
 class Problem(BaseModel):
-    """A program to be written."""
+    """A programming problem."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     statement: str = Field(min_length=1)
     tests: tuple[Test, ...] = Field(min_length=1)
     solution: str = ""
-    """A program that is right; empty where none is known: the tester's tests are not paid for then."""
+    """A correct program; empty if none is known: the tester's tests then get no reward."""
     id: str = ""
 
     @property
     def identity(self) -> str:
-        """See splits: problems that are told alike are one."""
+        """See splits: problems with equal statements are identical."""
         return self.statement
 
 
@@ -60,14 +61,14 @@ class Step:
     amount: int
 
     def apply(self, value: int) -> int:
-        """The number after it."""
+        """The number after this operation."""
         if self.word == "add":
             return value + self.amount
         return value - self.amount if self.word == "subtract" else value * self.amount
 
 
 def draw_problem(config: Coding, random: Random, split: Split) -> Problem:
-    """A problem of a split: of the file where there is one, else a new one. Raises EnvironmentFailure."""
+    """A problem of a split: from the file if there is one, otherwise a generated one. Raises EnvironmentFailure."""
     if config.problems:
         problem = random.choice(_split(read_problems(config.problems), split))
         return problem.model_copy(update={"tests": problem.tests[: config.hidden_tests]})
@@ -86,7 +87,7 @@ def draw_steps(config: Coding, random: Random, split: Split) -> tuple[Step, ...]
 
 
 def posed(steps: Sequence[Step], config: Coding, random: Random) -> Problem:
-    """The problem that asks for these operations."""
+    """The problem for these operations."""
     inputs = random.sample(range(config.largest + 1), min(config.hidden_tests, config.largest + 1))
     return Problem(
         statement=stated(steps),
@@ -108,7 +109,7 @@ def applied(steps: Sequence[Step], value: int) -> int:
 
 
 def program(steps: Sequence[Step]) -> str:
-    """A program that is right, in words that a word-level tokenizer can say."""
+    """A correct program, in words of a word-level tokenizer."""
     expression = "n"
     for step in steps:
         inner = expression if expression == "n" else f"( {expression} )"
@@ -118,7 +119,7 @@ def program(steps: Sequence[Step]) -> str:
 
 @lru_cache(maxsize=4)
 def read_problems(path: str) -> tuple[Problem, ...]:
-    """A file's problems. Raises EnvironmentFailure naming the line that is none."""
+    """A file's problems. Raises EnvironmentFailure, which names an invalid line."""
     try:
         lines = data_file(path, "environment.problems").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -134,12 +135,12 @@ def read_problems(path: str) -> tuple[Problem, ...]:
             place = ".".join(map(str, first["loc"])) or "line"
             raise EnvironmentFailure(f"{path}, line {number}: {place}: {first['msg']}") from error
     if not found:
-        raise EnvironmentFailure(f"{path} holds no problem")
+        raise EnvironmentFailure(f"{path} contains no problem")
     return tuple(found)
 
 
 def _split(problems: Sequence[Problem], split: Split) -> list[Problem]:
-    """Problems of one split. Raises EnvironmentFailure where there is none."""
+    """Problems of one split. Raises EnvironmentFailure if there is none."""
     found = [problem for problem in problems if held_out(problem) == (split == "eval")]
     if not found:
         raise EnvironmentFailure(

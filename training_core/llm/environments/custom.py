@@ -1,4 +1,4 @@
-"""An environment of the user's own, by import path."""
+"""A custom environment by import path."""
 
 from typing import ClassVar
 
@@ -11,20 +11,20 @@ _WANTED = ("reset", "observe", "act", "copy", "board")
 
 
 class CustomEnvironmentMaker:
-    """Stands for the class that the config names: made with `seed` and its `args`, it is that class's object."""
+    """Factory of the class in the config: constructing it with the config and `seed` returns that class's instance."""
 
     roles: ClassVar[tuple[str, ...]] = ()
 
     def __new__(cls, config: CustomEnvironment, seed: int) -> TextEnvironment:  # type: ignore[misc]
-        """Raises ConfigError where the class is not there, or cannot be made."""
+        """Raises ConfigError if the class does not exist or cannot be constructed."""
         kind = load_object(config.path, "environment.path")
         try:
             environment: TextEnvironment = kind(seed=seed, **config.args)
         except TypeError as error:
-            said = f"{config.path} cannot be made with seed and environment.args: {error}"
+            said = f"{config.path} cannot be constructed with seed and environment.args: {error}"
             raise ConfigError({"environment.args": said}) from error
         missing = [name for name in _WANTED if not callable(getattr(environment, name, None))]
         if missing:
-            said = f"{config.path} is no environment: it has no {', '.join(missing)}; see TextEnvironment in docs/custom.md"
+            said = f"{config.path} is not an environment: it has no {', '.join(missing)}; see TextEnvironment in docs/custom.md"
             raise ConfigError({"environment.path": said})
         return environment

@@ -1,4 +1,4 @@
-"""Any prompts with a reward function: each role sees the prompt and what was said so far, and answers it."""
+"""Any prompts with a reward function: each role sees the prompt and previous answers, and answers it."""
 
 from typing import Any, ClassVar, get_args
 
@@ -11,11 +11,11 @@ from training_core.llm.rewards.pool import reward_pool
 from training_core.types import Message
 
 _SHOWN = 2000
-"""Letters of a text that a board shows."""
+"""Characters of a text on a board."""
 
 
 class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
-    """One instance. An episode ends at the first answer that is right, or when the turns are used up."""
+    """One instance. An episode ends with the first correct answer, or when the turns are used up."""
 
     roles: ClassVar[tuple[str, ...]] = ("solver",)
 
@@ -37,14 +37,14 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
         """(role, answer, reward), in order."""
 
     def observe(self, role: str) -> tuple[Message, ...]:
-        """The prompt, and each answer so far with the word that it was not right."""
+        """The prompt, and each answer so far, marked as incorrect."""
         seen = list(self.instance.messages)
         for _, answer, _ in self.said:
             seen += [Message(role="assistant", content=answer), Message(role="user", content=TRY_AGAIN)]
         return tuple(seen)
 
     def act(self, role: str, answer: str) -> StepResult:
-        """Have an answer judged. Raises EnvironmentFailure where the reward function cannot."""
+        """Score an answer. Raises EnvironmentFailure if the reward function fails."""
         judgement = self._rewards.judge(
             {
                 "prompt": "\n".join(message["content"] for message in self.instance.messages),
@@ -80,6 +80,6 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
 
     @property
     def outcome(self) -> str:
-        """How it ended."""
+        """The outcome."""
         best = max((reward for _, _, reward in self.said), default=0.0)
         return f"reward {best:g}" if self.said else "under way"

@@ -1,10 +1,10 @@
-"""Eight queens for two: the planner sees where all queens stand and picks one, the executor sees what attacks the squares of that
-row, and moves its queen.
+"""Eight queens for two: the planner sees all queens and picks one; the executor sees the attackers of the squares of
+that row, and moves its queen.
 
-After the eight queens of PettingLLMs (arXiv 2510.11062), as a repair: one queen stands in each row at the start, and they are moved
-within their rows until none attacks another. So a task is a crowded board, of which there are many, and not the one
-empty board. The executor cannot see which queen is best moved, the planner cannot move. Rows are named r1, r2 … from
-the top, columns c1, c2 … from the left; a position is the column of each row's queen, from 0.
+Based on the eight queens of PettingLLMs (arXiv 2510.11062), as a repair task: each row has one queen at the start,
+and queens are moved within their rows until none attacks another. Tasks are therefore different initial boards, not
+the single empty board. The executor cannot see which queen to move, and the planner cannot move. Rows are named r1,
+r2 … from the top, columns c1, c2 … from the left; a position is the column of each row's queen, from 0.
 """
 
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ class Position:
 
     @property
     def identity(self) -> str:
-        """All of it."""
+        """The whole instance."""
         return repr(self.columns)
 
 
 def attackers(columns: Columns, row: int, column: int) -> int:
-    """How many queens of other rows attack a square."""
+    """Number of queens of other rows that attack a square."""
     return sum(
         other == column or abs(other - column) == abs(place - row)
         for place, other in enumerate(columns)
@@ -72,7 +72,7 @@ class EightQueensEnvironment(PuzzleEnvironment[EightQueens, Position]):
         self.columns = position.columns
         self.row: int | None = None
         self.last: int | None = None
-        """The row that was moved last: without it, greedy play moves two queens to and fro for ever."""
+        """The row that was moved last: without it, greedy play alternates between two queens indefinitely."""
 
     def observe(self, role: str) -> str:
         """Planner: each queen's column and attackers, and the row moved last. Executor: attackers of each square of a row."""
@@ -96,7 +96,7 @@ class EightQueensEnvironment(PuzzleEnvironment[EightQueens, Position]):
         return self._pick(word) if role == "planner" else self._move(word)
 
     def _pick(self, word: str) -> StepResult:
-        """Score a row by the best move that there is in it."""
+        """Score a row by its best move."""
         self.row = self._number(word, "r")
         if self.row is None:
             return StepResult(self.config.refused_reward, 0.0, False, False, "no row")
@@ -121,7 +121,7 @@ class EightQueensEnvironment(PuzzleEnvironment[EightQueens, Position]):
         return self.end_of_turn(local, info, solved=not attacking_pairs(self.columns))
 
     def _shaped(self, left: int) -> float:
-        """Shaping of going from the pairs now to so many."""
+        """Shaping reward for going from the current pairs to `left`."""
         return self.shaped(attacking_pairs(self.columns), left, attacking_pairs(self.position.columns))
 
     def _number(self, word: str, axis: str) -> int | None:
@@ -130,7 +130,7 @@ class EightQueensEnvironment(PuzzleEnvironment[EightQueens, Position]):
         return names.get(word)
 
     def board(self) -> dict[str, Any]:
-        """The queens; one that is attacked is marked."""
+        """The queens; attacked ones are marked."""
         cells = [
             [row, column, "attacked" if attackers(self.columns, row, column) else "queen"]
             for row, column in enumerate(self.columns)
@@ -144,13 +144,13 @@ class EightQueensEnvironment(PuzzleEnvironment[EightQueens, Position]):
 
     @property
     def outcome(self) -> str:
-        """How it ended."""
+        """The outcome."""
         pairs = attacking_pairs(self.columns)
         return self.in_turns("solved", f"{pairs} pair{'s' * (pairs != 1)} attack")
 
 
 def eight_queens_vocabulary(config: EightQueens) -> tuple[str, ...]:
-    """Every word that observations and answers are made of, in a fixed order."""
+    """Every word in observations and answers, in a fixed order."""
     numbers = range(1, config.size + 1)
     places = [f"{axis}{number}" for axis in "rc" for number in numbers]
     counts = [str(number) for number in range(config.size)]

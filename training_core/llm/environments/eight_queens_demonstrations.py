@@ -1,7 +1,8 @@
-"""Noisy demonstrations of eight queens for both roles: what the tiny base model is warm-started on.
+"""Noisy demonstrations of eight queens for both roles, for the warm start of the tiny base model.
 
-They teach the language and half of the idea. The planner's: pick a queen that is attacked, not the one moved last; half of the time the one
-whose move is worth most. The executor's: mostly a square with the fewest attackers, else any. To be sure is left to the run.
+They teach the language and part of the task. The planner picks an attacked queen, not the one moved last; half of the
+time the one with the best move. The executor mostly picks a square with the fewest attackers, otherwise any.
+Consistent play is learnt in the run.
 """
 
 from collections.abc import Iterator
@@ -18,11 +19,11 @@ from training_core.seeding import keyed_seed
 NOISE = 0.1
 """Probability that a demonstrated word is replaced by a random one of its kind."""
 WELL_PICKED = 0.5
-"""Share of the demonstrated picks that are of a row whose best move is worth most."""
+"""Share of the demonstrated picks of a row with the best move."""
 WELL_MOVED = 0.7
-"""Share of the demonstrated moves that are to a square with the fewest attackers."""
+"""Share of the demonstrated moves to a square with the fewest attackers."""
 SETTLED = 0.5
-"""Share of the boards in which some queens were moved well before: early ones alone would leave out the end."""
+"""Share of boards after some good moves; initial boards alone would not cover late states."""
 
 
 def eight_queens_demonstrations(config: EightQueens, seed: int) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Tasks that are played elsewhere: there is nothing to play here."""
+"""Tasks that external programs play: nothing is played in this run."""
 
 from typing import Any, ClassVar, Self
 
@@ -6,11 +6,13 @@ from training_core.config.environments import External
 from training_core.errors import EnvironmentFailure
 from training_core.llm.environments.base import Split, StepResult
 
-_SAID = "this run's tasks are played outside; set workflow.evaluation_file, or evaluation.every = 0"
+_SAID = (
+    "this run's tasks are played by external programs; set workflow.evaluation_file, or evaluation.every = 0"
+)
 
 
 class ExternalEnvironment:
-    """A TextEnvironment that says so when it is asked to play."""
+    """A TextEnvironment that raises when it is played."""
 
     roles: ClassVar[tuple[str, ...]] = External.roles
     title = task_id = outcome = "played outside"

@@ -1,6 +1,6 @@
-"""Many environments behind one object, by slot number: what an environment worker is.
+"""Many environments behind one object, by slot number, as in an environment worker.
 
-One environment that raises never hurts its neighbours: its slot carries an error until it is reset.
+An environment that raises does not affect others: its slot has an error until it is reset.
 """
 
 import math
@@ -19,52 +19,52 @@ from training_core.types import Message
 
 @dataclass(frozen=True)
 class SlotView:
-    """What is to be known of one slot."""
+    """The visible state of one slot."""
 
     task_id: str = ""
     title: str = ""
     observation: str = ""
     messages: tuple[Message, ...] = ()
-    """The same as a conversation, where the environment gives one."""
-    """What the role that was asked for sees; empty after reset and commit."""
+    """The observation as a conversation, if the environment returns one."""
+    """Observation of the requested role; empty after reset and commit."""
     silent: bool = False
-    """It is not the turn of the role that was asked for."""
+    """Whether the requested role has no turn now."""
     board: dict[str, Any] | None = None
     done: bool = False
     success: bool = False
     role_success: Mapping[str, bool] = field(default_factory=dict)
-    """By role, where the environment reports it."""
+    """Success by role, if the environment reports it."""
     outcome: str = ""
     error: str = ""
-    """The environment raised; the slot is of no use until it is reset."""
+    """The environment's error; the slot cannot be used until it is reset."""
 
 
 Said = Mapping[int, Sequence[str | None]]
-"""By slot: answers to try, each on a copy of its own; None says nothing."""
+"""Answers to evaluate by slot, each on its own copy; None is a pass."""
 
 
 class EnvironmentPool(Protocol):
-    """Environments by slot: here, or spread over workers."""
+    """Environments by slot: local, or distributed over workers."""
 
     def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
         """Start tasks: slot -> (task number, split)."""
         ...
 
     def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
-        """What a role sees in these slots."""
+        """The observations of a role in these slots."""
         ...
 
     def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
-        """Step one copy of a slot's state per answer (None says nothing); the error text where that raised."""
+        """Step one copy of a slot's state per answer (None is a pass); returns the error text if that raised."""
         ...
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
-        """Carry on the copy that took the answer of this index; the others are dropped."""
+        """Continue with the copy of the answer with this index; the others are dropped."""
         ...
 
 
 _Tried = tuple[TextEnvironment, StepResult] | str
-"""A copy and what an answer did to it; or the error."""
+"""A copy and the effect of an answer on it; or the error."""
 
 
 class EnvironmentHost:
@@ -72,14 +72,14 @@ class EnvironmentHost:
 
     def __init__(self, section: Section, seed: int) -> None:
         self._make: Callable[[], TextEnvironment] = lambda: ENVIRONMENTS[section.type](section, seed)  # type: ignore[attr-defined]
-        self._make()  # data that cannot be read is told now, not episode by episode
+        self._make()  # unreadable data raises now, not in every episode
         self._concurrency = int(getattr(section, "answers_at_a_time", 1))
         self._states: dict[int, TextEnvironment] = {}
         self._copies: dict[int, list[TextEnvironment]] = {}
         self._errors: dict[int, str] = {}
 
     def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
-        """Start tasks; what the slots held before is gone."""
+        """Start tasks; the slots' previous states are dropped."""
         views = {}
         for slot, (task, split) in tasks.items():
             self._errors.pop(slot, None)
@@ -88,11 +88,11 @@ class EnvironmentHost:
         return views
 
     def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
-        """What a role sees in these slots."""
+        """The observations of a role in these slots."""
         return {slot: self._guarded(slot, partial(self._view, slot, role)) for slot in slots}
 
     def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
-        """Step copies; several at a time where that means waiting for other processes."""
+        """Step copies; several at a time if that waits for other processes."""
         tries = [(slot, text) for slot, texts in answers.items() for text in texts]
         tried: Iterable[_Tried]
         if self._concurrency > 1:
@@ -115,7 +115,7 @@ class EnvironmentHost:
         return copy, step
 
     def _judged(self, slot: int, tried: list[_Tried]) -> list[StepResult] | str:
-        """A slot's results; its copies are kept. The first error is the slot's."""
+        """A slot's results; its copies are stored. The first error becomes the slot's."""
         failed = next((each for each in tried if isinstance(each, str)), None)
         if failed is not None:
             self._errors[slot] = failed
@@ -125,7 +125,7 @@ class EnvironmentHost:
         return [step for _, step in kept]
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
-        """Carry one copy on."""
+        """Continue with one copy."""
         views = {}
         for slot, index in chosen.items():
             self._states[slot] = self._copies.pop(slot)[index]
@@ -167,18 +167,19 @@ class EnvironmentHost:
 
 
 def _act(state: TextEnvironment, role: str, text: str | None) -> StepResult:
-    """Take an answer; who says nothing changes nothing and earns nothing."""
+    """Apply an answer; a pass does not change the state and has no reward."""
     if text is None:
         return StepResult(0.0, 0.0, state.done, state.success, "says nothing")
     return state.act(role, text)
 
 
 def check_rewards(steps: Sequence[StepResult]) -> None:
-    """Raises EnvironmentFailure for a reward that is no finite number: it would spoil its whole group."""
+    """Raises EnvironmentFailure for a reward that is not finite, because it would invalidate its whole group."""
     for step in steps:
         if not (math.isfinite(step.local_reward) and math.isfinite(step.team_reward)):
             raise EnvironmentFailure(
-                f"rewards of {step.local_reward} and {step.team_reward} are no finite numbers"
+                f"rewards of {step.local_reward} and {step.team_reward} are not finite; act() must return finite "
+                "rewards"
             )
 
 

@@ -1,9 +1,9 @@
-"""Plan-path for two: the planner sees where the goal lies, the executor sees what blocks it here.
+"""Plan-path for two: the planner sees the direction of the goal, the executor sees the walls around it.
 
-After plan_path of PettingLLMs (arXiv 2510.11062), with the information split between the roles: neither can arrive
-alone. The planner reads a map and speaks in compass words; the executor walks. Rows count downwards, columns to the right;
-a cell is (row, column); distances are shortest walks in cells. `environment.wording` selects
-the form of observations and answers.
+Based on plan_path of PettingLLMs (arXiv 2510.11062), with the information split between the roles: neither can reach
+the goal alone. The planner answers in compass words; the executor walks. Rows count downwards, columns to the right;
+a cell is (row, column); distances are lengths of shortest paths in cells. `environment.wording` selects the form of
+observations and answers.
 """
 
 from collections import deque
@@ -29,18 +29,18 @@ class Grid:
     goal: Cell
 
     def free(self, cell: Cell) -> bool:
-        """Whether a cell is on the grid and no wall."""
+        """Whether a cell is on the grid and not a wall."""
         return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size and cell not in self.walls
 
     @property
     def identity(self) -> str:
-        """All of it."""
+        """The whole instance."""
         return repr((self.size, sorted(self.walls), self.start, self.goal))
 
 
 @lru_cache(maxsize=8192)
 def distances(grid: Grid) -> dict[Cell, int]:
-    """Length of the shortest walk to the goal from every cell that has one (breadth-first search)."""
+    """Length of the shortest path to the goal from every cell with one (breadth-first search)."""
     found = {grid.goal: 0}
     queue = deque([grid.goal])
     while queue:
@@ -54,7 +54,7 @@ def distances(grid: Grid) -> dict[Cell, int]:
 
 
 def draw_grid(config: PlanPathGrid, random: Random, split: Split) -> Grid:
-    """A grid of a split whose goal can be reached, start and goal at least two steps apart."""
+    """A grid of a split with a reachable goal, at least two steps from the start."""
     cells = [(row, column) for row in range(config.size) for column in range(config.size)]
     while True:
         walls = frozenset(random.sample(cells, round(config.wall_share * len(cells))))
@@ -68,7 +68,7 @@ PLAN_PATH_TASKS = Tasks(draw_grid)
 
 
 class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
-    """One walk. The planner speaks (a plan: up to `moves_per_turn` compass words), then the executor walks."""
+    """One walk. The planner gives a plan (up to `moves_per_turn` compass words), then the executor walks."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
 
@@ -87,32 +87,32 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
         self.walked = 0
 
     def observe(self, role: str) -> str:
-        """Planner: where the goal lies from here. Executor: what blocks it, its last moves, the plan."""
+        """Planner: direction and distance of the goal. Executor: walls around it, its last moves, the plan."""
         if role == "planner":
             return self.sight_of_goal()
         return self.wording.join(self.sight_around(), self.memory(), self.wording.plan(self.plan))
 
     def sight_of_goal(self) -> str:
-        """How far the goal lies, by axis."""
+        """Distance of the goal by axis."""
         return self.wording.goal(self.grid.goal[0] - self.cell[0], self.grid.goal[1] - self.cell[1])
 
     def sight_around(self) -> str:
-        """Which of the four cells next to it are free."""
+        """Which of the four neighbouring cells are free."""
         return self.wording.sides({move: self.grid.free(self.next_cell(move)) for move in MOVES})
 
     def memory(self) -> str:
-        """The last move, and whether the last turn led nowhere."""
+        """The last move, and whether the last turn had no effect."""
         return self.wording.memory(self.last)
 
     def act(self, role: str, answer: str) -> StepResult:
-        """Take a plan, or walk."""
+        """Process a plan, or walk."""
         return self.take_plan(answer) if role == "planner" else self.walk(answer)
 
     def take_plan(self, answer: str) -> StepResult:
-        """Score a plan by what its speaker can know: as if no wall stood anywhere.
+        """Score a plan by what the planner can know: as if there were no walls.
 
-        Scored on the real grid it would also be paid for walls that it cannot see, and the best of K plans would have
-        stepped round them already: the executor would seldom meet a blocked plan in training, as it does in evaluation.
+        Scored on the real grid, it would also be rewarded for walls that it cannot see, and the best of K plans would
+        already avoid them: the executor would rarely see a blocked plan in training, unlike in evaluation.
         """
         self.plan = self.wording.read(answer, COMPASS, self.config.moves_per_turn)
         if not self.plan:
@@ -153,7 +153,7 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
         return self.end_of_turn(local, f"walks {spoken(taken)}", solved=solved, bonus=bonus)
 
     def _move(self, cell: Cell, word: str) -> tuple[Cell, float]:
-        """Where a move leads and its local reward."""
+        """The cell after a move, and its local reward."""
         target = _beside(cell, word)
         if not self.grid.free(target):
             return cell, self.config.blocked_reward
@@ -162,8 +162,8 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
     def _move_reward(self, before: int, after: int) -> float:
         """Cost of a move plus its shaping, gamma * potential after - potential before (Ng, Harada, Russell 1999).
 
-        Potentials are minus the steps left, measured in walks from start to goal: -1 at the start, 0 at the goal. As in
-        `shaped`, rounded in another order: measured curves rest on these very numbers.
+        Potentials are minus the remaining steps, as a share of the path from start to goal: -1 at the start, 0 at the
+        goal. As in `shaped`, but rounded in another order, because measured curves depend on these exact numbers.
         """
         whole = self._distances[self.grid.start]
         shaped = self.config.shaping_discount * -after / whole + before / whole
@@ -178,7 +178,7 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
         return list(self._distances)
 
     def next_cell(self, word: str) -> Cell:
-        """The cell that a direction points at, free or not."""
+        """The neighbouring cell in a direction, free or not."""
         return _beside(self.cell, word)
 
     def board(self) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
 
     @property
     def outcome(self) -> str:
-        """How it ended."""
+        """The outcome."""
         return self.in_turns("reached the goal")
 
 
@@ -205,6 +205,6 @@ def _beside(cell: Cell, word: str) -> Cell:
 
 
 def plan_path_vocabulary(config: PlanPathGrid) -> tuple[str, ...]:
-    """Every word that observations and answers are made of, in a fixed order, with wording = "words"."""
+    """Every word in observations and answers, in a fixed order, with wording = "words"."""
     numbers = tuple(str(number) for number in range(1, config.size))
     return (*MOVES, *COMPASS, *numbers, "goal", "here", "free", "wall", "last", "plan", "none", STUCK, ";")

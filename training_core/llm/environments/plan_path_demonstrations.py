@@ -1,12 +1,12 @@
-"""Noisy demonstrations of plan_path for each role: what the tiny base model is warm-started on.
+"""Noisy demonstrations of plan_path for each role, for the warm start of the tiny base model.
 
-They teach the language and half of the idea. The planner's: name the axes on which the goal lies and how far, but not
-which way: each axis is turned round by a coin. The executor's: walk along the axes of the plan, each turned round by a
-coin too, and step round a wall. Some words are replaced at random besides. Play seldom arrives; which way is north, and
-how to agree, is left to the run.
+They teach the language and part of the task. The planner names the axes and distances of the goal, but not the
+direction: each axis is reversed at random. The executor walks along the axes of the plan, each also reversed at
+random, and steps around a wall. Some words are also replaced at random. Play rarely reaches the goal; the directions,
+and an agreement on them, are learnt in the run.
 
-The agent that walks alone is shown both halves in one: moves along the axes of the goal, each turned round by one coin,
-and a step round a wall. The scout of three names each side, blocked or free, right three times in four.
+The single agent gets both parts: moves along the axes of the goal, each reversed at random, and a step around a wall.
+The scout of three agents reports each side, blocked or free, correctly with probability 3/4.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,19 +23,19 @@ from training_core.llm.environments.plan_path_wording import COMPASS, IN_COMPASS
 from training_core.seeding import keyed_seed
 
 Demonstration = tuple[str, str]
-"""What a role sees, and what it might say."""
+"""A role's observation, and a possible answer."""
 
 NOISE = 0.2
 """Probability that a demonstrated word is replaced by a random one."""
 OPEN_LEFT_OUT = 0.8
-"""Share of the states that are left out where nothing blocks the way: the others are the hard ones."""
+"""Share of states without an obstacle that are omitted: the others are harder."""
 STATES_PER_GRID = 8
 TURNED = 0.5
-"""Probability that the planner turns an axis round."""
+"""Probability that the planner reverses an axis."""
 MISREAD = 0.5
 """Probability that the executor does."""
 SEEN_WELL = 0.75
-"""Probability that the scout tells a side as it is."""
+"""Probability that the scout reports a side correctly."""
 
 
 def plan_path_demonstrations(config: PlanPath, seed: int) -> Iterator[Demonstration]:
@@ -72,9 +72,9 @@ def plan_path_trio_demonstrations(config: PlanPathTrio, seed: int) -> Iterator[D
 
 
 def _hard_states(environment: PlanPathEnvironment, random: Random) -> Iterator[tuple[list[str], list[str]]]:
-    """Put the environment in one state after another, mostly such where something blocks the way.
+    """Set the environment to a series of states, mostly with an obstacle.
 
-    Yields the moves that a plan means there, and how an executor that may misread it takes them.
+    Yields the moves of a plan in the state, and the moves of an executor that may misread it.
     """
     for number in count():
         if number % STATES_PER_GRID == 0:
@@ -88,13 +88,13 @@ def _hard_states(environment: PlanPathEnvironment, random: Random) -> Iterator[t
 
 
 def _planned(environment: PlanPathEnvironment, random: Random) -> str:
-    """What the planner says: the goal's axes, each turned round by a coin, in compass words."""
+    """The planner's answer: the goal's axes, each reversed at random, in compass words."""
     said = _turned(_towards_goal(environment, random), TURNED, random)
     return _noisy([IN_COMPASS[move] for move in said], list(COMPASS), random)
 
 
 def _random_state(environment: PlanPathEnvironment, random: Random) -> None:
-    """Put the agent anywhere on the grid, with a last move as if it had walked."""
+    """Put the agent anywhere on the grid, with a random last move."""
     environment.plan = ()
     environment.cell = random.choice(
         [cell for cell in environment.reachable if cell != environment.grid.goal]
@@ -116,7 +116,7 @@ def _towards_goal(environment: PlanPathEnvironment, random: Random) -> list[str]
 
 
 def _turned(moves: list[str], probability: float, random: Random) -> list[str]:
-    """The same moves, each axis turned round with this probability."""
+    """The moves, with each axis reversed with this probability."""
     vertical, horizontal = random.random() < probability, random.random() < probability
     return [
         OPPOSITE[move] if (vertical if move in ("up", "down") else horizontal) else move for move in moves
@@ -124,7 +124,7 @@ def _turned(moves: list[str], probability: float, random: Random) -> list[str]:
 
 
 def _random_plan(environment: PlanPathEnvironment, random: Random) -> list[str]:
-    """Mostly a sensible plan, sometimes any moves: the executor must have seen both."""
+    """Mostly a sensible plan, sometimes random moves, so that the executor sees both."""
     if random.random() < 0.7:
         return _towards_goal(environment, random)
     length = random.randint(1, environment.config.moves_per_turn)
@@ -132,7 +132,7 @@ def _random_plan(environment: PlanPathEnvironment, random: Random) -> list[str]:
 
 
 def _follow(environment: PlanPathEnvironment, plan: list[str], random: Random) -> list[str]:
-    """The plan as far as it is open; a blocked first move is stepped round, without going back."""
+    """The plan up to the first wall; a blocked first move is replaced by a step around it, without going back."""
     if environment.grid.free(environment.next_cell(plan[0])):
         return plan
     free = [move for move in MOVES if environment.grid.free(environment.next_cell(move))]

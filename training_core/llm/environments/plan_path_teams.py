@@ -1,6 +1,6 @@
-"""The walk of plan_path by other teams: one agent that sees it all, or three of which none sees enough.
+"""plan_path with other teams: one agent that sees everything, or three agents with partial observations.
 
-Tasks, rewards of walking and held-out instances are those of plan_path: what differs is who sees what and who says it.
+Tasks, rewards of walking and held-out instances are those of plan_path; only observations and messages differ.
 """
 
 from typing import ClassVar
@@ -12,12 +12,12 @@ from training_core.llm.environments.plan_path_wording import MOVES, spoken
 
 
 class PlanPathSingleEnvironment(PlanPathEnvironment):
-    """One agent, the walker, sees what planner and executor see together, and walks. It is told no plan."""
+    """One agent, the walker, sees the observations of planner and executor, and walks. It gets no plan."""
 
     roles: ClassVar[tuple[str, ...]] = ("walker",)
 
     def observe(self, role: str) -> str:
-        """The goal, what blocks it, its last move."""
+        """The goal, the walls around it, its last move."""
         return self.wording.join(self.sight_of_goal(), self.sight_around(), self.memory())
 
     def act(self, role: str, answer: str) -> StepResult:
@@ -26,9 +26,9 @@ class PlanPathSingleEnvironment(PlanPathEnvironment):
 
 
 class PlanPathTrioEnvironment(PlanPathEnvironment):
-    """The planner sees the goal alone, the scout the walls alone; the executor walks by what both tell it.
+    """The planner only sees the goal, the scout only the walls; the executor walks by their messages.
 
-    Planner and scout do not hear each other: they may act in parallel (`team.parallel`).
+    Planner and scout do not see each other's messages: they may act in parallel (`team.parallel`).
     """
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "scout", "executor")
@@ -40,7 +40,7 @@ class PlanPathTrioEnvironment(PlanPathEnvironment):
         self.report: tuple[str, ...] = ()
 
     def observe(self, role: str) -> str:
-        """Planner: the goal. Scout: the four sides. Executor: its last move, the plan, and the sides told to be blocked."""
+        """Planner: the goal. Scout: the four sides. Executor: its last move, the plan, and the sides reported as blocked."""
         if role == "planner":
             return self.sight_of_goal()
         if role == "scout":
@@ -50,7 +50,7 @@ class PlanPathTrioEnvironment(PlanPathEnvironment):
         )
 
     def act(self, role: str, answer: str) -> StepResult:
-        """Take a plan, take a report, or walk; after walking both are forgotten."""
+        """Process a plan or a report, or walk; walking clears both."""
         if role == "planner":
             return self.take_plan(answer)
         if role == "scout":
@@ -59,7 +59,7 @@ class PlanPathTrioEnvironment(PlanPathEnvironment):
         return self.walk(answer)
 
     def take_report(self, answer: str) -> StepResult:
-        """Sides said to be blocked ("none": none). Each of the four that is told right pays, each told wrong costs."""
+        """Process the sides reported as blocked ("none": none). Each of the four is rewarded if correct and penalised if wrong."""
         said = self.wording.read_report(answer)
         self.report = said or ()
         if said is None:

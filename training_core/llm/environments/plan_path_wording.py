@@ -1,4 +1,4 @@
-"""How plan_path is put into words: what roles are shown, and how their answers are read."""
+"""The text form of plan_path: formatting of observations, and parsing of answers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,18 +14,18 @@ COMPASS = {"north": "up", "south": "down", "west": "left", "east": "right"}
 """The planner's words and the moves that they mean."""
 IN_COMPASS = {move: word for word, move in COMPASS.items()}
 STUCK = "stuck"
-"""Shown after the last move when the turn since has led nowhere: without it, greedy play repeats the same answer in every turn."""
+"""Shown after the last move if the following turn had no effect: without it, greedy play repeats the same answer in every turn."""
 _LETTERS = re.compile(r"[a-z]+")
 
 
 class PlanPathWording(Protocol):
-    """What an entry of WORDINGS offers. Moves are the keys of MOVES; a plan is made of the keys of COMPASS."""
+    """The interface of an entry of WORDINGS. Moves are the keys of MOVES; a plan consists of keys of COMPASS."""
 
     walk: Mapping[str, str]
-    """The words of a role that walks, and the moves that they mean."""
+    """The words of a walking role, and their moves."""
 
     def goal(self, down: int, right: int) -> str:
-        """Where the goal lies, in cells from here."""
+        """The position of the goal, in cells from here."""
         ...
 
     def sides(self, free: Mapping[str, bool]) -> str:
@@ -33,34 +33,34 @@ class PlanPathWording(Protocol):
         ...
 
     def memory(self, last: Sequence[str]) -> str:
-        """The last move, followed by STUCK where the turn since led nowhere."""
+        """The last move, followed by STUCK if the following turn had no effect."""
         ...
 
     def plan(self, plan: Sequence[str]) -> str:
-        """What the planner said."""
+        """The planner's plan."""
         ...
 
     def report(self, walls: Sequence[str]) -> str:
-        """The moves that the scout said to be blocked."""
+        """The moves that the scout reported as blocked."""
         ...
 
     def join(self, *parts: str) -> str:
-        """One observation made of several parts."""
+        """One observation from several parts."""
         ...
 
     def read(self, answer: str, known: Mapping[str, str], most: int) -> tuple[str, ...]:
-        """Up to `most` of the known words that an answer says; empty where it cannot be read."""
+        """Up to `most` known words of an answer; empty if it cannot be parsed."""
         ...
 
     def read_report(self, answer: str) -> tuple[str, ...] | None:
-        """The moves that a scout says to be blocked; None where its answer cannot be read."""
+        """The moves that a scout reports as blocked; None if its answer cannot be parsed."""
         ...
 
 
 class Words:
-    """The few words of the tiny model. An answer with an unknown word, or with too many words, is no answer.
+    """The small vocabulary of the tiny model. An answer with an unknown word, or with too many words, is invalid.
 
-    Planner and walkers have words of their own, so that neither learns the other's.
+    Planner and walkers have separate words, so that neither learns the other's.
     """
 
     walk: Mapping[str, str] = {move: move for move in MOVES}
@@ -86,11 +86,11 @@ class Words:
         return f"wall {spoken(walls)}"
 
     def join(self, *parts: str) -> str:
-        """Parts with a semicolon between them."""
+        """Parts separated by semicolons."""
         return " ; ".join(parts)
 
     def read(self, answer: str, known: Mapping[str, str], most: int) -> tuple[str, ...]:
-        """Every word of the answer, where all are known and they are not too many."""
+        """Every word of the answer, if all are known and they are not too many."""
         words = tuple(after_thought(answer).split())
         return words if len(words) <= most and all(word in known for word in words) else ()
 
@@ -136,12 +136,12 @@ class Sentences:
         return " ".join(part for part in parts if part)
 
     def read(self, answer: str, known: Mapping[str, str], most: int) -> tuple[str, ...]:
-        """The first known words of the answer, whatever stands between them, in any case."""
+        """The first known words of the answer, with any text between them, ignoring case."""
         words = _LETTERS.findall(after_thought(answer).lower())
         return tuple(word for word in words if word in known)[:most]
 
     def read_report(self, answer: str) -> tuple[str, ...] | None:
-        """Every side that the answer names; none of them where it says `none`."""
+        """Every side that the answer names; none if it contains `none`."""
         words = _LETTERS.findall(after_thought(answer).lower())
         said = dict.fromkeys(COMPASS[word] for word in words if word in COMPASS)
         return tuple(said) if said or "none" in words else None
@@ -152,12 +152,12 @@ WORDINGS: dict[str, PlanPathWording] = {"words": Words(), "sentences": Sentences
 
 
 def spoken(words: Sequence[str]) -> str:
-    """Words as they are shown; "none" where there are none."""
+    """Words for display; "none" if there are none."""
     return " ".join(words) or "none"
 
 
 def _axes(down: int, right: int) -> list[tuple[int, str]]:
-    """(cells, compass word) of each axis on which the goal lies away from here."""
+    """(cells, compass word) of each axis with a distance to the goal."""
     axes = []
     if right:
         axes.append((abs(right), "east" if right > 0 else "west"))

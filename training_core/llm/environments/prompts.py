@@ -17,7 +17,7 @@ from training_core.served import served
 from training_core.types import Message
 
 DATA = "data"
-"""Folder of TROUPE_HOME that relative paths are looked up in."""
+"""Folder of TROUPE_HOME in which relative paths are resolved."""
 _SPEAKERS = ("system", "user", "assistant", "tool")
 
 
@@ -28,13 +28,14 @@ class Instance:
     instance_id: str
     messages: tuple[Message, ...]
     data: dict[str, Any]
-    """Every field but the prompt, under `label` and `answer` alike what either says: keyword arguments of the reward function."""
+    """Every field except the prompt, with `label` and `answer` as aliases: keyword arguments of the reward function."""
 
 
 def data_file(path: str, field: str = "environment.path") -> Path:
-    """Where a file of the config is: below TROUPE_HOME/data, or else as it stands. Raises ConfigError where there is none.
+    """The path of a file in the config: below TROUPE_HOME/data, otherwise as given. Raises ConfigError if it does not
+    exist.
 
-    A process that works for a server looks below TROUPE_HOME/data alone.
+    A process started by a server only searches below TROUPE_HOME/data.
     """
     home = Path(os.environ.get("TROUPE_HOME", "var")).expanduser()
     places = [home / DATA / path, Path(path).expanduser()]
@@ -45,7 +46,7 @@ def data_file(path: str, field: str = "environment.path") -> Path:
 
 
 def read_instances(path: Path) -> tuple[Instance, ...]:
-    """Every line of a file, empty ones left out. Raises ConfigError that names file and line."""
+    """Every line of a file, skipping empty ones. Raises ConfigError, which names file and line."""
     return _read(path, path.stat().st_mtime_ns)
 
 
@@ -92,20 +93,20 @@ def _messages(prompt: Any) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         prompt = [{"role": "user", "content": prompt}]
     if not isinstance(prompt, list) or not prompt:
-        raise ValueError("'prompt' is neither a text nor a list of messages")
+        raise ValueError("'prompt' is neither a string nor a list of messages")
     for place, message in enumerate(prompt):
         if not isinstance(message, dict) or not isinstance(message.get("content"), str):
-            raise ValueError(f"message {place + 1} of 'prompt' has no text under 'content'")
+            raise ValueError(f"message {place + 1} of 'prompt' has no string as 'content'")
         if message.get("role") not in _SPEAKERS:
             raise ValueError(f"message {place + 1} of 'prompt' has no 'role' of {', '.join(_SPEAKERS)}")
     return tuple(Message(role=message["role"], content=message["content"]) for message in prompt)
 
 
 def split_instances(config: Dataset, split: Split) -> tuple[Instance, ...]:
-    """The instances of a split. Raises ConfigError where it has none.
+    """The instances of a split. Raises ConfigError if it has none.
 
-    With an eval_path each split is a file. Otherwise an instance is held out by its id, whatever the run's seed and whatever
-    else is in the file: about eval_share of them.
+    With an eval_path each split is a file. Otherwise about eval_share of the instances are held out by their id,
+    independent of the run's seed and of other lines.
     """
     path = config.eval_path if config.eval_path and split == "eval" else config.path
     instances = read_instances(data_file(path))
@@ -121,7 +122,7 @@ def split_instances(config: Dataset, split: Split) -> tuple[Instance, ...]:
 
 
 def task_instance(config: Dataset, seed: int, task: int, split: Split) -> Instance:
-    """The instance of a task number: held-out ones in the file's order, others shuffled anew for each pass over the file."""
+    """The instance of a task number: held-out ones in the file's order, others reshuffled for each pass over the file."""
     instances = split_instances(config, split)
     passes, place = divmod(task, len(instances))
     if split == "train":

@@ -1,4 +1,4 @@
-"""Environments by the `type` of their config, and what the tiny base model needs of each."""
+"""Environments by the `type` of their config, with the data of the tiny base model for each."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ ENVIRONMENTS: dict[str, Callable[[Any, int], TextEnvironment]] = {
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What a tiny base model for an environment is made of."""
+    """Data of a tiny base model for an environment."""
 
     vocabulary: Callable[[Any], tuple[str, ...]]
     """Config section -> every word of observations and answers."""

@@ -1,9 +1,10 @@
-"""Sokoban for two: the planner sees boxes and goals and says which way to push, the executor sees the boxes from where it stands,
-walks round them and pushes.
+"""Sokoban for two: the planner sees boxes and goals and names a direction to push; the executor sees the boxes
+relative to itself, walks around them and pushes.
 
-After the Sokoban of PettingLLMs (arXiv 2510.11062), whose rewards are the defaults here, with the information split between the
-roles: the planner does not know where the executor stands, the executor does not know where the goals are. The planner
-speaks in compass words, the executor walks up, down, left and right. Boxes are numbered in reading order of their start.
+Based on the Sokoban of PettingLLMs (arXiv 2510.11062), whose rewards are the defaults here, with the information
+split between the roles: the planner does not know the executor's position, the executor does not know the goals. The
+planner uses compass words, the executor walks up, down, left and right. Boxes are numbered in reading order of their
+initial positions.
 """
 
 from collections.abc import Container
@@ -27,7 +28,7 @@ from training_core.llm.environments.task_environment import TaskEnvironment
 COMPASS = {"north": "up", "south": "down", "west": "left", "east": "right"}
 """The planner's words and the moves that they mean."""
 STUCK = "stuck"
-"""Shown in place of the last move when the turn since has led nowhere: without it, greedy play repeats itself for ever."""
+"""Shown instead of the last move if the following turn had no effect: without it, greedy play repeats itself indefinitely."""
 
 
 class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
@@ -52,7 +53,7 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
         self.start_moves = self._moves_left()
 
     def observe(self, role: str) -> str:
-        """Planner: goals and walls, seen from each box. Executor: boxes and walls, seen from where it stands, and the plan."""
+        """Planner: goals and walls relative to each box. Executor: boxes and walls relative to itself, and the plan."""
         if role == "planner":
             return " ; ".join(self._box_seen(number) for number in range(len(self.boxes)))
         boxes = " ; ".join(
@@ -74,12 +75,12 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
         return "box" if cell in self.boxes else "free"
 
     def act(self, role: str, answer: str) -> StepResult:
-        """Take a plan, or move."""
+        """Process a plan, or move."""
         words = after_thought(answer).split()
         return self._plan(words) if role == "planner" else self._move_all(words)
 
     def _plan(self, words: list[str]) -> StepResult:
-        """Score a push by what its speaker can know: as if the player stood where it has to."""
+        """Score a push by what the planner can know: as if the player were in the required position."""
         self.plan = ()
         found = self._push(words)
         if found is None:
@@ -95,7 +96,7 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
         return StepResult(local, 0.0, False, False, said)
 
     def _push(self, words: list[str]) -> tuple[int, Cell] | None:
-        """Box (from 0) and direction that a plan names; without a number the first box that is on no goal."""
+        """Box (from 0) and direction that a plan names; without a number, the first box that is not on a goal."""
         numbers = {str(number + 1): number for number in range(len(self.boxes))}
         *first, word = words or [""]
         if word not in COMPASS or len(first) > 1 or any(number not in numbers for number in first):
@@ -122,7 +123,7 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
         return self._end_of_turn(local + self._shaped(left, self._moves_left()), before, taken)
 
     def _move(self, word: str) -> bool:
-        """Move, and push a box that stands in the way; whether that was possible."""
+        """Move, and push a box in the way; return whether that was possible."""
         step = MOVES[word]
         target = beside(self.player, step)
         if target in self.boxes:
@@ -158,12 +159,12 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
         return shaped(-left, -left_after, self.config.shaping, self.config.shaping_discount)
 
     def _pushes_left(self, boxes: tuple[Cell, ...]) -> int:
-        """Pushes left, each box for itself to the nearest goal; a box that is lost is further away than any other."""
+        """Remaining pushes, each box separately to the nearest goal; a lost box counts as farther than any other."""
         lost = max(self._pushes.values()) + 1
         return sum(self._pushes.get(box, lost) for box in boxes)
 
     def _moves_left(self) -> int:
-        """Pushes left, and the walks between those of the box that needs the least; as at the start where a box is lost."""
+        """Remaining pushes plus the walks between those of the box with the fewest; as at the start if a box is lost."""
         if any(box not in self._pushes for box in self.boxes):
             return self.start_moves
         walks = [
@@ -193,12 +194,12 @@ class SokobanEnvironment(TaskEnvironment[Sokoban, Level]):
 
     @property
     def outcome(self) -> str:
-        """How it ended."""
+        """The outcome."""
         return "a box is lost" if self.lost and not self.success else self.in_turns("solved")
 
 
 def _way(start: Cell, end: Cell, names: tuple[str, ...]) -> str:
-    """How far and which way, in these names for up, down, left and right."""
+    """Distance and direction, with these names for up, down, left and right."""
     up, down, left, right = names
     rows, columns = end[0] - start[0], end[1] - start[1]
     words = [str(abs(rows)), down if rows > 0 else up] if rows else []
@@ -207,7 +208,7 @@ def _way(start: Cell, end: Cell, names: tuple[str, ...]) -> str:
 
 
 def sokoban_vocabulary(config: Sokoban) -> tuple[str, ...]:
-    """Every word that observations and answers are made of, in a fixed order."""
+    """Every word in observations and answers, in a fixed order."""
     numbers = tuple(str(number) for number in range(1, max(config.size - 2, config.boxes + 1)))
     names = ("box", "goal", "here", "free", "wall", "last", "plan", "none", STUCK, ";", ",")
     return (*MOVES, *COMPASS, *numbers, *names)

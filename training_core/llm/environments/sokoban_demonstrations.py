@@ -1,8 +1,8 @@
-"""Noisy demonstrations of Sokoban for both roles: what the tiny base model is warm-started on.
+"""Noisy demonstrations of Sokoban for both roles, for the warm start of the tiny base model.
 
-They teach the language and half of the idea. The planner's: name an axis on which the goal lies, now and then the wrong way. The
-executor's: walk round the box and push it along the axis of the plan, now and then the wrong way. Some words are
-replaced at random besides. That walls stand in the way, and whom to trust, is left to the run.
+They teach the language and part of the task. The planner names an axis of the goal, sometimes in the wrong direction.
+The executor walks around the box and pushes it along the axis of the plan, sometimes in the wrong direction. Some
+words are also replaced at random. Avoiding walls, and relying on the other role, is learnt in the run.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ NOISE = 0.1
 """Probability that a demonstrated word is replaced by a random one."""
 STATES_PER_LEVEL = 8
 TURNED = 0.1
-"""Probability that the planner turns its direction round."""
+"""Probability that the planner reverses its direction."""
 MISREAD = 0.15
 """Probability that the executor does."""
 OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
@@ -48,7 +48,7 @@ def sokoban_demonstrations(config: Sokoban, seed: int) -> Iterator[tuple[str, st
 
 
 def _random_state(environment: SokobanEnvironment, level: Level, random: Random) -> None:
-    """Put boxes and player anywhere from which it is not lost, not all boxes on goals."""
+    """Place boxes and player so that the level is solvable and not all boxes are on goals."""
     inside = range(1, level.size - 1)
     cells = [(row, column) for row in inside for column in inside if level.open((row, column))]
     alive = [cell for cell in cells if cell in environment.alive]
@@ -62,7 +62,7 @@ def _random_state(environment: SokobanEnvironment, level: Level, random: Random)
 
 
 def _axis_to_a_goal(box: Cell, level: Level, random: Random) -> str:
-    """A move that brings a box nearer to the nearest goal as the crow flies."""
+    """A move that brings a box nearer to the nearest goal in a straight line."""
     goal = min(level.goals, key=lambda each: abs(each[0] - box[0]) + abs(each[1] - box[1]))
     rows, columns = goal[0] - box[0], goal[1] - box[1]
     options = ["down" if rows > 0 else "up"] if rows else []
@@ -75,7 +75,7 @@ def _turned(move: str, probability: float, random: Random) -> str:
 
 
 def _round_and_push(environment: SokobanEnvironment, number: int, move: str) -> list[str]:
-    """The shortest walk to the far side of a box, and a push; as much of it as fits in a turn, empty where there is none."""
+    """The shortest walk to the far side of a box, and a push; truncated to one turn, empty if there is none."""
     box = environment.boxes[number]
     behind = beside(box, MOVES[move], -1)
     way = walk(environment.level, environment.boxes, environment.player, behind)

@@ -1,4 +1,4 @@
-"""Sokoban: levels that can be solved by construction, pushes, and how far a box is from its goal.
+"""Sokoban: levels that are solvable by construction, pushes, and distances of boxes from goals.
 
 A cell is (row, column), rows downwards; the border is wall.
 """
@@ -24,14 +24,14 @@ class Level:
 
     size: int
     walls: tuple[Cell, ...]
-    """Inside the border."""
+    """Walls inside the border."""
     goals: tuple[Cell, ...]
     boxes: tuple[Cell, ...]
     player: Cell
 
     @property
     def identity(self) -> str:
-        """All of it."""
+        """The whole instance."""
         return repr((self.size, self.walls, self.goals, self.boxes, self.player))
 
     def open(self, cell: Cell) -> bool:
@@ -41,15 +41,15 @@ class Level:
 
 
 def beside(cell: Cell, step: Cell, times: int = 1) -> Cell:
-    """The cell that lies so many steps away."""
+    """The cell `times` steps away."""
     return (cell[0] + times * step[0], cell[1] + times * step[1])
 
 
 @lru_cache(maxsize=8192)
 def pushes_left(level: Level) -> dict[Cell, int]:
-    """Fewest pushes that bring one box, alone on the board, from a cell to a goal; no entry where none do.
+    """Fewest pushes that bring one box, alone on the board, from a cell to a goal; no entry if impossible.
 
-    Whether the player can walk to where it must push is left out: who points to a box does not see the player.
+    Ignores whether the player can reach the pushing position, because the planner does not see the player.
     """
     found = dict.fromkeys(level.goals, 0)
     queue = deque(level.goals)
@@ -65,7 +65,7 @@ def pushes_left(level: Level) -> dict[Cell, int]:
 
 @lru_cache(maxsize=8192)
 def moves_left(level: Level) -> dict[tuple[Cell, Cell], int]:
-    """Fewest moves, walks and pushes, that bring one box, alone on the board, to a goal: (player, box) -> moves; no entry where none do."""
+    """Fewest moves, walks and pushes, that bring one box, alone on the board, to a goal: (player, box) -> moves; no entry if impossible."""
     inside = range(1, level.size - 1)
     cells = [(row, column) for row in inside for column in inside if level.open((row, column))]
     found = {(player, goal): 0 for goal in level.goals for player in cells if player != goal}
@@ -85,7 +85,7 @@ def moves_left(level: Level) -> dict[tuple[Cell, Cell], int]:
 
 
 def walk(level: Level, boxes: Collection[Cell], start: Cell, end: Cell) -> list[str] | None:
-    """A shortest walk round walls and boxes; None where there is none."""
+    """A shortest path around walls and boxes; None if there is none."""
     ways: dict[Cell, list[str]] = {start: []}
     queue = deque([start])
     while queue and end not in ways:
@@ -99,7 +99,7 @@ def walk(level: Level, boxes: Collection[Cell], start: Cell, end: Cell) -> list[
 
 
 def draw_level(config: Sokoban, random: Random, split: Split) -> Level:
-    """A level of a split. Boxes start on the goals and are pulled away from them: pushed back, they solve it."""
+    """A level of a split. Boxes start on the goals and are pulled away, so pushing them back solves the level."""
     inside = [(row, column) for row in range(1, config.size - 1) for column in range(1, config.size - 1)]
     while True:
         walls = random.sample(inside, round(config.wall_share * len(inside)))
@@ -112,7 +112,7 @@ def draw_level(config: Sokoban, random: Random, split: Split) -> Level:
 
 
 def _worth_playing(level: Level) -> bool:
-    """Whether no box is on a goal yet and more than one push is needed for each, on average."""
+    """Whether no box is on a goal and more than one push per box is needed on average."""
     pushes = pushes_left(level)
     return all(pushes[box] for box in level.boxes) and sum(pushes[box] for box in level.boxes) > len(
         level.boxes
@@ -120,7 +120,7 @@ def _worth_playing(level: Level) -> bool:
 
 
 def _pulled(level: Level, pulls: int, random: Random) -> Level:
-    """The level after some random pulls, with the player anywhere that it can walk to."""
+    """The level after some random pulls, with the player at a random reachable cell."""
     boxes, player = list(level.boxes), level.player
     for _ in range(pulls):
         options = [

@@ -1,7 +1,6 @@
 """Task numbers to instances: the same instance for the same (seed, split, number), and splits that never overlap.
 
-Which split an instance belongs to is a property of the instance itself, so that streams of different seeds cannot meet,
-however few instances there are.
+The split is a property of the instance itself, so streams of different seeds cannot overlap, even with few instances.
 """
 
 import zlib
@@ -14,9 +13,9 @@ from training_core.llm.environments.base import Split
 from training_core.seeding import keyed_seed
 
 HELD_OUT_TASKS = 1024
-"""How many held-out tasks there are, at most."""
+"""Maximum number of held-out tasks."""
 _HELD_OUT_SEED = 7_919
-"""Held-out tasks do not depend on the run's seed, so that runs can be compared."""
+"""Held-out tasks do not depend on the run's seed, so runs can be compared."""
 
 
 class Instance(Hashable, Protocol):
@@ -24,7 +23,7 @@ class Instance(Hashable, Protocol):
 
     @property
     def identity(self) -> str:
-        """What decides the split; instances that are too alike to be in two splits share it."""
+        """The key of the split; instances that are too similar for different splits share it."""
         ...
 
 
@@ -33,12 +32,12 @@ T = TypeVar("T", bound=Instance)
 
 
 def held_out(instance: Instance) -> bool:
-    """Whether an instance is never trained on: a fixed quarter of all identities, whatever the run's seed."""
+    """Whether an instance is never trained on: a fixed quarter of all identities, independent of the run's seed."""
     return zlib.crc32(instance.identity.encode()) % 4 == 0
 
 
 class _HeldOut(Generic[T]):
-    """The held-out instances of a config, all different, drawn as far as they are asked for."""
+    """The held-out instances of a config, all different, drawn on demand."""
 
     def __init__(self, draw: Callable[[Random], T]) -> None:
         self._draw = draw
@@ -46,7 +45,7 @@ class _HeldOut(Generic[T]):
         self._drawn = 0
 
     def first(self, count: int) -> list[T]:
-        """The first `count` of them, fewer where there are too few that differ."""
+        """The first `count` of them, or fewer if not enough distinct ones exist."""
         while len(self._found) < count and self._drawn < 4 * HELD_OUT_TASKS:
             self._found.setdefault(self._draw(Random(keyed_seed(_HELD_OUT_SEED, 1, self._drawn))))
             self._drawn += 1
@@ -61,7 +60,7 @@ class Tasks(Generic[C, T]):
         self._held_out = lru_cache(maxsize=4)(self._all_held_out)
 
     def instance(self, config: C, seed: int, task: int, split: Split) -> T:
-        """The instance of a task number; held-out numbers wrap round."""
+        """The instance of a task number; held-out numbers wrap around."""
         if split == "train":
             return self._draw(config, Random(keyed_seed(seed, 0, task)), split)
         number = task % HELD_OUT_TASKS
@@ -69,7 +68,7 @@ class Tasks(Generic[C, T]):
         return found[number % len(found)]
 
     def held_out(self, config: C) -> tuple[T, ...]:
-        """All held-out tasks; fewer than HELD_OUT_TASKS where there are not so many that differ."""
+        """All held-out tasks; fewer than HELD_OUT_TASKS if not enough distinct ones exist."""
         return tuple(self._held_out(config).first(HELD_OUT_TASKS))
 
     def _all_held_out(self, config: C) -> _HeldOut[T]:

@@ -1,11 +1,11 @@
-"""Sudoku for two: the planner sees all digits and points to a square, the executor sees only that square's row, column and
-box, and writes a digit.
+"""Sudoku for two: the planner sees all digits and names a square; the executor sees only that square's row, column
+and box, and writes a digit.
 
-After the Sudoku of PettingLLMs (arXiv 2510.11062), with the information split between the roles: where to write is a question about
-the whole grid (which square leaves no choice?), what to write is one about a few digits. The executor cannot see whether a
-square is a good one, the planner cannot write. A digit that breaks a rule is refused; one that breaks none but is not the
-solution's is written, and may be written over. Squares are
-named r1c1 to r9c9, from the top left; an empty one is shown by its name.
+Based on the Sudoku of PettingLLMs (arXiv 2510.11062), with the information split between the roles: where to write
+depends on the whole grid (which square has only one legal digit), what to write on a few digits. The executor cannot
+see whether a square is a good choice, and the planner cannot write. A digit that breaks a rule is refused; a wrong
+digit that breaks none is written and can be overwritten. Squares are named r1c1 to r9c9, from the top left; an empty
+one is shown by its name.
 """
 
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ LINES = ("row", "column", "box")
 
 
 class SudokuEnvironment(PuzzleEnvironment[Sudoku, Puzzle]):
-    """One Sudoku. The planner points (`r2c3`), then the executor writes (`4`)."""
+    """One Sudoku. The planner names a square (`r2c3`), then the executor writes (`4`)."""
 
     roles: ClassVar[tuple[str, ...]] = ("planner", "executor")
 
@@ -35,10 +35,10 @@ class SudokuEnvironment(PuzzleEnvironment[Sudoku, Puzzle]):
         self.digits = puzzle.given
         self.square: int | None = None
         self.refused: tuple[tuple[int, int], ...] = ()
-        """(square, digit) that were refused since the last digit was written: greedy play would repeat them for ever."""
+        """(square, digit) that were refused since the last digit was written: greedy play would repeat them indefinitely."""
 
     def observe(self, role: str) -> str:
-        """Planner: the grid, row by row, and where digits were refused. Executor: what stands beside the square pointed to."""
+        """Planner: the grid, row by row, and where digits were refused. Executor: the digits in the lines and box of the named square."""
         if role == "planner":
             size = self.puzzle.size
             shown = [str(digit or square_name(square, size)) for square, digit in enumerate(self.digits)]
@@ -58,12 +58,12 @@ class SudokuEnvironment(PuzzleEnvironment[Sudoku, Puzzle]):
         return f"{' ; '.join(parts)} ; now {self.digits[square] or EMPTY} ; refused {_digits(refused)}"
 
     def act(self, role: str, answer: str) -> StepResult:
-        """Point, or write."""
+        """Process a square, or write a digit."""
         words = after_thought(answer).split()
         return self._point(words) if role == "planner" else self._write(words)
 
     def _point(self, words: list[str]) -> StepResult:
-        """Score a square by what a digit drawn from its legal ones would be worth: 1 of them is right, if any."""
+        """Score a square by the expected value of a random legal digit: at most one of them is correct."""
         self.square = self._square(words)
         if self.square is None:
             return StepResult(self.config.refused_reward, 0.0, False, False, "no square")
@@ -95,7 +95,7 @@ class SudokuEnvironment(PuzzleEnvironment[Sudoku, Puzzle]):
         return self.end_of_turn(local, info, solved=self.digits == self.puzzle.solution)
 
     def _shaped(self, left: float) -> float:
-        """Shaping of going from the digits now to so many squares that are not right."""
+        """Shaping reward for going from the current digits to `left` incorrect squares."""
         return self.shaped(self._left(self.digits), left, self.puzzle.holes)
 
     def _left(self, digits: tuple[int, ...]) -> int:
@@ -127,7 +127,7 @@ class SudokuEnvironment(PuzzleEnvironment[Sudoku, Puzzle]):
 
     @property
     def outcome(self) -> str:
-        """How it ended."""
+        """The outcome."""
         return self.in_turns("solved", f"{self._left(self.digits)} squares open")
 
 
@@ -141,7 +141,7 @@ def _digits(digits: list[int]) -> str:
 
 
 def sudoku_vocabulary(config: Sudoku) -> tuple[str, ...]:
-    """Every word that observations and answers are made of, in a fixed order."""
+    """Every word in observations and answers, in a fixed order."""
     numbers = [str(number) for number in range(1, config.size + 1)]
     names = [square_name(square, config.size) for square in range(config.size**2)]
     return (*numbers, *names, *LINES, EMPTY, ";", "now", "refused", "none", "no", "square")

@@ -1,8 +1,8 @@
-"""Noisy demonstrations of Sudoku for both roles: what the tiny base model is warm-started on.
+"""Noisy demonstrations of Sudoku for both roles, for the warm start of the tiny base model.
 
-They teach the language and half of the idea. The planner's: point to an empty square, any of them. The executor's: write a digit
-that is not in the row; column and box are forgotten. Some words are replaced at random besides. Which square leaves no
-choice, and that all three lines count, is left to the run.
+They teach the language and part of the task. The planner names any empty square. The executor writes a digit that is
+not in the row, ignoring column and box. Some words are also replaced at random. Choosing a square with one legal
+digit, and checking column and box, is learnt in the run.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def sudoku_demonstrations(config: Sudoku, seed: int) -> Iterator[tuple[str, str]
 
 
 def _random_state(environment: SudokuEnvironment, puzzle: Puzzle, random: Random) -> list[int]:
-    """Fill some holes in, most of them rightly; returns the squares that are left."""
+    """Fill some holes, most of them correctly; return the remaining squares."""
     empty = [square for square, digit in enumerate(puzzle.given) if not digit]
     random.shuffle(empty)
     digits = list(puzzle.given)

@@ -23,18 +23,18 @@ class Puzzle:
 
     @property
     def identity(self) -> str:
-        """The solution: two puzzles with one solution are never in two splits."""
+        """The solution: puzzles with the same solution are in the same split."""
         return repr(self.solution)
 
     @property
     def holes(self) -> int:
-        """How many squares are empty at the start."""
+        """Number of empty squares at the start."""
         return self.given.count(0)
 
 
 @lru_cache
 def lines(size: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]:
-    """By square: the squares of its row, its column and its box, itself included."""
+    """By square: the squares of its row, column and box, including itself."""
     high, wide = BOXES[size]
     squares = [(number // size, number % size) for number in range(size * size)]
 
@@ -53,7 +53,7 @@ def lines(size: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int,
 
 @lru_cache
 def peers(size: int) -> tuple[tuple[int, ...], ...]:
-    """By square: the other squares whose digits it may not have."""
+    """By square: the other squares that must have different digits."""
     return tuple(
         tuple(sorted({other for line in areas for other in line} - {square}))
         for square, areas in enumerate(lines(size))
@@ -61,13 +61,13 @@ def peers(size: int) -> tuple[tuple[int, ...], ...]:
 
 
 def legal_digits(digits: Sequence[int], square: int, size: int) -> list[int]:
-    """Digits that break no rule in this square, whatever stands in it now."""
+    """Digits that break no rule in this square, ignoring its current digit."""
     taken = {digits[other] for other in peers(size)[square]}
     return [digit for digit in range(1, size + 1) if digit not in taken]
 
 
 def solutions(digits: Sequence[int], size: int, random: Random | None = None) -> Iterator[tuple[int, ...]]:
-    """Every way to fill the empty squares in, the square with the fewest legal digits first."""
+    """All solutions of the empty squares, filling the square with the fewest legal digits first."""
     empty = [square for square, digit in enumerate(digits) if not digit]
     if not empty:
         yield tuple(digits)
@@ -81,7 +81,7 @@ def solutions(digits: Sequence[int], size: int, random: Random | None = None) ->
 
 
 def draw_puzzle(config: Sudoku, random: Random, split: Split) -> Puzzle:
-    """A puzzle of a split with so many holes and one solution."""
+    """A puzzle of a split with the configured holes and a unique solution."""
     while True:
         solution = next(solutions([0] * config.size**2, config.size, random))
         puzzle = Puzzle(config.size, solution, solution)
@@ -93,7 +93,7 @@ def draw_puzzle(config: Sudoku, random: Random, split: Split) -> Puzzle:
 
 
 def _dig(solution: tuple[int, ...], config: Sudoku, random: Random) -> list[int]:
-    """Empty squares in a random order while the solution stays the only one; it may run out of squares."""
+    """Remove digits in random order while the solution stays unique; it may run out of squares."""
     digits = list(solution)
     for square in random.sample(range(len(digits)), len(digits)):
         if digits.count(0) == config.holes:
@@ -105,7 +105,7 @@ def _dig(solution: tuple[int, ...], config: Sudoku, random: Random) -> list[int]
 
 
 def _another_digit_works(digits: list[int], square: int, right: int, size: int) -> bool:
-    """Whether a solution has another digit here: much quicker to say than how many solutions there are."""
+    """Whether a solution has another digit here, which is much faster than counting solutions."""
     for digit in legal_digits(digits, square, size):
         tried = [*digits[:square], digit, *digits[square + 1 :]]
         if digit != right and next(solutions(tried, size), None):

@@ -1,4 +1,4 @@
-"""What environments share whose tasks are drawn by number: how they start, are copied, and count the team's turns."""
+"""Base classes of environments whose tasks are drawn by number: start, copy, and counting of turns."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class PuzzleSection(Protocol):
-    """What the config of a puzzle says of turns and rewards."""
+    """Turns and rewards in the config of a puzzle."""
 
     @property
     def max_turns(self) -> int: ...
@@ -30,12 +30,12 @@ P = TypeVar("P", bound=PuzzleSection)
 
 
 class TaskEnvironment(ABC, Generic[C, T]):
-    """Config section C, task instances T. A class below this one writes `draw`, `begin`, and what its roles see and do."""
+    """Config section C, task instances T. A subclass defines `draw`, `begin`, and the observations and actions of its roles."""
 
     task_id: str
-    """Split and number."""
+    """Split and number of the task."""
     turns: int
-    """Turns of the whole team that are over."""
+    """Completed turns of the whole team."""
     done: bool
     success: bool
 
@@ -60,14 +60,14 @@ class TaskEnvironment(ABC, Generic[C, T]):
 
     @abstractmethod
     def begin(self, instance: T) -> None:
-        """Put everything as it is before the first turn of an instance."""
+        """Set the state before the first turn of an instance."""
 
     def copy(self) -> Self:
-        """An independent copy: nothing that an environment holds is changed in place, only replaced."""
+        """An independent copy: an environment's attributes are never changed in place, only replaced."""
         return copy.copy(self)
 
     def in_turns(self, done: str, left: str = "") -> str:
-        """How it ended or stands: done in so many turns, or the turns used up with something left to do."""
+        """The outcome or current state: done in a number of turns, or the turns used up with something left."""
         if self.success:
             return f"{done} in {self.turns} turn{'s' * (self.turns != 1)}"
         used_up = f"turns used up, {left}" if left else "turns used up"
@@ -75,10 +75,10 @@ class TaskEnvironment(ABC, Generic[C, T]):
 
 
 class PuzzleEnvironment(TaskEnvironment[P, T]):
-    """A puzzle that is solved or not: the config says what that pays, and how many turns there are."""
+    """A puzzle that is solved or not: the config defines rewards and turns."""
 
     def end_of_turn(self, local: float, info: str, *, solved: bool, bonus: float = 0.0) -> StepResult:
-        """The result of the answer that ends a turn of the team; `bonus` is paid beside goal_reward."""
+        """The result of the answer that ends a turn of the team; `bonus` is added to goal_reward."""
         team = 0.0
         if solved:
             self.done = self.success = True
@@ -88,5 +88,5 @@ class PuzzleEnvironment(TaskEnvironment[P, T]):
         return StepResult(local, team, self.done, self.success, info)
 
     def shaped(self, left: float, left_after: float, whole: float) -> float:
-        """What going from so much left to do to so much earns, of the `whole` that there was at the start."""
+        """Shaping reward for going from `left` to `left_after` remaining, of `whole` at the start."""
         return shaped(-left / whole, -left_after / whole, self.config.shaping, self.config.shaping_discount)

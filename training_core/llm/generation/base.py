@@ -1,4 +1,4 @@
-"""What an engine is: prompts in, sampled answers out."""
+"""The interface of engines: prompts in, sampled answers out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """The distribution that tokens are drawn from, and when to stop."""
+    """The sampling distribution and the stop conditions."""
 
     temperature: float = 1.0
     top_k: int = 0
@@ -22,41 +22,41 @@ class SamplingSettings:
     """1 disables."""
     max_tokens: int = 8
     greedy: bool = False
-    """Take the likeliest token; stored logprobs are then those of the tempered distribution."""
+    """Select the most likely token; stored logprobs are then those of the tempered distribution."""
     stop: tuple[str, ...] = ()
-    """Texts that end an answer. The token that completes one is the answer's last; the answer's text ends before it."""
+    """Strings that end an answer. The token that completes one is the answer's last; the answer's text ends before the string."""
 
 
 def settings_of(sampling: Sampling) -> SamplingSettings:
-    """How a role's tokens are drawn in training."""
+    """Sampling settings of a role in training."""
     return SamplingSettings(
         sampling.temperature, sampling.top_k, sampling.top_p, sampling.max_tokens, stop=sampling.stop
     )
 
 
 Generate = Callable[[Sequence[Prompt], SamplingSettings], list[list[Answer]]]
-"""An engine's generate, wherever the engine is."""
+"""An engine's generate, local or remote."""
 
 Interrupted = Callable[[], bool]
-"""Asked between two tokens: whether to leave off."""
+"""Called between two tokens: whether to interrupt generation."""
 
 
 class Engine(Protocol):
     """Generates for one policy."""
 
     version: int
-    """Of the weights it holds."""
+    """Version of the engine's weights."""
 
     def generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
         """`count` answers per prompt, in order. Raises EngineFailure.
 
-        Once `interrupted` is true, answers that have not ended are returned as far as they are, with the stop reason
-        "interrupt" and perhaps no token at all; `resuming.py` says how they go on.
+        Once `interrupted` returns True, unfinished answers are returned with the stop reason "interrupt" and possibly
+        no token; `resuming.py` continues them.
         """
         ...
 
     def load_weights(self, state: "Mapping[str, Tensor]", version: int) -> None:
-        """Take new weights as `version`."""
+        """Load new weights as `version`."""
         ...

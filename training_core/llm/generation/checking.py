@@ -1,4 +1,4 @@
-"""What every engine checks before it generates: prompts that the model can read, and settings that leave room for an answer."""
+"""Checks of every engine before generation: prompts that the model accepts, and settings that leave room for an answer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from training_core.types import Prompt
 
 
 def context_of(model: Any) -> int | None:
-    """Tokens that a transformers model can attend to; None where its config has no limit."""
+    """Context length of a transformers model in tokens; None if its config has no limit."""
     return getattr(model.config, "max_position_embeddings", None)
 
 
@@ -25,10 +25,15 @@ def check_prompts(
     rows = int(model.get_input_embeddings().num_embeddings)
     for prompt in prompts:
         if not len(prompt.token_ids) or prompt.count < 1:
-            raise PromptRefused("a prompt is empty or asks for no answers")
+            raise PromptRefused(
+                "a prompt is empty or requests no answers; give token ids and a count of 1 or more"
+            )
         check_ids(prompt.token_ids, rows)
         if prompt.offset >= settings.max_tokens:
-            raise PromptRefused("an answer that goes on has said max_tokens already: it has ended")
+            raise PromptRefused(
+                "an answer to continue already has max_tokens tokens, so it has ended; raise "
+                "sampling.max_tokens"
+            )
         length = len(prompt.token_ids) - prompt.offset
         if room is not None and length + settings.max_tokens > room:
             raise PromptRefused(
@@ -38,16 +43,16 @@ def check_prompts(
 
 
 def check_ids(ids: Sequence[int], rows: int) -> None:
-    """Check that token ids are whole numbers from 0 to rows - 1. Raises PromptRefused."""
+    """Check that token ids are integers from 0 to rows - 1. Raises PromptRefused."""
     try:
         found = np.asarray(ids)
     except (ValueError, OverflowError):  # nested lists of different lengths, numbers beyond 64 bits
         found = np.empty(0, dtype=object)
     if found.ndim != 1 or found.dtype.kind not in "iu":
-        raise PromptRefused("token ids must be one list of whole numbers")
+        raise PromptRefused("token ids must be one list of integers")
     outside = found[(found < 0) | (found >= rows)]
     if len(outside):
         raise PromptRefused(
-            f"token id {outside[0]} is outside the model's vocabulary of {rows}; use ids from 0 to {rows - 1}, as the "
-            "model's own tokenizer makes them"
+            f"token id {outside[0]} is outside the model's vocabulary of {rows}; use ids from 0 to {rows - 1}, as "
+            "encoded by the model's tokenizer"
         )

@@ -1,9 +1,9 @@
-"""Texts that begin alike, with their keys and values kept once: a tree per prompt, in one preallocated store.
+"""Texts with common prefixes, whose keys and values are stored once: a tree per prompt, in one preallocated store.
 
-G rows of the store, S its columns, N nodes, Q most nodes of a row, H heads, D head size, V vocabulary.
-A row holds one prompt and the tree of what was said after it, a column a token. A node is the newest token of a text:
-it sees the columns of the tokens before it and its own. All nodes go through the model as one sequence, so that
-nothing is padded there; only attention lays them out by rows. A prompt may be planted in a free row at any time.
+G rows of the store, S its columns, N nodes, Q maximum nodes of a row, H heads, D head size, V vocabulary. A row
+contains one prompt and the tree of its answers, one column per token. A node is the last token of a text: it attends
+to the columns of the preceding tokens and to its own. All nodes pass through the model as one sequence without
+padding; only attention arranges them by rows. A prompt can be added to a free row at any time.
 """
 
 from collections.abc import Sequence
@@ -24,37 +24,37 @@ from training_core.llm.generation.static_steps import StaticSteps, Step, bucket
 from training_core.llm.models.attention import attends_fully
 
 _ATTENTION = "sdpa"
-"""The attention of transformers that a forest takes the place of."""
+"""The transformers attention implementation that a forest replaces."""
 _ROOM = 32
-"""Columns by which the store grows at least."""
+"""Minimum number of columns by which the store grows."""
 _WASTE = 0.25
-"""Share of rows without a tree that is computed along before the store is compacted, which copies it."""
+"""Share of empty rows above which the store is compacted, which copies it."""
 _ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
-"""How far a trial's logits may be from the model's own, relative to the largest of them."""
+"""Tolerance of a trial's logits against the model's, relative to the largest of them."""
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """How the nodes of a forward pass lie in the store."""
+    """The positions of a forward pass's nodes in the store."""
 
     rows: Tensor
     """(N,)"""
     columns: Tensor
     """(N,)"""
     grid: Tensor
-    """(G, Q) the node at each place of each row; places without one repeat another node."""
+    """(G, Q) node at each position of each row; positions without one repeat another node."""
     spots: Tensor
-    """(N,) each node's place, as an index into G * Q."""
+    """(N,) each node's position, as an index into G * Q."""
     mask: Tensor | None
     """(G, 1, Q, S) additive; None: the nodes are whole prompts, and each sees those before it."""
     held: Tensor | None = None
-    """(G,) the rows of the store that are looked at; None: the first G."""
+    """(G,) the rows of the store that are read; None: the first G."""
 
 
 class Forest:
-    """The store, the nodes that may grow, and the model by which they do.
+    """The store, its active nodes, and the model that extends them.
 
-    With `static` it grows by steps of few shapes (static_steps.py), and may be used again after `clear`.
+    With `static` it uses steps of a few fixed shapes (static_steps.py), and can be reused after `clear`.
     """
 
     def __init__(self, model: PreTrainedModel, rows: int, *, static: bool = False) -> None:
@@ -66,34 +66,34 @@ class Forest:
         self._layers: list[tuple[Tensor, Tensor]] = []
         """Keys and values (G, H, S, D) of each layer."""
         self._filled = np.zeros(rows, dtype=np.int64)
-        """(G,) columns in use; 0 where there is no tree."""
+        """(G,) columns in use; 0 without a tree."""
         self._rows = np.zeros(0, dtype=np.int64)
-        """(N,) of each node."""
+        """(N,) row of each node."""
         self._positions = np.zeros(0, dtype=np.int64)
-        """(N,) of each node's token in its text."""
+        """(N,) position of each node's token in its text."""
         self._seen = torch.zeros(0, 0, dtype=torch.bool, device=self._device)
         """(N, S) the columns that each node sees."""
         self._no_mask = torch.zeros(1, 1, 1, 1, device=self._device)
-        """Keeps the model from making a mask: one of four dimensions is taken as it is."""
+        """Prevents the model from creating a mask: a mask with four dimensions is used unchanged."""
         self._pass: _Pass
 
     @property
     def rows(self) -> int:
-        """Trees that there is room for."""
+        """Number of trees that fit."""
         return self._count
 
     def clear(self) -> None:
-        """Fell all trees. What is left in the store is seen by nobody."""
+        """Remove all trees. No node attends to the remaining contents of the store."""
         self._filled[:] = 0
         self._rows = self._positions = np.zeros(0, dtype=np.int64)
         self._seen = self._seen[:0]
 
     def room(self, waiting: Sequence[Plot]) -> int:
-        """How many of the plots that wait may be planted now."""
+        """Number of waiting plots that can be added now."""
         return min(int((self._filled == 0).sum()), len(waiting))
 
     def plant(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """A tree for each prompt; its last token is added to the nodes. The new nodes' logits (len(prompts), V)."""
+        """Add a tree for each prompt, whose last token becomes a node. Returns the new nodes' logits (len(prompts), V)."""
         rows, lengths = self._claim([len(prompt) for prompt in prompts])
         width = int(lengths.max())
         ends = lengths.cumsum()
@@ -106,7 +106,7 @@ class Forest:
         return self._forward(tokens, columns, self._tensor(ends - 1))
 
     def plant_known(self, prompts: Sequence[tuple[Sequence[int], Kept]]) -> Tensor:
-        """As `plant`, for prompts of whose beginning something is known: only what comes after it is computed."""
+        """As `plant`, for prompts with a cached prefix: only the rest is computed."""
         rows, lengths = self._claim([len(prompt) for prompt, _ in prompts])
         known = np.asarray([len(kept.tokens) for _, kept in prompts])
         for row, (_, kept) in zip(rows.tolist(), prompts, strict=True):
@@ -135,7 +135,7 @@ class Forest:
         return [(keys[row][:, columns], values[row][:, columns]) for keys, values in self._layers]
 
     def _claim(self, lengths: Sequence[int]) -> tuple[Ints, Ints]:
-        """Rows for prompts of these lengths, and the lengths; the prompts' last tokens are added to the nodes."""
+        """Allocate rows for prompts of these lengths; the prompts' last tokens are added to the nodes. Returns rows and lengths."""
         rows = np.flatnonzero(self._filled == 0)[: len(lengths)]
         filled = np.asarray(lengths)
         self._filled[rows] = filled
@@ -147,7 +147,7 @@ class Forest:
         return rows, filled
 
     def grow(self, parents: Ints, tokens: Ints) -> Tensor:
-        """Children take the place of all nodes; trees without any make room. The children's logits (N, V)."""
+        """Replace all nodes by these children; trees without children are removed. Returns the children's logits (N, V)."""
         rows = self._rows[parents]
         held, counts = np.unique(rows, return_counts=True)
         self._filled[np.setdiff1d(np.arange(self._count), held)] = 0
@@ -181,7 +181,7 @@ class Forest:
         return self._forward(tokens, self._positions, 0)
 
     def _padded(self, tokens: Ints, columns: Ints, grid: Tensor, spots: Ints, mask: Tensor) -> Step:
-        """The step with as many nodes as a shape has: the others' keys go to a row that nobody looks at."""
+        """The step padded to a shape's number of nodes: keys of padding nodes go to an unused row."""
         more = (0, bucket(len(tokens)) - len(tokens))
         rows = self._tensor(np.pad(self._rows, more, constant_values=self._count))
         padded = [
@@ -205,7 +205,7 @@ class Forest:
         return np.searchsorted(held, rows)
 
     def _reserve(self, columns: int) -> None:
-        """Make room for this many columns. What is not in use is zero: attention multiplies it by zero."""
+        """Allocate this many columns. Unused ones are zero, because attention multiplies them by zero."""
         if columns <= self._columns:
             return
         more = max(columns + _ROOM, self._columns * 3 // 2) - self._columns
@@ -220,7 +220,7 @@ class Forest:
         ]
 
     def _forward(self, tokens: Ints, positions: Ints, keep: Tensor | int) -> Tensor:
-        """Logits of the nodes of this pass (of all, or those to keep)."""
+        """Logits of this pass's nodes (all, or only `keep`)."""
         return self._logits(self._tensor(tokens).unsqueeze(0), self._tensor(positions).unsqueeze(0), keep)
 
     def _run(self, step: Step) -> Tensor:
@@ -243,7 +243,9 @@ class Forest:
         return logits[0]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        """Note keys and values (1, H, N, D) of this pass; what its queries (1, R * H, N, D) see: (1, N, R * H, D)."""
+        """Store keys and values (1, H, N, D) of this pass; return the attention output of its queries (1, R * H, N,
+        D): (1, N, R * H, D).
+        """
         how = self._pass
         keys, values = self._stored(layer, key[0], value[0])
         keys[how.rows, :, how.columns] = key[0].transpose(0, 1)
@@ -251,7 +253,7 @@ class Forest:
         heads, repeats = key.shape[1], query.shape[1] // key.shape[1]
         height, width = how.grid.shape
         laid = query[0][:, how.grid].view(heads, repeats, height, width, -1)
-        # Query heads that share a key head lie beside one another as so many more queries: keys are not copied.
+        # Query heads with the same key head are laid out as additional queries, so that keys are not copied.
         laid = laid.permute(2, 0, 1, 3, 4)
         if how.mask is None:
             keys, values = (part[0][:, how.grid].transpose(0, 1) for part in (key, value))
@@ -268,9 +270,9 @@ class Forest:
         return by_head.transpose(1, 2).flatten(0, 1)[how.spots].unsqueeze(0)
 
     def _stored(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """A layer's store; made, where there is none yet, for keys and values like these (H, ..., D)."""
+        """A layer's store, created on first use for keys and values of this form (H, ..., D)."""
         if layer == len(self._layers):
-            rows = self._count + (self.steps is not None)  # one more, for nodes that are padding
+            rows = self._count + (self.steps is not None)  # one more, for padding nodes
             shape = (rows, key.shape[0], self._columns)
             self._layers.append(
                 (key.new_zeros((*shape, key.shape[-1])), value.new_zeros((*shape, value.shape[-1])))
@@ -282,12 +284,12 @@ class Forest:
 
 
 _SPEAKING: ContextVar[Forest | None] = ContextVar("_SPEAKING", default=None)
-"""The forest whose nodes go through a model in this thread."""
+"""The forest whose nodes are being computed in this thread."""
 _usual: Any = ALL_ATTENTION_FUNCTIONS[_ATTENTION]
 
 
 def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, *masks: Any, **more: Any) -> Any:
-    """The forest's attention where one speaks; else, as for the learner that shares the model, what it was."""
+    """The forest's attention while a forest runs; otherwise, as for a learner that shares the model, the original."""
     forest = _SPEAKING.get()
     if forest is None:
         return _usual(module, query, key, value, *masks, **more)
@@ -299,9 +301,9 @@ AttentionInterface.register(_ATTENTION, _attend)
 
 @torch.no_grad()
 def can_grow(model: PreTrainedModel) -> bool:
-    """Whether a forest of this model's gives the model's own logits; tried once, not guessed.
+    """Whether a forest with this model gives the model's logits; determined by one trial.
 
-    False where a layer is not full attention, or attention does more than weigh by scaled products.
+    False if a layer is not full attention, or attention differs from scaled dot products.
     """
     config: Any = model.config
     if not attends_fully(model) or config._attn_implementation != _ATTENTION:

@@ -1,4 +1,4 @@
-"""What an engine has to say in one call: candidates, their noise and what they have said so far.
+"""The candidates of one engine call, with their noise and their tokens so far.
 
 C candidates. Pure bookkeeping on numpy arrays: no model, no tensors.
 """
@@ -17,28 +17,30 @@ from training_core.types import Prompt, StopReason
 
 Ints = NDArray[np.int64]
 _TREE = 256
-"""Tokens said after a prompt that may always be in one tree: who attends to one tree looks at all of it."""
+"""Generated tokens that one tree may always contain; attention reads the whole tree."""
 _TREE_ANSWERS = 8
-"""Answers that may always be."""
+"""Answers that one tree may always contain."""
 _WIDTH = 64
-"""Tokens an answer has room for at first."""
+"""Initial capacity of an answer in tokens."""
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Candidates whose prompts are one text."""
+    """Candidates with the same prompt."""
 
     text: tuple[int, ...]
     candidates: Ints
-    """By their number in the call."""
+    """Indices of the candidates in the call."""
     known: Kept | None = None
-    """What was kept of the text's beginning, by a conversation that goes on."""
+    """Cached prefix of the text, from a conversation that continues."""
 
 
 def make_plots(prompts: Sequence[Prompt], limit: int, max_tokens: int, *, shared: bool) -> list[Plot]:
-    """All candidates of a call in plots of at most `limit`, by length of the prompt; one a plot where nothing is shared.
+    """All candidates of a call in plots of at most `limit`, sorted by prompt length; one per plot if nothing is
+    shared.
 
-    A tree of very many tokens is split: what is saved on the prompt would be lost on the others' tokens.
+    A tree with very many tokens is split, because attention over the others' tokens would cost more than sharing the
+    prompt saves.
     """
     texts: dict[tuple[int, ...], list[int]] = {}
     number = 0
@@ -63,15 +65,15 @@ class Candidates:
         indices = np.concatenate([prompt.first + np.arange(prompt.count) for prompt in prompts])
         self._max_tokens = max_tokens
         self.prompts = list(chain.from_iterable(repeat(prompt, prompt.count) for prompt in prompts))
-        """Of each candidate (C)."""
+        """Prompt of each candidate (C)."""
         self.names: list[Name] = [
             (prompt.rid, prompt.first + place) for prompt in prompts for place in range(prompt.count)
         ]
-        """Of each candidate's conversation (C); without a request id it is kept nowhere."""
+        """Name of each candidate's conversation (C); without a request id it is not cached."""
         self.states: Words = fold(np.repeat(keys, counts), indices)
         """Hash state of each candidate's noise key (C,)."""
         self.offsets = np.repeat([prompt.offset for prompt in prompts], counts)
-        """Tokens that each had said before (C,): the first columns of `tokens`."""
+        """Number of tokens that each had generated before (C,): the first columns of `tokens`."""
         self.tokens = np.zeros(
             (len(indices), min(max_tokens, int(self.offsets.max()) + _WIDTH)), dtype=np.int64
         )
@@ -81,12 +83,12 @@ class Candidates:
         self.logprobs = np.zeros(self.tokens.shape, dtype=np.float64)
         self.lengths = self.offsets.copy()
         self.reasons: list[StopReason] = ["interrupt"] * len(indices)
-        """Why each fell silent; those that have not would be interrupted."""
+        """Stop reason of each; unfinished ones have "interrupt"."""
         self.live: Ints = np.zeros(0, dtype=np.int64)
-        """Those that speak, in the order in which they began."""
+        """Active candidates, in the order of their start."""
 
     def begin(self, numbers: Ints) -> None:
-        """Let these speak, too."""
+        """Activate these candidates as well."""
         self.live = np.concatenate([self.live, numbers])
 
     def uniforms(self) -> NDArray[np.float64]:
@@ -96,7 +98,7 @@ class Candidates:
     def say(
         self, tokens: Ints, logprobs: NDArray[np.float64], stops: Ints, words: StopWords
     ) -> NDArray[np.bool_]:
-        """Note the live candidates' next tokens. Returns who goes on: not those that stop or have said all they may."""
+        """Record the live candidates' next tokens. Returns which continue: those without a stop and below max_tokens."""
         spots = self.lengths[self.live]
         if spots.max() == self.tokens.shape[1]:
             more = ((0, 0), (0, min(self.tokens.shape[1], self._max_tokens - self.tokens.shape[1])))
@@ -118,13 +120,13 @@ class Candidates:
         return [self.tokens[row, max(end - window, 0) : end].tolist() for row, end in spans]
 
     def text(self, number: int) -> list[int]:
-        """A candidate's prompt and all it has said."""
+        """A candidate's prompt and all its tokens."""
         prompt = self.prompts[number].token_ids
         said: list[int] = self.tokens[number, self.offsets[number] : self.lengths[number]].tolist()
         return prompt + said
 
     def said(self) -> Iterator[tuple[list[int], list[float], int, StopReason]]:
-        """Of each candidate: all its tokens, their log-probabilities, how many it had said before, and why it ended."""
+        """For each candidate: all its tokens, their log-probabilities, the number generated before, and the stop reason."""
         rows = zip(
             self.tokens.tolist(), self.logprobs.tolist(), self.lengths.tolist(), self.offsets.tolist(), self.reasons,
             strict=True,

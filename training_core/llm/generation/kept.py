@@ -1,7 +1,7 @@
-"""Keys and values of conversations, kept between calls for requests that go on from them (AReaL's `rid`).
+"""Cache of keys and values of conversations, for requests that continue them (AReaL's `rid`).
 
-H heads, L tokens, D head size. A conversation is known by its request id and a candidate's place in its group. What is
-kept was computed by one version of the weights and is of use to that one alone. Who was asked for longest ago makes room.
+H heads, L tokens, D head size. A conversation is identified by its request id and a candidate's index in its group.
+Entries are valid only for the version of the weights that computed them. The least recently used entry is evicted.
 """
 
 import threading
@@ -14,57 +14,57 @@ from torch import Tensor
 Layers = list[tuple[Tensor, Tensor]]
 """Keys and values (H, L, D) of each layer."""
 Name = tuple[str, int]
-"""(request id, place of the candidate in its group)"""
+"""(request id, index of the candidate in its group)"""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A text's tokens (L of them), and what the model computed of each."""
+    """A text's L tokens, with their keys and values."""
 
     tokens: tuple[int, ...]
     layers: Layers
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return sum(part.numel() * part.element_size() for pair in self.layers for part in pair)
 
     def first(self, count: int) -> "Kept":
-        """Its first tokens."""
+        """The entry for its first tokens."""
         return Kept(
             self.tokens[:count], [(keys[:, :count], values[:, :count]) for keys, values in self.layers]
         )
 
 
 class ConversationCache:
-    """What is kept, within `limit` bytes. Thread-safe: several calls may generate at a time."""
+    """A cache of at most `limit` bytes. Thread-safe: several calls may generate at the same time."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.size = 0
         """Bytes in use."""
         self.reused = 0
-        """Tokens that were not computed again since the engine was made."""
+        """Tokens that were not recomputed since the engine was constructed."""
         self._version = 0
         self._lock = threading.RLock()
         self._kept: OrderedDict[Name, Kept] = OrderedDict()
-        """The one asked for last comes last."""
+        """Entries, most recently used last."""
 
     def begin(self, version: int) -> None:
-        """Weights of this version speak now: what others computed is dropped."""
+        """Start using weights of this version: entries of other versions are dropped."""
         with self._lock:
             if version != self._version:
                 self.forget()
                 self._version = version
 
     def forget(self) -> None:
-        """Drop everything."""
+        """Drop all entries."""
         with self._lock:
             self._kept.clear()
             self.size = 0
 
     def known(self, names: Iterable[Name], text: Sequence[int]) -> Kept | None:
-        """The longest beginning of `text`, its last token left out, that one of these conversations has; None if none."""
+        """The longest prefix of `text`, without its last token, in one of these conversations; None if there is none."""
         best: tuple[int, Kept] | None = None
         with self._lock:
             for name in names:
@@ -78,7 +78,7 @@ class ConversationCache:
         return best[1].first(best[0])
 
     def keep(self, name: Name, text: Sequence[int], layers: Callable[[], Layers]) -> None:
-        """Keep a conversation as it is now, in place of what it was; `layers` are of the first tokens of `text`."""
+        """Store the current state of a conversation, replacing its previous one; `layers` belong to the first tokens of `text`."""
         found = layers()
         kept = Kept(tuple(text[: found[0][0].shape[1]]), found)
         with self._lock:
@@ -96,7 +96,7 @@ class ConversationCache:
 
 
 def _alike(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two texts have in common from the start."""
+    """Length of the common prefix of two texts, in tokens."""
     shorter = min(len(one), len(other))
     if tuple(one[:shorter]) == tuple(other[:shorter]):
         return shorter

@@ -1,7 +1,7 @@
 """The openai engine: a vLLM or SGLang server samples, by the OpenAI completions API with token ids.
 
-What a server must be started with (docs/engines.md): logprobs of the distribution that is sampled from, and its endpoints
-for new weights. Noise is the server's: a seed per prompt, so tokens are not those of the torch engine.
+The server must be started (docs/engines.md) with logprobs of the sampling distribution and with its endpoints for new
+weights. Noise is the server's: a seed per prompt, so tokens differ from those of the torch engine.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _POLL = 0.05
-"""Seconds between two looks at whether to leave off."""
+"""Seconds between checks for an interrupt."""
 _WAIT = 0.5
-"""Seconds before a second attempt; doubled each time."""
+"""Seconds before the second attempt; doubled each time."""
 _REASONS: dict[str, StopReason] = {"stop": "stop", "length": "length", "abort": "interrupt"}
 _REFUSALS = (400, 413, 422)
-"""Statuses by which a server says that the request itself is wrong."""
+"""Statuses that mean that the request itself is invalid."""
 _TOKEN = "token_id:"
-"""How servers without `token_ids` write a token's id where its text would be."""
+"""How servers without `token_ids` write a token's id instead of its text."""
 
 
 class OpenAiEngine:
-    """An Engine whose model is elsewhere. `model` here is what new weights are written into before they are sent."""
+    """An Engine with a remote model. New weights are written into the local `model` before they are sent."""
 
     def __init__(
         self, settings: OpenAi, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, version: int = 0
@@ -51,20 +51,20 @@ class OpenAiEngine:
         self.urls = [url.rstrip("/") for url in settings.urls]
         self._name = settings.model
         self._folder: Path | None = None
-        """Of the weights that servers hold."""
+        """Folder of the weights on the servers."""
 
     def generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
-        """See Engine. Answers on their way when it is interrupted are given up: their tokens are not known here."""
-        check_prompts(self.model, prompts, settings, None)  # the server knows its own context
+        """See Engine. Unfinished answers are discarded on an interrupt, because their tokens are not known here."""
+        check_prompts(self.model, prompts, settings, None)  # the server checks its own context
         return asyncio.run(self._generate(prompts, settings, interrupted)) if prompts else []
 
     def load_weights(self, state: "Mapping[str, Tensor]", version: int) -> None:
-        """Write weights to the shared folder and have every server take them. Raises EngineFailure."""
+        """Write weights to the shared folder and have every server load them. Raises EngineFailure."""
         if not self.settings.weights_folder:
             raise EngineFailure(
-                "the openai engine has no folder to hand new weights over: set policies.*.engine.weights_folder"
+                "the openai engine has no folder for new weights; set policies.*.engine.weights_folder"
             )
         try:
             load_trained_weights(self.model, state)
@@ -93,7 +93,7 @@ class OpenAiEngine:
             self._name = _adapter(folder)
 
     async def _update(self, client: httpx.AsyncClient, url: str, folder: Path) -> None:
-        """Have one server take the weights in `folder`, and forget keys and values of older ones."""
+        """Have one server load the weights in `folder` and discard keys and values of older ones."""
         vllm = self.settings.server == "vllm"
         if has_adapter(self.model):
             prefix = f"{url}/v1" if vllm else url
@@ -162,8 +162,8 @@ class OpenAiEngine:
         body: dict[str, Any] | None,
         refusal: type[EngineFailure] = EngineFailure,
     ) -> dict[str, Any]:
-        """What a server answers; without a body by GET. Raises EngineFailure once it has failed for good, and `refusal`
-        where the server says that the request is wrong.
+        """A server's response; without a body by GET. Raises EngineFailure after the last attempt, and `refusal` if
+        the server rejects the request as invalid.
         """
         said = ""
         for attempt in range(self.settings.attempts):
@@ -181,11 +181,11 @@ class OpenAiEngine:
                 raise refusal(f"the server at {url} refuses the request: {said}")
             if answered.status_code < 500:
                 break
-        raise EngineFailure(f"the server at {url} does not answer as it should: {said}")
+        raise EngineFailure(f"the server at {url} does not answer correctly: {said}")
 
 
 async def _all(asked: Sequence["asyncio.Task[list[Answer]]"], interrupted: Interrupted | None) -> None:
-    """Wait until all have answered, one has failed (which is raised), or it is time to leave off."""
+    """Wait until all have answered, one has failed (which is raised), or generation is interrupted."""
     waiting: set[asyncio.Task[list[Answer]]] = set(asked)
     while waiting and not (interrupted and interrupted()):
         done, waiting = await asyncio.wait(
@@ -213,12 +213,12 @@ def _request(prompt: Prompt, settings: SamplingSettings, model: str) -> dict[str
 
 
 def _agreed(answered: httpx.Response, url: str) -> dict[str, Any]:
-    """The body as an object; some endpoints answer with nothing, or with text."""
+    """The body as an object; some endpoints respond with nothing or with text."""
     try:
         body = answered.json()
     except ValueError:
         return {}
-    if isinstance(body, dict) and body.get("success") is False:  # how SGLang refuses
+    if isinstance(body, dict) and body.get("success") is False:  # SGLang's form of a refusal
         raise EngineFailure(f"the server at {url} refused: {body.get('message', body)}")
     return body if isinstance(body, dict) else {}
 
@@ -226,27 +226,27 @@ def _agreed(answered: httpx.Response, url: str) -> dict[str, Any]:
 def _choices(said: dict[str, Any], count: int) -> list[dict[str, Any]]:
     choices = sorted(said.get("choices") or [], key=lambda choice: int(choice.get("index", 0)))
     if len(choices) != count:
-        raise EngineFailure(f"the server answered with {len(choices)} choices, not {count}")
+        raise EngineFailure(f"the server returned {len(choices)} choices, not {count}")
     return choices
 
 
 def _tokens(choice: dict[str, Any]) -> tuple[list[int], list[float]]:
-    """Token ids and logprobs of a choice. Raises EngineFailure where the server does not tell."""
+    """Token ids and logprobs of a choice. Raises EngineFailure if the server does not return them."""
     told = choice.get("logprobs") or {}
     tokens = choice.get("token_ids")
     if tokens is None:
         named = [str(token) for token in told.get("tokens") or []]
         if not all(token.startswith(_TOKEN) for token in named):
             raise EngineFailure(
-                "the server answers without token ids; use one that knows return_token_ids (vLLM from 0.10.2 on)"
+                "the server returns no token ids; use one that supports return_token_ids (vLLM from 0.10.2 on)"
             )
         tokens = [int(token.removeprefix(_TOKEN)) for token in named]
     logprobs = told.get("token_logprobs") or []
     if len(logprobs) != len(tokens):
-        raise EngineFailure(f"the server told {len(logprobs)} logprobs of {len(tokens)} tokens")
+        raise EngineFailure(f"the server returned {len(logprobs)} logprobs for {len(tokens)} tokens")
     return [int(token) for token in tokens], [float(logprob) for logprob in logprobs]
 
 
 def _adapter(folder: Path) -> str:
-    """A server's name for the adapter of one version: no other version's keys and values are taken for its own."""
+    """A server's name for the adapter of one version, so that keys and values of other versions are not reused."""
     return f"{folder.parent.name}-{folder.name}"

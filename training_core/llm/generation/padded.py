@@ -1,7 +1,7 @@
-"""Texts in a batch padded on the left, with a cache of the model's own: for any architecture that has one.
+"""Texts in a left-padded batch with the model's own cache, for any architecture that has one.
 
-N nodes, P prompts, W width of the batch, V vocabulary. A node is a text. Each step expands the cache along the new nodes'
-parents. A batch is spoken to its end before the next one begins.
+N nodes, P prompts, W width of the batch, V vocabulary. A node is a text. Each step expands the cache along the new
+nodes' parents. A batch is generated to its end before the next one starts.
 """
 
 import inspect
@@ -18,13 +18,13 @@ from training_core.llm.generation.jobs import Ints, Plot
 
 _PADDABLE = {"full_attention", "sliding_attention", "chunked_attention"}
 _CACHES = ("past_key_values", "cache_params")
-"""What models call their cache."""
+"""Names of models' caches."""
 _WASTE = 0.25
-"""Share of dead nodes that is computed along before the cache is compacted, which copies all of it."""
+"""Share of finished nodes above which the cache is compacted, which copies all of it."""
 
 
 class PaddedBatch:
-    """The nodes of a batch, and the model that they grow by."""
+    """The nodes of a batch, and the model that extends them."""
 
     def __init__(self, model: PreTrainedModel, pad: int) -> None:
         self._model = model
@@ -37,14 +37,14 @@ class PaddedBatch:
         )
         self._cache: DynamicCache
         self._live: Ints = np.zeros(0, dtype=np.int64)
-        """(N,) the nodes' places among those that are computed."""
+        """(N,) the nodes' indices among the computed ones."""
         self._positions: Tensor
-        """Of each computed node's next token."""
+        """Position of each computed node's next token."""
         self._mask: Tensor | None = None
-        """(computed, W) 1 for tokens, 0 for padding; None where there is no padding."""
+        """(computed, W) 1 for tokens, 0 for padding; None without padding."""
 
     def room(self, waiting: Sequence[Plot]) -> int:
-        """How many of the plots that wait may be planted now: of one length, where no padding leaves a model exact."""
+        """Number of waiting plots that can be added now: of one length if the model is exact only without padding."""
         if len(self._live):
             return 0
         if self._paddable:
@@ -52,7 +52,7 @@ class PaddedBatch:
         return sum(len(plot.text) == len(waiting[0].text) for plot in waiting)
 
     def plant(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """One node per prompt. Their logits (P, V)."""
+        """Add one node per prompt. Returns their logits (P, V)."""
         device = self._model.device
         lengths = [len(prompt) for prompt in prompts]
         width = max(lengths)
@@ -69,7 +69,7 @@ class PaddedBatch:
         return self._forward(torch.from_numpy(ids).to(device), spots)
 
     def grow(self, parents: Ints, tokens: Ints) -> Tensor:
-        """Children take the place of all nodes. Their logits (N, V)."""
+        """Replace all nodes by these children. Returns their logits (N, V)."""
         device = self._model.device
         parents, total = self._live[parents], len(self._positions)
         if not len(parents):
@@ -94,7 +94,10 @@ class PaddedBatch:
     def _forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         if self._cache_argument is None:
             name = type(self._model).__name__
-            raise EngineFailure(f"{name} takes no cache; the torch engine cannot generate with it")
+            raise EngineFailure(
+                f"{name} supports no cache; the torch engine cannot generate with it, so use "
+                "another model or engine"
+            )
         inputs: dict[str, Any] = {"input_ids": ids, self._cache_argument: self._cache, "use_cache": True}
         if self._takes_positions:
             inputs["position_ids"] = positions

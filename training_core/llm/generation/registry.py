@@ -21,7 +21,7 @@ def _torch(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenize
 
 
 def _vllm(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:
-    from training_core.llm.generation.vllm_engine import VllmEngine  # where it is wanted: it is an extra
+    from training_core.llm.generation.vllm_engine import VllmEngine  # imported on use: it is an extra
 
     assert isinstance(policy.engine, Vllm)
     return VllmEngine(policy.engine, model, tokenizer)
@@ -35,11 +35,11 @@ def _openai(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokeniz
 
 
 ENGINES: dict[str, Maker] = {"torch": _torch, "vllm": _vllm, "openai": _openai}
-"""type -> (policy, model, tokenizer) -> engine. The model may be shared with a learner in the same process (torch), or
-is what weights on their way to the engine are written into (the others).
+"""type -> (policy, model, tokenizer) -> engine. The model may be shared with a learner in the same process (torch),
+or receives weights before they are sent to the engine (the others).
 """
 
 
 def make_engine(policy: Policy, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:
-    """The engine that a policy's config asks for."""
+    """The engine for a policy's config."""
     return ENGINES[policy.engine.type](policy, model, tokenizer)

@@ -1,6 +1,6 @@
-"""Going on with an answer that was interrupted, perhaps under newer weights.
+"""Continuation of interrupted answers, possibly with newer weights.
 
-Under the same weights the parts together are what the answer would have been without the interruption.
+With the same weights, the joined parts equal the answer without an interruption.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,9 +10,9 @@ from training_core.types import Answer, Prompt
 
 
 def resumed(prompt: Prompt, index: int, answer: Answer) -> Prompt:
-    """The prompt for the rest of the answer that came `index`-th of `prompt`: what has been said is part of it.
+    """The prompt for the rest of answer `index` of `prompt`; it includes the tokens so far.
 
-    max_tokens stays what it was: what has been said counts.
+    max_tokens is unchanged: the tokens so far count.
     """
     return replace(
         prompt,
@@ -24,7 +24,7 @@ def resumed(prompt: Prompt, index: int, answer: Answer) -> Prompt:
 
 
 def joined(before: Answer, after: Answer) -> Answer:
-    """An interrupted answer and its continuation as one; every token keeps the version that said it."""
+    """An interrupted answer and its continuation as one; every token keeps the version that generated it."""
     return replace(
         after,
         token_ids=before.token_ids + after.token_ids,
@@ -36,7 +36,7 @@ def joined(before: Answer, after: Answer) -> Answer:
 def until_ended(
     prompts: Sequence[Prompt], say: Callable[[Sequence[Prompt]], list[list[Answer]]]
 ) -> list[list[Answer]]:
-    """Ask `say` for answers, and again for the rest of those that were interrupted, until every answer has ended."""
+    """Call `say` for answers, and again for the rest of interrupted ones, until every answer has ended."""
     answers = say(prompts)
     while places := _interrupted(answers):
         rest = say([resumed(prompts[place], index, answers[place][index]) for place, index in places])
@@ -46,7 +46,7 @@ def until_ended(
 
 
 def _interrupted(answers: Sequence[Sequence[Answer]]) -> list[tuple[int, int]]:
-    """(place of the prompt, index in its group) of the answers that have not ended."""
+    """(index of the prompt, index in its group) of unfinished answers."""
     return [
         (place, index)
         for place, group in enumerate(answers)

@@ -1,24 +1,24 @@
 """From logits to tokens: temperature, truncation, inverse-CDF draws.
 
 N distributions, C draws (several may be from one distribution), V vocabulary. The learner uses the same
-`tempered_log_probs`, so that both sides speak of one distribution.
+`tempered_log_probs`, so both use the same distribution.
 """
 
 import torch
 from torch import Tensor
 
 _AT_ONCE = 2**24
-"""Numbers in double precision that a draw holds at a time (128 MiB)."""
+"""Maximum double-precision numbers of a draw in memory (128 MiB)."""
 
 
 def tempered_log_probs(
     logits: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0, keep: Tensor | None = None
 ) -> Tensor:
-    """Log-probabilities (..., V) after temperature, then top-k, then top-p; what is cut off has -inf.
+    """Log-probabilities (..., V) after temperature, then top-k, then top-p; truncated tokens have -inf.
 
-    Ties at the border of top-k are kept. Top-p keeps the smallest set of likeliest tokens whose probability
-    reaches p (Holtzman et al. 2019, "The curious case of neural text degeneration"). `keep` (..., V) marks tokens that
-    are never cut: a learner's weights have moved on, and what was sampled must keep a probability above zero.
+    Ties at the boundary of top-k are kept. Top-p keeps the smallest set of most likely tokens whose probability
+    reaches p (Holtzman et al. 2019, "The curious case of neural text degeneration"). `keep` (..., V) marks tokens
+    that are never truncated: a learner's weights have changed, and sampled tokens must keep a probability above zero.
     """
     logits = logits.float()
     if temperature != 1.0:
@@ -38,8 +38,8 @@ def tempered_log_probs(
 def draw(log_probs: Tensor, rows: Tensor, uniforms: Tensor) -> Tensor:
     """Tokens (C,) by inverse CDF from distributions (N, V): draw i is from distribution rows[i] with uniforms[i].
 
-    The token is the first whose cumulative probability exceeds the uniform number (double precision), so one that was
-    cut off is never drawn.
+    The token is the first whose cumulative probability exceeds the uniform number (double precision), so a truncated
+    token is never drawn.
     """
     size = max(_AT_ONCE // log_probs.shape[-1], 1)
     if len(log_probs) <= size and len(rows) <= size:

@@ -1,4 +1,4 @@
-"""An engine that says what a function tells it to: for tests of play, and for baselines written by hand."""
+"""An engine whose answers come from a function: for tests of play, and for scripted baselines."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Script = Callable[[str, Prompt, int], str]
-"""(prompt as text, prompt, index of the candidate) -> what is said."""
+"""(prompt as text, prompt, index of the candidate) -> the answer's text."""
 
 
 class ScriptedEngine:
@@ -27,12 +27,12 @@ class ScriptedEngine:
     def generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
-        """`count` answers per prompt, cut after settings.max_tokens tokens. Said at once, so never interrupted."""
+        """`count` answers per prompt, truncated after settings.max_tokens tokens. They are never interrupted."""
         words = StopWords(self.tokenizer, settings.stop)
         return [self._answers(prompt, settings.max_tokens, words) for prompt in prompts]
 
     def load_weights(self, state: "Mapping[str, Tensor]", version: int) -> None:
-        """There are none: only the version changes."""
+        """There are no weights: only the version changes."""
         self.version = version
 
     def _answers(self, prompt: Prompt, max_tokens: int, words: StopWords) -> list[Answer]:

@@ -1,4 +1,4 @@
-"""Sequences of token ids that came from somebody else's code, checked before anything is learnt from them."""
+"""Checks of token id sequences from external code, before they are used for training."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -9,9 +9,9 @@ from training_core.types import Answer
 
 
 def check_sequence(prompt_ids: Sequence[int], answer: Answer, vocabulary: int, version: int) -> None:
-    """Check a prompt and an answer: ids in the vocabulary, one logprob, version and mark a token, known versions.
+    """Check a prompt and an answer: ids in the vocabulary, one logprob, version and mark per token, known versions.
 
-    `version` is the newest of the policy. An answer without logprobs has none to check. Raises DataError.
+    `version` is the newest of the policy. Logprobs are only checked if present. Raises DataError.
     """
     count = len(answer.token_ids)
     try:
@@ -27,28 +27,26 @@ def check_sequence(prompt_ids: Sequence[int], answer: Answer, vocabulary: int, v
     lists["loss_mask"] = answer.loss_mask if answer.loss_mask is not None else [True] * count
     for name, values in lists.items():
         if len(values) != count:
-            raise DataError(f"an answer of {count} tokens has {len(values)} {name}; give one for each token")
+            raise DataError(f"an answer of {count} tokens has {len(values)} {name}; give one per token")
     if not answer.logprobs:
         return
     learnt = answer.learnt(answer.logprobs)
     wrong = next((value for value in learnt if not isfinite(value) or value > _ROUNDING), None)
     if wrong is not None:
-        raise DataError(
-            f"a token that is learnt from has the logprob {wrong}; logprobs are finite and at most 0"
-        )
+        raise DataError(f"a trained token has the logprob {wrong}; logprobs must be finite and at most 0")
     strange = next((each for each in answer.learnt(answer.versions) if not 0 <= each <= version), None)
     if strange is not None:
         raise DataError(
-            f"a token that is learnt from has version {strange} of the weights, but versions go from 0 to {version}, the "
-            "policy's own"
+            f"a trained token has version {strange} of the weights, but versions must be from 0 to {version}, the "
+            "policy's version"
         )
 
 
 def check_reward(reward: float) -> None:
-    """Raises DataError where it is no finite number."""
+    """Raises DataError if it is not finite."""
     if not isfinite(reward):
         raise DataError(f"a reward must be a finite number, not {reward}")
 
 
 _ROUNDING = 1e-3
-"""Above 0 by rounding alone."""
+"""Largest logprob above 0 that can come from rounding."""

@@ -1,10 +1,11 @@
 """Decoding steps of fixed shapes, which a GPU captures once and replays (CUDA graphs).
 
-N nodes, G rows, Q most nodes of a row, S columns of the store. Launching a small step's kernels one by one costs more than
-they do; a graph launches them all at once, but reads and writes the same memory each time. So a step's inputs are padded
-to one of few sizes and copied into buffers that stay. Without a GPU the same steps run without capture.
+N nodes, G rows, Q maximum nodes of a row, S columns of the store. For small steps, launching kernels one by one costs
+more than running them; a graph launches all of them together, but reads and writes the same memory each time.
+Therefore a step's inputs are padded to one of a few sizes and copied into persistent buffers. Without a GPU the same
+steps run without capture.
 
-The capture has not been run on a GPU yet; what surrounds it is tested on the CPU.
+The capture itself has not been run on a GPU yet; the code around it is tested on the CPU.
 """
 
 import logging
@@ -17,9 +18,9 @@ from torch import Tensor
 
 logger = logging.getLogger(__name__)
 _MOST_SHAPES = 128
-"""Shapes whose buffers and graphs are kept."""
+"""Maximum number of shapes whose buffers and graphs are cached."""
 _WARM_UP = 2
-"""Passes before a capture: kernels are chosen and work space is allocated in them."""
+"""Passes before a capture, which select kernels and allocate work space."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Step:
     positions: Tensor
     """(1, N)"""
     rows: Tensor
-    """(N,) of the store."""
+    """(N,) row of the store."""
     columns: Tensor
     """(N,)"""
     grid: Tensor
@@ -65,7 +66,7 @@ class _Captured:
 
 
 class StaticSteps:
-    """Runs steps by `forward`, each shape on buffers of its own."""
+    """Runs steps by `forward`, with separate buffers for each shape."""
 
     def __init__(self, forward: Callable[[Step], Tensor], device: torch.device) -> None:
         self._forward = forward
@@ -76,11 +77,11 @@ class StaticSteps:
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Those that have buffers."""
+        """Shapes with buffers."""
         return list(self._buffers)
 
     def forget(self) -> None:
-        """Drop all graphs: the memory that they read and write is another now."""
+        """Drop all graphs, because the memory that they read and write has been reallocated."""
         self._buffers.clear()
         self._graphs.clear()
 
@@ -100,7 +101,7 @@ class StaticSteps:
         return captured.logits
 
     def _capture(self, buffers: Step) -> _Captured | None:
-        """Capture the step on these buffers; where the model does not allow it, that is said and no more is captured."""
+        """Capture the step on these buffers; if the model does not support it, log this and stop capturing."""
         try:
             aside: Any = torch.cuda.Stream()
             aside.wait_stream(torch.cuda.current_stream())
@@ -113,7 +114,7 @@ class StaticSteps:
                 logits = self._forward(buffers)
         except RuntimeError as error:
             logger.warning(
-                "decoding goes on without CUDA graphs, for this model cannot be captured: %s", error
+                "decoding continues without CUDA graphs, because this model cannot be captured: %s", error
             )
             self.captures = False
             return None

@@ -1,10 +1,9 @@
 """The torch engine: sampling with a transformers model in this process.
 
-N nodes, C candidates, V vocabulary. A node is a prompt and what was said after it: candidates that have said the same
-after the same prompt share one node, so a prompt is computed once (however many candidates and prompts of the call
-share it) and candidates part company only where their tokens differ. A long beginning that different prompts share is
-computed once, too. Candidates that have ended leave, and others that
-wait take their place.
+N nodes, C candidates, V vocabulary. A node is a prompt plus generated tokens: candidates with the same tokens after
+the same prompt share one node, so a prompt is computed once for all its candidates, which separate only where their
+tokens differ. A long common prefix of different prompts is also computed once. Finished candidates are replaced by
+waiting ones.
 """
 
 import itertools
@@ -34,11 +33,11 @@ from training_core.llm.prefixes import shared_prefixes
 from training_core.types import Answer, Prompt
 
 _LUMP = 4
-"""Who waits is let in when this part of the places is free: each time costs a pass."""
+"""Waiting candidates start when this share of the slots is free, because each start costs a pass."""
 
 
 class _Ground(Protocol):
-    """Where nodes grow: a Forest, or batch by batch where a model does not allow it."""
+    """Storage of nodes: a Forest, or batch by batch if the model does not support it."""
 
     def room(self, waiting: Sequence[Plot]) -> int: ...
 
@@ -58,10 +57,10 @@ class _Call:
 
 
 class TorchEngine:
-    """Generates with a causal language model. Greedy or sampled, with noise keyed by what is sampled.
+    """Generates with a causal language model. Greedy or sampled, with noise keyed by the sampled position.
 
-    With `share_prefix` off every candidate computes its prompt for itself: slower, for comparison. `static`: steps of fixed
-    shapes, by CUDA graphs where the model is on a GPU; None: there alone.
+    Without `share_prefix` every candidate computes its own prompt: slower, for comparison. `static`: steps of fixed
+    shapes, with CUDA graphs if the model is on a GPU; None: only on a GPU.
     """
 
     def __init__(
@@ -85,15 +84,15 @@ class TorchEngine:
             tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
         )
         self.forests: bool | None = None
-        """Whether the model's nodes may grow in a forest; None until that has been tried."""
+        """Whether the model supports a forest; None before the trial."""
         self.static = model.device.type == "cuda" if static is None else static
         self._felled: list[Forest] = []
-        """Forests of static steps that no call uses now: their buffers and graphs go on being of use."""
+        """Unused forests with static steps, whose buffers and graphs are reused."""
         self.conversations = ConversationCache(kept_bytes)
-        """What prompts with a request id go on from, where nodes grow in a forest."""
+        """Cached conversations for prompts with a request id, if the model supports a forest."""
 
     def load_weights(self, state: Mapping[str, Tensor], version: int) -> None:
-        """Copy weights into the model. Raises EngineFailure where names or shapes differ."""
+        """Copy weights into the model. Raises EngineFailure if names or shapes differ."""
         try:
             load_trained_weights(self.model, state)
         except RuntimeError as error:
@@ -105,11 +104,11 @@ class TorchEngine:
     def generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
-        """`count` answers per prompt, in the order given.
+        """`count` answers per prompt, in the given order.
 
         An answer ends with a stop token (the tokenizer's end-of-text token, or one of the model's generation config),
-        which is part of it, with a stop text, after max_tokens, or where it is interrupted. Raises EngineFailure,
-        PromptRefused where a prompt is wrong.
+        which is part of it, with a stop string, after max_tokens, or when it is interrupted. Raises EngineFailure;
+        PromptRefused if a prompt is invalid.
         """
         check_prompts(self.model, prompts, settings, context_of(self.model))
         if not prompts:
@@ -133,13 +132,13 @@ class TorchEngine:
         return self._collect(prompts, call)
 
     def _grows(self) -> bool:
-        """Whether the model's nodes may grow in a forest."""
+        """Whether the model supports a forest."""
         if self.forests is None:
             self.forests = can_grow(self.model)
         return self.forests
 
     def _with_prefixes(self, plots: list[Plot]) -> list[Plot]:
-        """The plots, with each beginning that several prompts share computed once."""
+        """The plots, with each common prefix of several prompts computed once."""
         shared = shared_prefixes(plot.text for plot in plots if plot.known is None)
         if not shared or not self._grows():
             return plots
@@ -165,7 +164,7 @@ class TorchEngine:
         return found if found and found.rows >= rows else Forest(self.model, bucket(rows), static=True)
 
     def _speak(self, plots: Sequence[Plot], call: _Call) -> None:
-        """Let all candidates speak, at most max_batch at once."""
+        """Generate all candidates, at most max_batch at the same time."""
         ground, waiting, candidates = self._ground(plots), deque(plots), call.candidates
         logits, place = torch.empty(0, device=self.model.device), np.zeros(0, dtype=np.int64)
         while (waiting or candidates.live.size) and not call.interrupted():
@@ -186,12 +185,12 @@ class TorchEngine:
             self._felled = [ground]
 
     def _recalled(self, plot: Plot, candidates: Candidates) -> Plot:
-        """The plot, with what is kept of its text."""
+        """The plot, with the cached prefix of its text."""
         names = [candidates.names[number] for number in plot.candidates if candidates.names[number][0]]
         return replace(plot, known=self.conversations.known(names, plot.text)) if names else plot
 
     def _keep(self, ground: _Ground, numbers: Ints, nodes: Ints, candidates: Candidates) -> None:
-        """Keep what these candidates, who fall silent at these nodes, may go on from."""
+        """Cache the texts of these candidates, which end at these nodes."""
         if not self.conversations.limit or not isinstance(ground, Forest):
             return
         for number, node in zip(numbers.tolist(), nodes.tolist(), strict=True):
@@ -201,7 +200,7 @@ class TorchEngine:
                 )
 
     def _next(self, waiting: deque[Plot], ground: _Ground, speaking: int) -> list[Plot]:
-        """The plots to plant now, taken from those that wait."""
+        """Remove the plots to start now from the waiting ones and return them."""
         free = self.max_batch - speaking
         needed = sum(len(plot.candidates) for plot in waiting)
         planted: list[Plot] = []
@@ -215,7 +214,7 @@ class TorchEngine:
         return sorted(planted, key=lambda plot: plot.known is not None)
 
     def _children(self, place: Ints, tokens: Ints, vocabulary: int) -> tuple[Ints, Ints, Ints]:
-        """Every distinct (node, token) becomes a node: parents and tokens (N,), and each candidate's place among them."""
+        """Every distinct (node, token) becomes a node: parents and tokens (N,), and each candidate's index among them."""
         if not self.share_prefix:
             return place, tokens, np.arange(len(place))
         pairs, places = np.unique(place * vocabulary + tokens, return_inverse=True)
@@ -234,13 +233,13 @@ class TorchEngine:
         chosen = log_probs[rows, tokens].double().cpu().numpy()
         if not np.isfinite(chosen).all():
             raise EngineFailure(
-                f"the model's weights (version {self.version}) give probabilities that are no numbers; "
-                "resume from an earlier checkpoint with a lower learning rate"
+                f"the model's weights (version {self.version}) give probabilities that are not finite; resume from "
+                "an earlier checkpoint with a lower learning rate"
             )
         return tokens.cpu().numpy(), chosen
 
     def _collect(self, prompts: Sequence[Prompt], call: _Call) -> list[list[Answer]]:
-        """Candidates as answers, each text decoded once. The text is of all that was said, before a continuation too."""
+        """Candidates as answers, each text decoded once. The text includes tokens from before a continuation."""
         said = list(call.candidates.said())
         distinct = list({tuple(tokens): None for tokens, *_ in said})
         decoded = texts_of(self.tokenizer, distinct)
@@ -259,7 +258,7 @@ class TorchEngine:
 
 
 def _plant(ground: _Ground, plots: Sequence[Plot]) -> Tensor:
-    """Logits of new nodes (len(plots), V). Plots of which something is known come last."""
+    """Logits of new nodes (len(plots), V). Plots with a cached prefix come last."""
     fresh = [plot.text for plot in plots if plot.known is None]
     old = [(plot.text, plot.known) for plot in plots if plot.known is not None]
     parts = [ground.plant(fresh)] if fresh else []

@@ -1,7 +1,7 @@
 """The vllm engine: vLLM in this process, with new weights written into its model in place.
 
-Imported only where a config asks for it: vLLM is the extra `gpu`. Noise is vLLM's, a seed per candidate, so tokens are not
-those of the torch engine; logprobs are those of the distribution that is sampled from.
+Imported only on use: vLLM is the extra `gpu`. Noise is vLLM's, a seed per candidate, so tokens differ from those of
+the torch engine; logprobs are those of the sampling distribution.
 """
 
 import itertools
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""Adapter ranks that vLLM makes room for."""
+"""Adapter ranks that vLLM supports."""
 
 
 class VllmEngine:
-    """An Engine in vLLM. `model` says where its weights come from, and writes adapters down."""
+    """An Engine in vLLM. `model` provides its initial weights and saves adapters."""
 
     def __init__(
         self, settings: Vllm, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, version: int = 0
@@ -50,7 +50,7 @@ class VllmEngine:
         self._context = settings.context or context_of(model)
         self._numbers = itertools.count()
         self._adapter: Any = None
-        """What vLLM calls the adapter of this version; None where there is none, or none yet."""
+        """vLLM's name of this version's adapter; None if there is none yet."""
         self._folders = tempfile.TemporaryDirectory(prefix="troupe-adapters-")
         ranks = [part.shape[0] for name, part in trained_weights(model).items() if ".lora_A." in name]
         adapters = {"enable_lora": True, "max_lora_rank": min(_fitting(max(ranks)))} if ranks else {}
@@ -94,7 +94,7 @@ class VllmEngine:
         """Write weights into vLLM's model, or give it an adapter under a new name. Raises EngineFailure."""
         if different := sorted(trained_weights(self.model).keys() ^ state.keys()):
             raise EngineFailure(
-                f"weights of version {version} do not fit the model: {different[0]} is on one side only"
+                f"weights of version {version} do not fit the model: {different[0]} exists on one side only"
             )
         if has_adapter(self.model):
             self._load_adapter(state, version)
@@ -115,7 +115,7 @@ class VllmEngine:
         self._adapter = LoRARequest(folder.name, version + 1, str(folder))
 
     def _ask(self, prompt: Prompt, index: int, settings: SamplingSettings) -> str:
-        """Put one candidate on vLLM's list; its name there."""
+        """Submit one candidate to vLLM; return its request id."""
         first = prompt.first + index
         how = self._vllm.SamplingParams(
             temperature=0.0 if settings.greedy else settings.temperature,
@@ -148,5 +148,5 @@ class VllmEngine:
 def _fitting(rank: int) -> list[int]:
     fitting = [most for most in _RANKS if most >= rank]
     if not fitting:
-        raise EngineFailure(f"vLLM takes adapters up to rank {_RANKS[-1]}, not {rank}")
+        raise EngineFailure(f"vLLM supports adapters up to rank {_RANKS[-1]}, not {rank}")
     return fitting

@@ -1,4 +1,4 @@
-"""What an update saw, group by group: for the reader of a transcript."""
+"""Per-group data of an update for transcripts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from training_core.llm.learning.micro_batches import MicroBatch
 
 @dataclass
 class GroupAnnotation:
-    """What the update saw of one group, per answer and token; NaN for tokens that are not learnt from."""
+    """Data of an update for one group, per answer and token; NaN for tokens that are not trained on."""
 
     ratios: list[list[float]]
-    """pi / pi_old when the update first came to it."""
+    """pi / pi_old at the group's first forward pass in the update."""
     entropies: list[list[float]]
-    """Nats, then."""
+    """Entropies in nats at the same pass."""
     training_logprobs: list[list[float]]
-    """By the learner before the update's first step, at the weights that sampled them."""
+    """The learner's logprobs before the update's first step, with the weights that sampled the tokens."""
 
 
 Annotations = dict[tuple[str, int], GroupAnnotation]
-"""By (episode, place of the turn in it)."""
+"""By (episode, index of the turn in it)."""
 
 
 def annotate(
@@ -44,7 +44,7 @@ def annotate(
 
 
 def _spread(values: list[float], mask: list[bool] | None) -> list[float]:
-    """One value per token of the answer: NaN for those that are not learnt from."""
+    """One value per token of the answer: NaN for tokens that are not trained on."""
     if mask is None:
         return values
     learnt = iter(values)

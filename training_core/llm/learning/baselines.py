@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of the roles' baselines (algorithm.type = "rae")."""
+"""The roles' baselines in a checkpoint (algorithm.type = "rae")."""
 
 import json
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ def save_baselines(checkpoint: Path, baselines: Mapping[str, float]) -> None:
 
 
 def read_baselines(checkpoint: Path) -> dict[str, float]:
-    """What was written, to the last bit; empty where another algorithm made the checkpoint. Raises CheckpointError."""
+    """The stored baselines, bit for bit; empty if another algorithm wrote the checkpoint. Raises CheckpointError."""
     path = checkpoint / FILE
     if not path.is_file():
         return {}
     try:
         return {str(role): float(value) for role, value in json.loads(path.read_text()).items()}
     except (ValueError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{path} is torn: {error}; resume from another checkpoint") from error
+        raise CheckpointError(f"{path} is damaged: {error}; resume from another checkpoint") from error

@@ -1,4 +1,4 @@
-"""From episodes to what each policy learns from: rewards become advantages, turns become groups."""
+"""Convert episodes to training groups per policy: rewards become advantages, turns become groups."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ class GroupedBatch:
     groups: dict[str, list[Group]]
     counts: dict[str, GroupCounts]
     baselines: dict[str, float]
-    """By role, after these episodes; of algorithm.type = "rae"."""
+    """Baselines by role after these episodes; for algorithm.type = "rae"."""
 
 
 def make_groups(
@@ -39,10 +39,10 @@ def make_groups(
 ) -> GroupedBatch:
     """Fill every candidate's advantage in place and sort the trained roles' groups by policy.
 
-    Normalisation over a batch is over all groups that one policy learns from; roles that are frozen are normalised by
-    themselves, to be looked at. With drop_zero_variance, groups that are not telling (`telling_groups`) are left out.
-    Failed episodes teach what they had done before. Counts are by role, of all groups. `baselines` are the batch's before
-    this one. Raises EnvironmentFailure where a reward is no finite number.
+    Normalisation over a batch uses all groups that one policy is trained on; frozen roles are normalised separately,
+    for display. With drop_zero_variance, groups without advantages (`telling_groups`) are excluded. Turns of failed
+    episodes before the failure are used. Counts are by role, over all groups. `baselines` are those of the previous
+    batch. Raises EnvironmentFailure if a reward is not finite.
     """
     _check(episodes)
     paid = _paid(episodes, config.algorithm)
@@ -69,13 +69,13 @@ def make_groups(
 
 
 Place = tuple[Episode, int]
-"""An episode, and the position of one of its turns."""
+"""An episode and the position of one of its turns."""
 Paid = dict[tuple[str, int], list[float]]
 """(episode, position of the turn) -> rewards of its candidates, reshaped."""
 
 
 def _places(episodes: Sequence[Episode], roles: set[str]) -> Iterator[Place]:
-    """Where these roles spoke."""
+    """The turns of these roles."""
     return (
         (episode, place)
         for episode in episodes
@@ -85,7 +85,7 @@ def _places(episodes: Sequence[Episode], roles: set[str]) -> Iterator[Place]:
 
 
 def _paid(episodes: Sequence[Episode], algorithm: PolicyGradient) -> Paid:
-    """What is compared in place of the rewards that were paid."""
+    """The reshaped rewards, which are compared instead of the original ones."""
     shape = Shape(algorithm.reshape_discount, algorithm.reshape_threshold, algorithm.reshape_weight)
     paid: Paid = {}
     for episode in episodes:
@@ -101,7 +101,7 @@ def _paid(episodes: Sequence[Episode], algorithm: PolicyGradient) -> Paid:
 def _advantaged(
     places: Sequence[Place], paid: Paid, config: RunConfig, batch: GroupedBatch
 ) -> Iterator[Group]:
-    """Fill the advantages of these turns' candidates and count what is filtered; the groups to learn from."""
+    """Fill the advantages of these turns' candidates and count filtered groups; return the groups to train on."""
     if not places:
         return
     algorithm = config.algorithm
@@ -142,10 +142,10 @@ def _advantaged(
 
 
 def teaches(episodes: Sequence[Episode], config: RunConfig) -> bool:
-    """Whether some trained role has a group in these episodes of one task that `make_groups` would give advantages.
+    """Whether a trained role has a group in these episodes of one task to which `make_groups` would give advantages.
 
-    The reward, the reshaping and the tolerance are those of the loss; filter_ratio, which compares the groups of a whole
-    batch, is left to `make_groups`.
+    Reward, reshaping and tolerance are those of the loss; filter_ratio, which compares the groups of a whole batch,
+    is only applied by `make_groups`.
     """
     algorithm = config.algorithm
     roles = {name for name, role in config.team.roles.items() if role.trained}
@@ -159,7 +159,7 @@ def teaches(episodes: Sequence[Episode], config: RunConfig) -> bool:
 
 
 def normalisation(algorithm: PolicyGradient) -> Normalisation:
-    """How an algorithm's advantages are normalised."""
+    """The normalisation of an algorithm's advantages."""
     return Normalisation(
         algorithm.mean_level,
         algorithm.std_level,
@@ -170,7 +170,7 @@ def normalisation(algorithm: PolicyGradient) -> Normalisation:
 
 
 def group_filter(algorithm: PolicyGradient) -> GroupFilter:
-    """Which groups an algorithm leaves out."""
+    """The group filter of an algorithm."""
     return GroupFilter(
         algorithm.group_filter,
         algorithm.filter_low,
@@ -181,7 +181,7 @@ def group_filter(algorithm: PolicyGradient) -> GroupFilter:
 
 
 def _reshaped(found: "_Compared", algorithm: PolicyGradient) -> Floats:
-    """(N,) what is compared, reshaped by the whole group where that is asked for."""
+    """(N,) compared rewards, reshaped over the whole group if the algorithm requests it."""
     return min_max(found.rewards, found.groups) if algorithm.reshape == "normalised" else found.rewards
 
 
@@ -190,28 +190,29 @@ def _check(episodes: Sequence[Episode]) -> None:
         for place, turn in enumerate(episode.turns):
             if not all(isfinite(candidate.reward) for candidate in turn.candidates):
                 raise EnvironmentFailure(
-                    f"episode {episode.id} ({episode.task}), turn {place}: the environment paid {turn.role} a reward that "
-                    "is no finite number"
+                    f"episode {episode.id} ({episode.task}), turn {place}: the environment paid {turn.role} a "
+                    "reward that is not finite"
                 )
 
 
 @dataclass(frozen=True)
 class _Compared:
-    """N things that are compared, and the C candidates that stand for them."""
+    """N compared units and their C candidates."""
 
     rewards: Floats
     """(N,)"""
     groups: Ints
-    """(N,) whole numbers from 0."""
+    """(N,) integers from 0."""
     owners: Ints
-    """(C,) which of the N each candidate, in order, belongs to."""
+    """(C,) index of the unit of each candidate, in order."""
     roles: list[str]
-    """Of each group."""
+    """Role of each group."""
 
 
 def _compare(places: Sequence[Place], paid: Paid) -> _Compared:
-    """Candidates of one turn with one another; or, where episodes have siblings, what a role earned in each of them; or, where
-    they have a turn_discount, the returns of their turns: the first of a role with the first of the siblings, and so on.
+    """Compare the candidates of one turn with each other; or, if episodes have siblings, a role's total reward in
+    each of them; or, with a turn_discount, the returns of their turns: a role's first turn with the siblings' first
+    turns, and so on.
     """
     rewards: list[float] = []
     owners: list[int] = []
@@ -252,7 +253,8 @@ def _compare(places: Sequence[Place], paid: Paid) -> _Compared:
 
 
 def _returns(places: Sequence[Place], paid: Paid) -> dict[tuple[str, int], tuple[int, list[float]]]:
-    """(episode, position) -> (number of the turn among its role's, returns of its candidates), of episodes with a turn_discount.
+    """(episode, position) -> (number of the turn among its role's, returns of its candidates), for episodes with a
+    turn_discount.
 
     A candidate's return is its own reward and turn_discount times the return of the executed candidate of the role's next turn
     (AReaL's export_style = "individual" with its turn_discount).
@@ -274,14 +276,14 @@ def _returns(places: Sequence[Place], paid: Paid) -> dict[tuple[str, int], tuple
 
 
 def _tokens(places: Sequence[Place], found: _Compared) -> Floats:
-    """(N,) how many tokens of each thing that is compared are learnt from."""
+    """(N,) number of trained tokens of each compared unit."""
     answers = [candidate.answer for episode, place in places for candidate in episode.turns[place].candidates]
     counts = [len(answer.learnt(answer.token_ids)) for answer in answers]
     return np.bincount(found.owners, weights=counts, minlength=len(found.rewards)).astype(np.float64)
 
 
 def _earned(episode: Episode, role: str, paid: Paid) -> float:
-    """What a role earned in a whole episode."""
+    """A role's total reward in an episode."""
     return sum(
         paid[episode.id, place][turn.executed]
         for place, turn in enumerate(episode.turns)

@@ -1,7 +1,7 @@
-"""KL penalties and discounts in the reward: what is taken from rewards before they are normalised.
+"""KL penalties and discounts in the reward, applied before normalisation.
 
-T tokens of the answers that are learnt from, N units that are compared (answers, or episodes of a role), b = kl_coefficient,
-k_t the KL estimate of token t.
+T trained tokens of the answers, N compared units (answers, or episodes of a role), b = kl_coefficient, k_t the KL
+estimate of token t.
 
 A whole sequence is one action (RLOO, arXiv 2402.14740, equations 1 and 6, and every algorithm that compares sequences):
 
@@ -11,8 +11,9 @@ A token is an action (REINFORCE++, arXiv 2501.03262, section 3):
 
     G_t = g^(T - t) * r - sum over s >= t of g^(s - t) * b * k_s,     A_t = G_t normalised over the batch's tokens
 
-where r is less its group's mean first in the form with a baseline, and g is `discount`. PPO charges k_t to the token's reward
-before its critic's GAE (critic.py). Groups that are not telling by their rewards without the penalty have advantage 0.
+where the form with a baseline first subtracts the group's mean from r, and g is `discount`. PPO subtracts b * k_t
+from the token's reward before its critic's GAE (critic.py). Groups without advantages by their rewards without the
+penalty have advantage 0.
 """
 
 from collections.abc import Sequence
@@ -40,12 +41,12 @@ from training_core.types import Compared, Group
 
 
 def charges_kl(algorithm: Algorithm) -> bool:
-    """Whether the KL divergence from the base model is taken from the rewards."""
+    """Whether the KL divergence from the base model is subtracted from the rewards."""
     return algorithm.kl_coefficient > 0 and algorithm.kl_in == "reward"
 
 
 def changes_rewards(algorithm: Algorithm) -> bool:
-    """Whether the learner normalises advantages itself, since rewards change by what it computes."""
+    """Whether the learner normalises advantages itself, because its computations change the rewards."""
     discounts = isinstance(algorithm, TokenReturns) and algorithm.discount < 1.0
     return not isinstance(algorithm, Ppo) and (charges_kl(algorithm) or discounts)
 
@@ -57,7 +58,7 @@ def charge(
     processes: Processes,
     device: torch.device,
 ) -> None:
-    """Replace the advantages of an update's micro-batches, those of all processes, by those of their changed rewards."""
+    """Recompute the advantages of an update's micro-batches, over all processes, from their changed rewards."""
     if not groups:
         return
     batch = _Units(groups)
@@ -71,7 +72,7 @@ def charge(
         if piece.costs is not None and not piece.idle:
             penalties.index_add_(0, batch.of_tokens(piece), piece.costs.double())
     charged = batch.rewards - processes.add_up(penalties).cpu().numpy()
-    if isinstance(algorithm, Rae):  # its baselines follow the rewards as they were earned
+    if isinstance(algorithm, Rae):  # its baselines follow the original rewards
         found = batch.advantages - (batch.rewards - charged)
     else:
         found = np.where(
@@ -84,11 +85,11 @@ def charge(
 
 
 class _Units:
-    """The N units of a batch, and which of them answers belong to."""
+    """The N units of a batch, and the unit of each answer."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
         self.places: dict[tuple[int, int], int] = {}
-        """(id of the group, place of the answer in it) -> unit"""
+        """(id of the group, index of the answer in it) -> unit"""
         numbers: dict[tuple[int, int], int] = {}
         peers: dict[tuple[int, int], int] = {}
         rewards: list[float] = []
@@ -167,7 +168,7 @@ def _standardise(
     centre: bool,
     divide: bool,
 ) -> None:
-    """Take the mean from the advantages of all processes' live tokens, and divide them by their standard deviation."""
+    """Subtract the mean over all processes' live tokens from advantages, and divide them by their standard deviation."""
     sums = torch.zeros(3, dtype=torch.float64, device=device)
     for piece, mask in zip(pieces, masks, strict=True):
         if not piece.idle:
@@ -178,7 +179,7 @@ def _standardise(
         return
     mean = total / count
     variance = max(squares / count - mean**2, 0.0)
-    level = variance <= (1e-6 * mean) ** 2  # equal but for rounding: the deviation is taken as 1
+    level = variance <= (1e-6 * mean) ** 2  # equal except for rounding: the deviation is set to 1
     std = (variance * count / (count - how.unbiased)) ** 0.5 + EPSILON if divide and not level else 1.0
     factor = count / (count - 1) if centre and how.leave_one_out else 1.0
     for piece, mask in zip(pieces, masks, strict=True):

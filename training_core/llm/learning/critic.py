@@ -1,8 +1,8 @@
-"""PPO's critic: a linear head on the policy's last hidden states that says what a response will yet earn.
+"""PPO's critic: a linear head on the policy's last hidden states that predicts the remaining reward of a response.
 
-The trunk is the policy's own: the value loss trains it too. The head is fp32, has an AdamW of its own and begins at zero, so
-that the first values are 0 and the first advantages are what was earned. T response tokens, U places that predict them,
-H hidden size.
+The trunk is the policy's, so the value loss also trains it. The head is fp32, has its own AdamW and is initialised to
+zero, so that the first values are 0 and the first advantages are the rewards. T response tokens, U positions that
+predict them, H hidden size.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.processes import ALONE, Processes
 
 HEAD, MOMENTS = "head.", "moments."
-"""What the names of a checkpoint's tensors begin with."""
+"""Prefixes of the names of a checkpoint's tensors."""
 EPSILON = 1e-6
 
 
 class Critic:
-    """The value head, its optimiser, and what follows from its values."""
+    """The value head, its optimiser, and the advantages and losses from its values."""
 
     def __init__(
         self,
@@ -44,14 +44,14 @@ class Critic:
         self.optimiser.begin(algorithm.value_learning_rate)
 
     def values(self, hidden: Tensor, piece: MicroBatch) -> Tensor:
-        """(T,) by hidden states (U, H): of the state before each token."""
+        """Values (T,) of the state before each token, from hidden states (U, H)."""
         found: Tensor = self.head(hidden.float()).squeeze(-1)
         return found[piece.batch.place]
 
     def judge(self, piece: MicroBatch, values: Tensor, costs: Tensor | None) -> None:
-        """Make a micro-batch's advantages those of its tokens: its answers' advantages so far are taken as what they earned.
+        """Compute a micro-batch's token advantages, with its answers' current advantages as their rewards.
 
-        `values` (T,) by the critic as it is; `costs` (T,) are taken from the tokens' rewards.
+        `values` (T,) are the critic's current ones; `costs` (T,) are subtracted from the tokens' rewards.
         """
         ends = piece.lengths.cumsum(0)[piece.lengths > 0] - 1
         scores = piece.advantages.new_zeros(len(piece.lengths))
@@ -66,8 +66,8 @@ class Critic:
         piece.start_values, piece.returns = values, piece.advantages + values
 
     def finish(self, pieces: Sequence[MicroBatch], device: torch.device) -> float | None:
-        """Normalise the advantages of all of an update's tokens, where that is asked for; the share of the returns' variance
-        that the values explain (None where returns do not vary).
+        """Normalise the advantages of all of an update's tokens, if configured; return the share of the returns'
+        variance that the values explain (None if returns do not vary).
         """
         sums = torch.zeros(5, dtype=torch.float64, device=device)
         for piece in pieces:
@@ -88,13 +88,15 @@ class Critic:
         return 1.0 - left / whole if whole > EPSILON**2 else None
 
     def losses(self, piece: MicroBatch, values: Tensor) -> Tensor:
-        """(T,) of values (T,) as they are now. Raises LearnerFailure where the micro-batch was not judged."""
+        """Value losses (T,) of the current values (T,). Raises LearnerFailure if `judge` was not called for the micro-batch."""
         if piece.start_values is None or piece.returns is None:
-            raise LearnerFailure("a value loss needs the values that the update began with")
+            raise LearnerFailure(
+                "a value loss needs the values at the start of the update; call judge() first"
+            )
         return value_losses(values, piece.start_values, piece.returns, self.algorithm.value_clip)
 
     def step(self, *, apply: bool, scale: float) -> None:
-        """Apply the head's gradients, or forget them where the policy's were not applied. `scale`: what the loss was scaled by."""
+        """Apply the head's gradients, or discard them if the policy's were not applied. `scale` is the loss scale."""
         self.optimiser.scale = scale
         if apply:
             self.optimiser.step()
@@ -102,12 +104,12 @@ class Critic:
             self.head.zero_grad()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps."""
+        """The state that a checkpoint stores."""
         head = {f"{HEAD}{name}": tensor.detach().clone() for name, tensor in self.head.state_dict().items()}
         return head | {f"{MOMENTS}{name}": item for name, item in self.optimiser.state_dict().items()}
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put `state_dict` back. Raises RuntimeError, KeyError or ValueError where it is not of this head."""
+        """Restore `state_dict`. Raises RuntimeError, KeyError or ValueError if it does not belong to this head."""
         parts: dict[str, dict[str, Tensor]] = {HEAD: {}, MOMENTS: {}}
         for key, tensor in tensors.items():
             prefix = HEAD if key.startswith(HEAD) else MOMENTS

@@ -1,8 +1,10 @@
-"""The deepspeed learner: the same updates, with optimiser, gradients and weights spread over processes (ZeRO).
+"""The deepspeed learner: the same updates, with optimiser states, gradients and weights partitioned over processes
+(ZeRO).
 
-Rajbhandari et al., "ZeRO", arXiv 1910.02054: stage 1 spreads the optimiser, 2 gradients too, 3 weights too. Forward and
-backward passes are collective from stage 2 on, so processes with fewer micro-batches run idle ones. Checkpoints are written
-whole, in the torch learner's format: either goes on from the other's. DeepSpeed is imported when a learner is made.
+Rajbhandari et al., "ZeRO", arXiv 1910.02054: stage 1 partitions optimiser states, 2 also gradients, 3 also weights.
+Forward and backward passes are collective from stage 2 on, so processes with fewer micro-batches run idle ones.
+Checkpoints are written unpartitioned, in the torch learner's format: each learner can resume the other's. DeepSpeed
+is imported when a learner is constructed.
 """
 
 import copy
@@ -30,11 +32,11 @@ from training_core.types import Group
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 _FLAT = ("fp32_partitioned_groups_flat", "single_partition_of_fp32_groups", "fp32_groups_flat_partition")
-"""What stage 3, stages 1 and 2, and bf16 under stage 1 call this process's part of the fp32 weights."""
+"""Names of this process's part of the fp32 weights in stage 3, in stages 1 and 2, and in bf16 with stage 1."""
 
 
 class _Responses(nn.Module):
-    """A model's forward pass over a batch, as the module that DeepSpeed watches."""
+    """A model's forward pass over a batch, as a module for DeepSpeed."""
 
     def __init__(self, model: PreTrainedModel, how: ResponseForward) -> None:
         super().__init__()
@@ -47,7 +49,7 @@ class _Responses(nn.Module):
 
 
 class ZeroOptimiser:
-    """AdamW under a DeepSpeed engine; what `Optimiser` is to the torch learner."""
+    """AdamW in a DeepSpeed engine; the counterpart of the torch learner's `Optimiser`."""
 
     def __init__(
         self, model: PreTrainedModel, how: ResponseForward, settings: Deepspeed, processes: Processes
@@ -65,7 +67,7 @@ class ZeroOptimiser:
 
     @property
     def scale(self) -> float:
-        """What DeepSpeed scales the loss by."""
+        """DeepSpeed's loss scale."""
         return float(getattr(self.engine.optimizer, "cur_scale", 1.0))
 
     def begin(self, rate: float) -> None:
@@ -74,12 +76,12 @@ class ZeroOptimiser:
             section["lr"] = rate
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
-        """Add a micro-batch's gradients. DeepSpeed takes the processes' mean; we want their sum."""
+        """Add a micro-batch's gradients. DeepSpeed averages over processes; the learner needs the sum."""
         self.engine.set_gradient_accumulation_boundary(last)
         self.engine.backward(loss * self.processes.size)
 
     def step(self) -> Step:
-        """Clip and apply the gradients of all processes. Where they are not finite nothing is applied."""
+        """Clip and apply the gradients of all processes. If they are not finite, nothing is applied."""
         if self.settings.zero_stage == 0:
             return self._plain_step()
         before = self.scale
@@ -90,7 +92,7 @@ class ZeroOptimiser:
         return Step(None, overflow=self.settings.precision == "fp16" and before > 1.0)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """As `Optimiser.state_dict`; every process must ask."""
+        """As `Optimiser.state_dict`; every process must call it."""
         return {
             f"{name}{SEPARATOR}{key}": tensor.detach().cpu().clone()
             for name, weight in self.named.items()
@@ -98,7 +100,7 @@ class ZeroOptimiser:
         }
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put the tensors of either learner's state back. Raises KeyError or ValueError where they are not of these weights."""
+        """Restore the tensors of either learner's state. Raises KeyError or ValueError if they do not belong to these weights."""
         from deepspeed.utils import safe_set_full_fp32_param, safe_set_full_optimizer_state
 
         if self.settings.zero_stage > 0:
@@ -117,17 +119,17 @@ class ZeroOptimiser:
                     state[what] = tensor.clone()
 
     def counters(self) -> dict[str, int]:
-        """What a checkpoint keeps beside the tensors."""
+        """The state that a checkpoint stores in addition to the tensors."""
         return {"loss_scale": int(self.scale)} if self.settings.precision == "fp16" else {}
 
     def load_counters(self, counters: Mapping[str, int]) -> None:
-        """Put `counters` back, where there are any."""
+        """Restore `counters`, if there are any."""
         scaler = getattr(self.engine.optimizer, "loss_scaler", None)
         if "loss_scale" in counters and scaler is not None:
             scaler.cur_scale = float(counters["loss_scale"])
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take weights over, into what is spread as well."""
+        """Load weights, also into the partitioned copies."""
         with self.gathered():
             load_trained_weights(self.model, weights)
         if self.settings.zero_stage > 0:
@@ -135,7 +137,7 @@ class ZeroOptimiser:
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Meanwhile the model's weights are whole in every process."""
+        """Context in which every process has the model's complete weights."""
         if self.settings.zero_stage < 3:
             yield
             return
@@ -145,7 +147,7 @@ class ZeroOptimiser:
             yield
 
     def _plain_step(self) -> Step:
-        """Stage 0: gradients lie at the weights, the same in all processes; DeepSpeed itself looks at no norm of them."""
+        """Stage 0: gradients are at the weights, equal in all processes; DeepSpeed does not check their norm."""
         norm = float(
             nn.utils.clip_grad_norm_(list(self.named.values()), self.settings.max_grad_norm or math.inf)
         )
@@ -156,7 +158,7 @@ class ZeroOptimiser:
         return Step(norm)
 
     def _begin_moments(self) -> None:
-        """Give the optimiser the moments that it would make in its first step, so that they can be set before it."""
+        """Create the optimiser's moments, which it would create in its first step, so that they can be set before it."""
         wrapper = self.engine.optimizer
         for flat in next(getattr(wrapper, name) for name in _FLAT if hasattr(wrapper, name)):
             state = self.adamw.state[flat]
@@ -186,7 +188,7 @@ class DeepspeedLearner(Learner):
     optimiser: ZeroOptimiser  # type: ignore[assignment]  # all that Learner asks of one
 
     def weights(self) -> dict[str, Tensor]:
-        """See Learner; every process must ask."""
+        """See Learner; every process must call it."""
         with self.gathered():
             copies = {id(tensor): tensor.detach().clone() for tensor in self.model.parameters()}
             named = dict(self.model.named_parameters(remove_duplicate=False))
@@ -208,7 +210,9 @@ class DeepspeedLearner(Learner):
     def _make_optimiser(self, settings: Optimisation) -> Any:
         assert isinstance(settings, Deepspeed)
         if settings.zero_stage == 3 and self.reference is not None:
-            self.reference = copy.deepcopy(self.reference)  # under an adapter it shares what is spread now
+            self.reference = copy.deepcopy(
+                self.reference
+            )  # with an adapter it shares weights that are now partitioned
         return ZeroOptimiser(self.model, self.forward, settings, self.processes)
 
     def _logits(self, batch: Batch) -> Tensor:
@@ -224,12 +228,12 @@ class DeepspeedLearner(Learner):
 
 
 def _engine(module: nn.Module, adamw: torch.optim.AdamW, settings: Deepspeed, processes: Processes) -> Any:
-    """DeepSpeed's engine. Raises LearnerFailure where DeepSpeed is not installed."""
+    """DeepSpeed's engine. Raises LearnerFailure if DeepSpeed is not installed."""
     os.environ.update({"RANK": str(processes.rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(processes.size)})
     gpu = torch.cuda.is_available() and next(module.parameters()).is_cuda
     if not gpu:
         os.environ["DS_ACCELERATOR"] = "cpu"
-    if not distributed.is_initialized():  # alone: no one to meet
+    if not distributed.is_initialized():  # a single process: there are no peers
         store = HashStore()
         distributed.init_process_group("nccl" if gpu else "gloo", store=store, rank=0, world_size=1)
     try:
@@ -240,7 +244,7 @@ def _engine(module: nn.Module, adamw: torch.optim.AdamW, settings: Deepspeed, pr
             'learner.type = "deepspeed" needs DeepSpeed; install troupe[deepspeed], or set "torch"'
         ) from error
     __compatible_ops__["deepspeed_shm_comm"] = (
-        False  # else it compiles for minutes, and leaves shared memory behind
+        False  # otherwise it compiles for minutes and leaves shared memory allocated
     )
     config: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": 1,

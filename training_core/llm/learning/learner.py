@@ -1,10 +1,10 @@
 """The torch learner: policy-gradient updates of one policy on grouped answers.
 
-T response tokens of a micro-batch that are learnt from, U distinct places that predict them, V vocabulary.
+T trained response tokens of a micro-batch, U distinct positions that predict them, V vocabulary size.
 
-Numbers that are not finite: data (advantages, sampled logprobs) is refused with an error that names the episode, for
-something before the learner is broken. A gradient is skipped and counted (`skipped_steps`), so that one odd batch
-neither spoils the weights nor ends a long run; several in a row raise LearnerFailure, for then the run only burns time.
+Non-finite numbers: data (advantages, sampled logprobs) is refused with an error that names the episode, because the
+cause is outside the learner. A gradient is skipped and counted (`skipped_steps`), so that one bad batch neither
+damages the weights nor ends a long run; several in a row raise LearnerFailure, because the run makes no progress.
 """
 
 import copy
@@ -47,23 +47,23 @@ from training_core.types import Group
 __all__ = ["GroupAnnotation", "Learner", "LearnerState", "UpdateResult", "check_fresh"]
 
 SKIPPED_IN_A_ROW = 10
-"""Optimiser steps without a finite gradient after which an update fails."""
+"""Consecutive optimiser steps without a finite gradient after which an update fails."""
 
 
 @dataclass
 class UpdateResult:
-    """Figures of one update."""
+    """Metrics of one update."""
 
     metrics: dict[str, float]
     annotations: Annotations
-    """By (episode, place of the turn in it)."""
+    """By (episode, index of the turn in it)."""
     flops: float | None = None
-    """Model FLOPs of its forward and backward passes; None for an architecture whose FLOPs are not known."""
+    """Model FLOPs of its forward and backward passes; None for an architecture with unknown FLOPs."""
 
 
 @dataclass
 class LearnerState:
-    """All that a learner needs to go on bit by bit: tensors for safetensors, the rest for JSON."""
+    """The complete state to resume a learner bit for bit: tensors for safetensors, the rest for JSON."""
 
     weights: dict[str, Tensor]
     """As `Learner.weights`."""
@@ -71,13 +71,13 @@ class LearnerState:
     """As `Optimiser.state_dict`."""
     counters: dict[str, int]
     critic: dict[str, Tensor] = field(default_factory=dict)
-    """As `Critic.state_dict`; empty where there is none."""
+    """As `Critic.state_dict`; empty if there is none."""
 
 
 class Learner:
-    """Holds the model under training, its optimiser and, where a KL penalty is wanted, the frozen base model.
+    """Holds the model under training, its optimiser and, for a KL penalty, the frozen base model.
 
-    The base model is the model as it is given here: make the learner before a checkpoint is loaded into it.
+    The base model is the model as passed here: construct the learner before loading a checkpoint into it.
     """
 
     def __init__(
@@ -112,24 +112,24 @@ class Learner:
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """torch's optimiser under `optimiser`."""
+        """The torch optimiser inside `optimiser`."""
         return self.optimiser.adamw
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights by name, detached; tied ones once per name. Where there is an adapter, its weights alone."""
+        """The weights by name, detached; tied ones once per name. With an adapter, only its weights."""
         return trained_weights(self.model)
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take `weights` of another learner over. Raises RuntimeError where names or shapes differ."""
+        """Load `weights` of another learner. Raises RuntimeError if names or shapes differ."""
         load_trained_weights(self.model, weights)
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Meanwhile all weights are in this process; they always are, where nothing is spread."""
+        """Context in which this process has all weights; always true without partitioning."""
         yield
 
     def state_dict(self) -> LearnerState:
-        """What a checkpoint keeps. The learning rate follows from the iteration."""
+        """The state that a checkpoint stores. The learning rate follows from the iteration."""
         return LearnerState(
             self.weights(),
             self.optimiser.state_dict(),
@@ -138,12 +138,14 @@ class Learner:
         )
 
     def load_state_dict(self, state: LearnerState) -> None:
-        """Go on where `state_dict` was taken. Raises RuntimeError, KeyError or ValueError where it does not fit."""
+        """Resume from a `state_dict`. Raises RuntimeError, KeyError or ValueError if it does not fit."""
         self.load_weights(state.weights)
         self.optimiser.load_state_dict(state.optimiser)
         self._skipped_in_a_row = state.counters["skipped_in_a_row"]
         self.optimiser.load_counters(state.counters)
-        if self.critic and state.critic:  # another algorithm's checkpoint has none: the head begins anew
+        if (
+            self.critic and state.critic
+        ):  # another algorithm's checkpoint has none: the head keeps its initial state
             self.critic.load_state_dict(state.critic)
 
     def update(
@@ -151,9 +153,8 @@ class Learner:
     ) -> UpdateResult:
         """Optimiser steps on one iteration's groups (iterations count from 1).
 
-        Annotations are made for the episodes named in `annotated` (None: for all). Raises StalePolicy, naming both
-        versions, where a token was sampled by a version that is too old or newer; LearnerFailure (see the head of this
-        file).
+        Annotations are created for the episodes in `annotated` (None: for all). Raises StalePolicy with both versions
+        if a token was sampled by a version that is too old or newer; LearnerFailure (see the module docstring).
         """
         check_fresh(groups, version, self.staleness)
         torch.manual_seed(keyed_seed(self.seed, iteration, self.processes.rank))  # for an adapter's dropout
@@ -186,12 +187,12 @@ class Learner:
         return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations, flops)
 
     def known(self, groups: Sequence[Group], version: int) -> list[Group]:
-        """Answers that came without logprobs get the policy's own, as it is now, at `version`; see unknown_logprobs."""
+        """Give answers without logprobs those of the current policy, at `version`; see unknown_logprobs."""
         self.model.eval()
         return with_logprobs(groups, version, self._score)
 
     def _score(self, groups: Sequence[Group]) -> Iterator[tuple[MicroBatch, Tensor]]:
-        """Logprobs (T,) of all answers by the policy as it is."""
+        """Logprobs (T,) of all answers by the current policy."""
         for piece in split(range(len(groups)), groups, self._split()):
             log_probs = sampled_from(self._logits(piece.batch), piece)
             yield piece, log_probs[piece.batch.place, piece.batch.targets]
@@ -200,18 +201,18 @@ class Learner:
         return Optimiser(self.model, settings, self.processes)
 
     def _logits(self, batch: Batch) -> Tensor:
-        """(U, V) by the policy as it is."""
+        """Logits (U, V) of the current policy."""
         return self.forward.logits(self.model, batch)
 
     def _judged(self, piece: MicroBatch) -> tuple[Tensor, Tensor | None]:
-        """Logits (U, V), and values (T,) where there is a critic, by the policy as it is."""
+        """Logits (U, V), and values (T,) if there is a critic, of the current policy."""
         if self.critic is None:
             return self._logits(piece.batch), None
         logits, hidden = self.forward.with_hidden(self.model, piece.batch)
         return logits, self.critic.values(hidden, piece)
 
     def _even(self, pieces: list[MicroBatch], groups: Sequence[Group]) -> list[MicroBatch]:
-        """As many micro-batches as the other processes have, where passes are made together."""
+        """Pad to as many micro-batches as the other processes have, if passes are collective."""
         return pieces
 
     def _split(self) -> Split:
@@ -219,7 +220,7 @@ class Learner:
         return Split(self.settings, self.algorithm, self.packed, pad, self.model.device)
 
     def _minibatches(self, groups: Sequence[Group], iteration: int) -> Iterator[list[int]]:
-        """Group indices of each minibatch, dealt by key, a conversation's together; the same ones in every epoch."""
+        """Group indices of each minibatch, assigned by key, with a conversation's groups together; the same in every epoch."""
         talks = conversations(groups, range(len(groups)))
         parts = min(self.settings.minibatches, len(talks))
         if parts > 1:
@@ -231,8 +232,9 @@ class Learner:
     def _look_ahead(
         self, late: Sequence[int], groups: Sequence[Group], sums: Sums, wanted: set[str] | None
     ) -> None:
-        """Compare engine and learner on groups to be annotated that come after the first step (`late`), while the weights are
-        still those that sampled them; the first minibatch is compared in passing, unless dropout would be compared too.
+        """Compare engine and learner on groups to be annotated that come after the first step (`late`), while the
+        weights are still those that sampled them; the first minibatch is compared in its own pass, unless dropout
+        would affect it.
         """
         chosen = [index for index in late if wanted is None or groups[index].episode in wanted]
         for piece in self._even(list(split(chosen, groups, self._split())), groups) if groups else ():
@@ -261,19 +263,19 @@ class Learner:
         self._skipped_in_a_row += 1
         if self._skipped_in_a_row >= SKIPPED_IN_A_ROW:
             raise LearnerFailure(
-                f"{self._skipped_in_a_row} optimiser steps in a row had a gradient that is no finite number; resume "
+                f"{self._skipped_in_a_row} consecutive optimiser steps had a gradient that is not finite; resume "
                 "from an earlier checkpoint with a lower learner.learning_rate or learner.max_grad_norm"
             )
 
     def _flops(self, piece: MicroBatch) -> float:
-        """Of the micro-batch's passes; the base model's logprobs are computed at the first of its epochs alone."""
+        """FLOPs of the micro-batch's passes; the base model's logprobs are computed only in the first epoch."""
         if self.shape is None or piece.idle:
             return 0.0
         reference = self.reference is not None and piece.reference_logprobs is None
         return (TRAINING + reference) * self.shape.forward(piece.work)
 
     def _loss(self, piece: MicroBatch, sums: Sums, first: bool, wanted: set[str] | None) -> Tensor:
-        """The micro-batch's part of the minibatch's loss; its figures are added to `sums`."""
+        """The micro-batch's part of the minibatch's loss; its metrics are added to `sums`."""
         algorithm = self.algorithm
         logits, values = self._judged(piece)
         if piece.idle:
@@ -305,7 +307,7 @@ class Learner:
 
     @torch.no_grad()
     def _begin(self, pieces: Sequence[MicroBatch], sums: Sums) -> None:
-        """Note logprobs, KL costs and values by the policy as it is before the first step."""
+        """Record logprobs, KL costs and values of the policy before the first step."""
         for piece in pieces:
             if self.shape is not None:
                 sums.flops += (1 + charges_kl(self.algorithm)) * self.shape.forward(piece.work)
@@ -321,7 +323,7 @@ class Learner:
 
     @torch.no_grad()
     def _reference_logprobs(self, reference: PreTrainedModel, piece: MicroBatch) -> Tensor:
-        """(T,) by the base model."""
+        """Logprobs (T,) of the base model."""
         if piece.reference_logprobs is None:
             piece.reference_logprobs = untruncated(self.forward.logits(reference, piece.batch), piece)
         return piece.reference_logprobs
@@ -342,14 +344,14 @@ class Learner:
 
 
 def _base_of(model: PreTrainedModel) -> PreTrainedModel:
-    """The model as it is before training: under an adapter the same tensors, else a copy."""
+    """The model before training: with an adapter the same tensors, otherwise a copy."""
     base = without_adapter(model) if has_adapter(model) else copy.deepcopy(model)
     base.eval().requires_grad_(False)
     return base
 
 
 def check_fresh(groups: Sequence[Group], version: int, staleness: int = 0) -> None:
-    """Raises StalePolicy where a token was sampled by a newer version, or one more than `staleness` older."""
+    """Raises StalePolicy if a token was sampled by a newer version, or one more than `staleness` older."""
     oldest = version - staleness
     for group in groups:
         for answer in group.answers:
@@ -359,7 +361,7 @@ def check_fresh(groups: Sequence[Group], version: int, staleness: int = 0) -> No
                 raise StalePolicy(
                     f"episode {group.episode}, turn {group.turn}: sampled by version {other}, but the policy is at "
                     f"version {version} and rollout.staleness is {staleness}; training refuses it "
-                    '(rollout.stale = "drop" leaves such data out)'
+                    '(rollout.stale = "drop" discards this data)'
                 )
 
 
@@ -371,7 +373,7 @@ def _order(parts: int, iteration: int, epoch: int) -> list[int]:
 def _compare(
     sums: Sums, piece: MicroBatch, logprobs: Tensor | None, wanted: set[str] | None, *, others: bool = True
 ) -> None:
-    """Note how far the learner's logprobs (T,), before any step, are from the engine's; with `others`, of all episodes."""
+    """Record the distance of the learner's logprobs (T,), before any step, from the engine's; with `others`, of all episodes."""
     if piece.idle or logprobs is None:
         return
     old = piece.old_logprobs

@@ -1,4 +1,4 @@
-"""Log-probabilities of a micro-batch from its logits (U, V), as they were sampled from and before truncation."""
+"""Log-probabilities of a micro-batch from its logits (U, V), under the sampling distribution and before truncation."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ def is_plain(piece: MicroBatch) -> bool:
 
 
 def sampled_from(logits: Tensor, piece: MicroBatch) -> Tensor:
-    """(U, V) under the temperature and truncation that the tokens were sampled with; sampled tokens are never cut."""
+    """Log-probabilities (U, V) with the temperature and truncation of sampling; sampled tokens are never truncated."""
     keep = None
     if not is_plain(piece):
         keep = torch.zeros_like(logits, dtype=torch.bool)
@@ -21,7 +21,7 @@ def sampled_from(logits: Tensor, piece: MicroBatch) -> Tensor:
 
 
 def untruncated(logits: Tensor, piece: MicroBatch) -> Tensor:
-    """The response tokens' logprobs (T,) after temperature alone: what two policies can be compared by, for where one
-    of them cuts a token off, the other need not.
+    """The response tokens' logprobs (T,) after temperature only. Two policies are compared by these, because one may
+    truncate a token that the other does not.
     """
     return tempered_log_probs(logits, piece.temperature)[piece.batch.place, piece.batch.targets]

@@ -1,9 +1,9 @@
-"""Loss masks from messages: which tokens of a conversation a policy said itself.
+"""Loss masks from messages: which tokens of a conversation the policy generated.
 
-For conversations that come as text, as rollouts from outside do; where the sampled ids are known, those are used instead.
-A 1 is a token of an assistant's message, its end-of-turn mark and what the template writes after that included; the
-generation prompt, which the template writes before the answer, is 0. A message whose `step_loss_mask` is not 1 has none.
-The kinds and these conventions are those of slime's `--loss-mask-type`.
+For conversations that arrive as text, such as external rollouts; if the sampled ids are known, those are used
+instead. 1 marks a token of an assistant's message, including its end-of-turn token and the template's text after it;
+the generation prompt, which the template writes before the answer, is 0. A message whose `step_loss_mask` is not 1 is
+0. Types and conventions are those of slime's `--loss-mask-type`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ Messages = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]] | None
 
 _ANCHOR = {"role": "user", "content": "anchor"}
-"""Goes before a message that is rendered by itself: templates write a system prompt, or raise, where no user speaks."""
+"""Precedes a message that is rendered separately: without a user message, templates write a system prompt or raise."""
 _MARKS = ("\u2460", "\u2461")
-"""Stand in for a message's content to see where the template puts it."""
+"""Placeholders for a message's content, to find where the template writes it."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class MaskedTokens:
 
     @property
     def response_length(self) -> int:
-        """Tokens from the first that is trained on to the end; 0 where none is."""
+        """Number of tokens from the first trained one to the end; 0 if there is none."""
         return len(self.loss_mask) - self.loss_mask.index(True) if True in self.loss_mask else 0
 
 
 def mask_messages(kind: str, messages: Messages, tokenizer: Any, tools: Tools = None) -> MaskedTokens:
-    """Token ids and loss mask of a conversation, by a kind of LOSS_MASKS. Raises DataError."""
+    """Token ids and loss mask of a conversation, by a type in LOSS_MASKS. Raises DataError."""
     if kind not in LOSS_MASKS:
         raise DataError(f"there is no loss mask {kind!r}; use one of {', '.join(sorted(LOSS_MASKS))}")
     if not messages:
@@ -45,9 +45,9 @@ def mask_messages(kind: str, messages: Messages, tokenizer: Any, tools: Tools = 
 
 
 def message_by_message(messages: Messages, tokenizer: Any, tools: Tools = None) -> MaskedTokens:
-    """Every message as it looked when it was said: an earlier turn keeps its thinking, which the template would drop.
+    """Render every message as it was generated: an earlier turn keeps its reasoning, which the template would drop.
 
-    Consecutive tool messages are one piece, for the template puts them in one turn.
+    Consecutive tool messages are one piece, because the template writes them as one turn.
     """
     anchor = _render(tokenizer, [_ANCHOR])
     header = _render(tokenizer, [_ANCHOR], generation=True).removeprefix(anchor)
@@ -71,15 +71,17 @@ def message_by_message(messages: Messages, tokenizer: Any, tools: Tools = None) 
 
 
 def whole_conversation(messages: Messages, tokenizer: Any, tools: Tools = None) -> MaskedTokens:
-    """The conversation as the template writes it, masked by characters; tokens across a border are 0.
+    """The conversation as the template writes it, masked by characters; tokens across a boundary are 0.
 
-    Where the template puts a message is found by rendering marks in its place, so it works with any template that writes
-    contents out. Raises DataError where the tokenizer has no offsets or its ids are not the template's.
+    The position of a message is found by rendering marks in its place, which works with any template that writes
+    contents unchanged. Raises DataError if the tokenizer has no offsets or its ids are not the template's.
     """
     text = _render(tokenizer, messages, tools)
     ids = list(tokenizer.apply_chat_template(list(messages), tools=tools, tokenize=True)["input_ids"])
     if not getattr(tokenizer, "is_fast", False):
-        raise DataError("this loss mask needs a fast tokenizer, which knows each token's characters")
+        raise DataError(
+            "this loss mask needs a fast tokenizer, which provides each token's character offsets"
+        )
     encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
     if list(encoded["input_ids"]) != ids:
         raise DataError(
@@ -95,7 +97,7 @@ def whole_conversation(messages: Messages, tokenizer: Any, tools: Tools = None) 
 
 
 def last_message(messages: Messages, tokenizer: Any, tools: Tools = None) -> MaskedTokens:
-    """Only the last message's content is trained on, as it stands: its end of turn is not added."""
+    """Only the last message's content is trained on, unchanged: its end-of-turn token is not added."""
     *before, last = messages
     if last["role"] != "assistant":
         raise DataError(f"the last message must be the assistant's, not the {last['role']}'s")
@@ -110,7 +112,7 @@ LOSS_MASKS: dict[str, Callable[[Messages, Any, Tools], MaskedTokens]] = {
     "distill_qwen": last_message,
     "generic": whole_conversation,
 }
-"""By the name of slime's flag. slime's qwen and qwen3 differ only in how a default system prompt is kept out."""
+"""By the value of slime's flag. slime's qwen and qwen3 differ only in how they exclude a default system prompt."""
 
 
 def _pieces(messages: Messages) -> Iterator[list[Mapping[str, Any]]]:
@@ -133,7 +135,7 @@ def _render(tokenizer: Any, messages: Messages, tools: Tools = None, *, generati
 
 
 def _joined(parts: Sequence[tuple[str, bool]], tokenizer: Any) -> MaskedTokens:
-    """Parts are encoded apart: no token reaches across the border between prompt and answer, as in generation."""
+    """Parts are encoded separately: as in generation, no token crosses the boundary between prompt and answer."""
     ids: list[int] = []
     mask: list[bool] = []
     for text, trained in parts:
@@ -144,7 +146,7 @@ def _joined(parts: Sequence[tuple[str, bool]], tokenizer: Any) -> MaskedTokens:
 
 
 def _spans(messages: Messages, tokenizer: Any, tools: Tools, text: str) -> Iterator[tuple[int, int]]:
-    """Where the trained messages stand in the text, as [start, stop) in characters."""
+    """Positions of the trained messages in the text, as [start, stop) in characters."""
     user = _render(tokenizer, [_ANCHOR])
     header = _render(tokenizer, [_ANCHOR], generation=True).removeprefix(user)
     said = _render(tokenizer, [_ANCHOR, {"role": "assistant", "content": _MARKS[0]}])
@@ -161,7 +163,7 @@ def _spans(messages: Messages, tokenizer: Any, tools: Tools, text: str) -> Itera
 
 
 def _content(messages: Messages, place: int, tokenizer: Any, tools: Tools, text: str) -> tuple[int, int]:
-    """Where a message's content stands: between what is the same whatever it says."""
+    """The position of a message's content: between the parts that do not depend on it."""
     marked = [
         _render(
             tokenizer,
@@ -177,7 +179,7 @@ def _content(messages: Messages, place: int, tokenizer: Any, tools: Tools, text:
 
 
 def _after_header(text: str, header: str, behind: int, begin: int) -> int:
-    """The end of the generation prompt before `begin`; a template may write only its first part in a history."""
+    """The end of the generation prompt before `begin`; in a history, a template may write only its first part."""
     for length in range(len(header), 0, -1):
         found = text.rfind(header[:length], behind, begin)
         if found >= 0:
@@ -186,7 +188,7 @@ def _after_header(text: str, header: str, behind: int, begin: int) -> int:
 
 
 def _same(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+    """Length of the common prefix of two texts, in characters."""
     for place, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return place

@@ -1,6 +1,6 @@
-"""One forward pass of the learner: rows as tensors, with what the loss needs per response token.
+"""One forward pass of the learner: rows as tensors, with the loss's inputs per response token.
 
-T response tokens that are learnt from, end to end in the order of the rows' answers.
+T trained response tokens, concatenated in the order of the rows' answers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,46 +22,46 @@ from training_core.types import Answer, Group
 
 Floats = NDArray[np.float32]
 LONGEST_ROW = 4096
-"""Tokens of a packed row at most (one response may make it longer): its mask grows with the square of them."""
+"""Maximum tokens of a packed row (one response may exceed it), because its mask grows quadratically."""
 
 
 @dataclass
 class MicroBatch:
-    """Rows whose answers were sampled alike."""
+    """Rows whose answers were sampled with the same settings."""
 
     batch: Batch
     answers: list[tuple[Group, int]]
-    """(group, place of the answer in it)"""
+    """(group, index of the answer in it)"""
     lengths: Tensor
-    """(R,) tokens of each answer that are learnt from."""
+    """(R,) trained tokens of each answer."""
     old_logprobs: Tensor
-    """(T,) when sampled."""
+    """(T,) at sampling time."""
     advantages: Tensor
     """(T,)"""
     weights: Tensor
-    """(T,) of each token in the minibatch's loss; they sum to 1 over its micro-batches."""
+    """(T,) weight of each token in the minibatch's loss; they sum to 1 over its micro-batches."""
     temperature: float
     top_k: int
     top_p: float
     work: Work
-    """Of one forward pass."""
+    """FLOPs of one forward pass."""
     reference_logprobs: Tensor | None = field(default=None)
-    """(T,) by the base model, kept after the first pass."""
+    """(T,) of the base model, cached after the first pass."""
     idle: bool = False
-    """Only computed because others compute at this time: it teaches nothing."""
+    """Computed only because other processes run a collective pass; it does not contribute to the loss."""
     start_logprobs: Tensor | None = field(default=None)
-    """(T,) by the policy as it was when the update began, where the algorithm asks for them."""
+    """(T,) of the policy at the start of the update, if the algorithm needs them."""
     costs: Tensor | None = field(default=None)
-    """(T,) what the KL divergence from the base model takes from the tokens' rewards, where it does."""
+    """(T,) KL penalty subtracted from the tokens' rewards, if configured."""
     start_values: Tensor | None = field(default=None)
-    """(T,) by the critic as it was then, where there is one."""
+    """(T,) of the critic at the start of the update, if there is one."""
     returns: Tensor | None = field(default=None)
-    """(T,) what it is taught: advantage + value."""
+    """(T,) the critic's targets: advantage + value."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """How a minibatch becomes micro-batches."""
+    """How a minibatch is divided into micro-batches."""
 
     settings: Optimisation
     algorithm: Algorithm
@@ -73,8 +73,8 @@ class Split:
 def split(
     part: Sequence[int], groups: Sequence[Group], how: Split, share: Sequence[int] | None = None
 ) -> Iterator[MicroBatch]:
-    """The micro-batches of a minibatch of these groups; with `share`, of those of its groups alone that are named there,
-    weighted as in the whole minibatch. Raises LearnerFailure where their numbers are not finite.
+    """The micro-batches of a minibatch of these groups; with `share`, only of the groups listed there, weighted as in
+    the whole minibatch. Raises LearnerFailure if their numbers are not finite.
     """
     alike: dict[tuple[float, int, float], list[int]] = {}
     for index in part if share is None else share:
@@ -123,14 +123,14 @@ def _micro_batch(rows: Sequence[Row], groups: Sequence[Group], how: Split, scale
 
 
 def learnt_tokens(answer: Answer) -> int:
-    """How many tokens of an answer are learnt from."""
+    """Number of trained tokens of an answer."""
     return len(answer.token_ids) if answer.loss_mask is None else sum(answer.loss_mask)
 
 
 def _shared_by(
     members: Sequence[tuple[Group, int]], counts: NDArray[np.int64], average: str
 ) -> NDArray[np.int64]:
-    """(R,) what a response's part in the loss is divided by, for each of its tokens."""
+    """(R,) divisor of each token's part in the loss, per response."""
     if average == "sequence":
         return counts.clip(min=1)
     if average == "constant":
@@ -149,6 +149,6 @@ def _check(
     for (group, _), advantage, answer in zip(members, advantages, answers, strict=True):
         if not (np.isfinite(advantage) and np.isfinite(answer.logprobs).all()):
             raise LearnerFailure(
-                f"episode {group.episode}, turn {group.turn}: an advantage or a sampled token's logprob is no finite "
-                "number; look at what the environment paid (rewards must be finite)"
+                f"episode {group.episode}, turn {group.turn}: an advantage or a sampled token's logprob is not "
+                "finite; check the environment's rewards (they must be finite)"
             )

@@ -1,8 +1,8 @@
-"""Train-inference mismatch: how far the learner's logprobs are from those that the engine stored when it sampled.
+"""Train-inference mismatch: the distance of the learner's logprobs from those that the engine stored on sampling.
 
-Measured at the weights that sampled, before an update's first optimiser step, over sampled response tokens alone (prompts
-are no part of it). Both sides compute the same function then, so whatever is left comes from precision, kernels, templates,
-truncation or weights that did not arrive. d = learner's logprob - engine's logprob of a token:
+Measured with the weights that sampled, before an update's first optimiser step, over sampled response tokens only
+(without prompts). Both sides then compute the same function, so any difference comes from precision, kernels,
+templates, truncation or missing weight updates. d = learner's logprob - engine's logprob of a token:
 
     mean = mean |d|        max = max |d|        kl = mean (exp(d) - 1 - d)
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 @dataclass
 class Mismatch:
-    """Running sums over tokens; nats."""
+    """Running sums over tokens, in nats."""
 
     distance: float = 0.0
     largest: float = 0.0
@@ -26,7 +26,7 @@ class Mismatch:
     tokens: int = 0
 
     def add(self, learner: Tensor, engine: Tensor) -> None:
-        """The logprobs (T,) of the same tokens by both."""
+        """Add the logprobs (T,) of the same tokens by both."""
         if not len(learner):
             return
         gap = learner.double() - engine.double()
@@ -36,7 +36,7 @@ class Mismatch:
         self.tokens += len(gap)
 
     def metrics(self) -> dict[str, float]:
-        """By metric name; none before any token was compared."""
+        """Metrics by name; empty before any token was compared."""
         if not self.tokens:
             return {}
         return {

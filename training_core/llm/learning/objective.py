@@ -1,4 +1,4 @@
-"""What an algorithm makes of a micro-batch's tokens: loss per token, before it is averaged.
+"""An algorithm's loss per token of a micro-batch, before averaging.
 
 T response tokens of the micro-batch.
 """
@@ -17,28 +17,28 @@ from training_core.llm.learning.micro_batches import MicroBatch
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """Per token (T,)."""
+    """Losses per token (T,)."""
 
     losses: Tensor
     clipped: Tensor
     ratios: Tensor
-    """Policy over the one that the update began with, or over the sampler where that is not asked for; no gradient."""
+    """Ratio of the policy to that at the start of the update, or to the sampler if the former is not needed; no gradient."""
     weights: Tensor | None
-    """Of the correction for another sampler, where there is one."""
+    """Correction weights for another sampler, if used."""
 
 
 def wants_start(algorithm: Algorithm) -> bool:
-    """Whether a pass over all data comes first, by the policy as it is when the update begins."""
+    """Whether the update starts with a pass over all data by the policy at its start."""
     return isinstance(algorithm, Ppo) or algorithm.correction != "none" or charges_kl(algorithm)
 
 
 def kl_costs(logprobs: Tensor, base: Tensor, algorithm: Algorithm) -> Tensor:
-    """What the divergence takes from each token's reward (T,); logprobs of policy and base (T,) before truncation."""
+    """The KL penalty on each token's reward (T,); logprobs of policy and base (T,) are before truncation."""
     return algorithm.kl_coefficient * kl_penalty(logprobs, base, algorithm.kl_estimator)
 
 
 def token_losses(piece: MicroBatch, logprobs: Tensor, algorithm: Algorithm) -> TokenLosses:
-    """The policy loss of each token by its logprobs (T,) under the policy as it is now."""
+    """The policy loss of each token from its logprobs (T,) under the current policy."""
     corrected = algorithm.correction != "none"
     start = piece.start_logprobs if corrected and piece.start_logprobs is not None else piece.old_logprobs
     losses, clipped = POLICY_LOSSES[algorithm.policy_loss](

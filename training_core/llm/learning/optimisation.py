@@ -1,9 +1,10 @@
-"""The optimiser's step: AdamW on fp32 weights, whatever the precision of the model.
+"""The optimiser's step: AdamW on fp32 weights, independent of the model's precision.
 
-bf16 keeps 8 bits of a weight: an update smaller than about 0.4% of it would round away to nothing. So a model in bf16
-is trained through an fp32 copy of its weights ("master weights", arXiv 1710.03740, section 3.1). So is one in fp16, which loses
-gradients below 6e-8: the loss is scaled up before the backward pass and gradients down after it (section 3.2). The scale
-halves when gradients overflow, and that step is skipped; it doubles after a long while without.
+bf16 keeps 8 bits of a weight: an update smaller than about 0.4% of it would be lost to rounding. Therefore a model in
+bf16 is trained through an fp32 copy of its weights ("master weights", arXiv 1710.03740, section 3.1). The same holds
+for fp16, which loses gradients below 6e-8: the loss is scaled up before the backward pass and gradients down after it
+(section 3.2). The scale halves when gradients overflow, and that step is skipped; it doubles after GROWS_AFTER steps
+without overflow.
 """
 
 import math
@@ -21,23 +22,23 @@ MASTER = "master"
 
 
 SCALE, LEAST_SCALE, MOST_SCALE = 2.0**16, 1.0, 2.0**24
-"""fp16: the loss is scaled by the first to begin with."""
+"""fp16 loss scale: initial, minimum and maximum."""
 GROWS_AFTER = 2000
-"""Steps without an overflow."""
+"""Steps without overflow after which the scale doubles."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What came of an optimiser's step."""
+    """The result of an optimiser's step."""
 
     norm: float | None
-    """Of the gradient (L2, before clipping); None where it was no finite number, and nothing was applied."""
+    """Norm of the gradient (L2, before clipping); None if it was not finite and nothing was applied."""
     overflow: bool = False
-    """The loss scale was too large for fp16 and was lowered; the next step may go well."""
+    """The loss scale was too large for fp16 and was lowered; the next step may succeed."""
 
 
 class Optimiser:
-    """AdamW, gradient clipping and the fp32 copies of a model's trainable weights, where it needs them."""
+    """AdamW, gradient clipping and the fp32 copies of a model's trainable weights, if it needs them."""
 
     def __init__(self, model: nn.Module, settings: Optimisation, processes: Processes = ALONE) -> None:
         self.names = [name for name, weight in model.named_parameters() if weight.requires_grad]
@@ -61,7 +62,7 @@ class Optimiser:
         )
 
     def begin(self, rate: float) -> None:
-        """Set the learning rate; take over weights that were changed (loaded) behind the fp32 copies."""
+        """Set the learning rate; copy weights that were changed (loaded) outside the fp32 copies."""
         for section in self.adamw.param_groups:
             section["lr"] = rate
         with torch.no_grad():
@@ -70,11 +71,11 @@ class Optimiser:
                     master.copy_(weight)
 
     def backward(self, loss: Tensor, *, last: bool) -> None:
-        """Add a micro-batch's gradients. `last`: the step comes next."""
+        """Add a micro-batch's gradients. `last`: a step follows."""
         (loss * self.scale if self.scaling else loss).backward()
 
     def step(self) -> Step:
-        """Clip and apply the gradients of all processes, then forget them. Where they are not finite nothing is applied."""
+        """Clip and apply the gradients of all processes, then discard them. If they are not finite, nothing is applied."""
         for weight, master in self._copied():
             master.grad = weight.grad.float() if weight.grad is not None else None
         self._gather()
@@ -105,7 +106,7 @@ class Optimiser:
         return tensors
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put `state_dict`'s tensors back. Raises KeyError or ValueError where they are not of these weights."""
+        """Restore `state_dict`'s tensors. Raises KeyError or ValueError if they do not belong to these weights."""
         numbers = {name: number for number, name in enumerate(self.names)}
         state: dict[int, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
@@ -123,16 +124,16 @@ class Optimiser:
         self.adamw.load_state_dict({"state": state, "param_groups": self.adamw.state_dict()["param_groups"]})
 
     def counters(self) -> dict[str, int]:
-        """What a checkpoint keeps beside the tensors."""
+        """The state that a checkpoint stores in addition to the tensors."""
         return {"loss_scale": int(self.scale), "steps_since_scale": self._since} if self.scaling else {}
 
     def load_counters(self, counters: Mapping[str, int]) -> None:
-        """Put `counters` back, where there are any."""
+        """Restore `counters`, if there are any."""
         self.scale = float(counters.get("loss_scale", self.scale))
         self._since = counters.get("steps_since_scale", 0)
 
     def _gather(self) -> None:
-        """Add the gradients of all processes up, as one tensor; undo the loss scale."""
+        """Sum the gradients of all processes, as one tensor; undo the loss scale."""
         if self.processes.size > 1:
             for master in self.masters:
                 if master.grad is None:  # this process had no share
@@ -147,7 +148,7 @@ class Optimiser:
                     master.grad.div_(self.scale)
 
     def _lowered(self) -> bool:
-        """Lower the loss scale; False where it is not what is at fault."""
+        """Lower the loss scale; False if it is not the cause."""
         if not self.scaling or self.scale <= LEAST_SCALE:
             return False
         self.scale, self._since = self.scale / 2, 0

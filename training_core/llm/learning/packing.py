@@ -1,16 +1,17 @@
-"""Rows for the learner: a prompt and the tree of all responses to it in one row, or one response a row.
+"""Rows for the learner: a prompt and the tree of all its responses in one row, or one response per row.
 
 In a packed row [prompt, tree of responses] a response's token sees the prompt and the tokens before it in its own
-response only, and positions go on from the prompt's, so that every logprob equals the unpacked one. Responses that
-begin alike share those places, and groups that have one prompt share a row: nothing is computed twice. The last token
+response only, and positions continue from the prompt's, so every logprob equals the unpacked one. Responses with a
+common prefix share its places, and groups with the same prompt share a row: nothing is computed twice. The last token
 of a response predicts nothing and has no place.
 
-A conversation, each of whose prompts goes on where the turn before ended, is one sequence for the same reason: a prompt that
-begins with another group's prompt is taken apart into that prompt and a response, of which only the answer is learnt from.
-So are prompts that share a long beginning, such as a system prompt with examples. Turns stay groups with advantages, lengths
-and annotations of their own; the loss is that of separate rows.
+A conversation, in which each prompt continues the previous turn, is one sequence for the same reason: a prompt that
+begins with another group's prompt is split into that prompt and a response, of which only the answer is trained on.
+The same applies to prompts with a long common prefix, such as a system prompt with examples. Turns remain separate
+groups with their own advantages, lengths and annotations; the loss is that of separate rows.
 
-Places are in preorder, so one number a place says who sees it: place j is seen by j, j + 1, ..., ends[j] - 1.
+Places are in preorder, so one number per place determines which places see it: place j is seen by j, j + 1, ...,
+ends[j] - 1.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,11 +23,11 @@ from training_core.types import Group
 
 Tokens = tuple[int, ...]
 Response = tuple[Tokens, tuple[bool, ...]]
-"""Token ids, and which of them are learnt from; empty for all."""
+"""Token ids, and which of them are trained on; empty for all."""
 Place = tuple[int, int]
-"""(group, place of an answer in it)"""
+"""(group, index of an answer in it)"""
 Responses = list[tuple[Response, list[Place]]]
-"""Distinct responses to a prompt, in lexicographic order, and who gave them."""
+"""Distinct responses to a prompt, in lexicographic order, with their answers."""
 
 
 @dataclass
@@ -36,30 +37,30 @@ class Row:
     tokens: list[int]
     positions: list[int]
     ends: list[int]
-    """Per place: the first place after it that does not see it."""
+    """Per place: the first later place that does not see it."""
     answers: list[Place] = field(default_factory=list)
-    """Whose responses are in this row, in the order of `sources` and `targets`."""
+    """Answers whose responses are in this row, in the order of `sources` and `targets`."""
     sources: list[int] = field(default_factory=list)
-    """Per response token that is learnt from: the place whose logits predict it."""
+    """Per trained response token: the place whose logits predict it."""
     targets: list[int] = field(default_factory=list)
 
 
 _WORTH_A_PASS = 1024
-"""Tokens; a forward pass over fewer is mostly overhead."""
+"""Minimum tokens of a forward pass; smaller ones are mostly overhead."""
 _PREFIXES_A_ROW = 8
-"""Length of a row of several prompts, in lengths of what they share."""
+"""Maximum length of a row of several prompts, in lengths of their common prefix."""
 _PADDING = 0.1
-"""Padding, as a share of the tokens, above which a batch is ended."""
+"""Share of padding above which a batch is closed."""
 
 
 class _Tree:
-    """A row that grows by responses, which come in lexicographic order."""
+    """A row that grows by responses in lexicographic order."""
 
     def __init__(self, prompt: Sequence[int]) -> None:
         self._prompt = len(prompt)
         self.row = Row(list(prompt), list(range(len(prompt))), [0] * len(prompt))
         self._path: list[int] = []
-        """Places of the response before, its last token left out."""
+        """Places of the previous response, without its last token."""
 
     def fits(self, response: Tokens, longest: int) -> bool:
         """Whether the row stays within `longest` with this response; the first one always does."""
@@ -67,7 +68,7 @@ class _Tree:
         return not self.row.answers or most <= longest or most - self._shared(response) <= longest
 
     def add(self, response: Response, answers: Sequence[Place]) -> None:
-        """Append a response that these answers gave."""
+        """Append a response of these answers."""
         row = self.row
         tokens, learnt = response
         shared = self._shared(tokens)
@@ -83,13 +84,13 @@ class _Tree:
         row.targets.extend((list(compress(tokens, learnt)) if learnt else list(tokens)) * len(answers))
 
     def close(self) -> Row:
-        """The row, finished."""
+        """The finished row."""
         self._close(0)
         self.row.ends[: self._prompt] = [len(self.row.tokens)] * self._prompt
         return self.row
 
     def _shared(self, response: Tokens) -> int:
-        """How many places of the path a response begins with."""
+        """Number of places of the path that are a prefix of a response."""
         tokens, shared = self.row.tokens, 0
         for place, token in zip(self._path, response[:-1], strict=False):
             if tokens[place] != token:
@@ -105,7 +106,7 @@ class _Tree:
 
 
 def tree_rows(groups: Sequence[Group], which: Iterable[int], longest: int) -> list[Row]:
-    """Packed rows of these groups: one per prompt or shared beginning, more where a row would exceed `longest` tokens."""
+    """Packed rows of these groups: one per prompt or common prefix, more if a row would exceed `longest` tokens."""
     rows: list[Row] = []
     for prompt, responses, most in _with_prefixes(list(_by_prompt(groups, which)), longest):
         tree = _Tree(prompt)
@@ -121,10 +122,10 @@ def tree_rows(groups: Sequence[Group], which: Iterable[int], longest: int) -> li
 def _with_prefixes(
     prompts: Sequence[tuple[Tokens, Responses]], longest: int
 ) -> Iterator[tuple[Tokens, Responses, int]]:
-    """Prompts with their responses, and the most tokens of a row.
+    """Prompts with their responses, and the maximum tokens of a row.
 
-    A long beginning that several prompts share takes their place: the rest of each prompt belongs to its responses. Such
-    rows are kept short, because attention over a row costs the square of its tokens.
+    A long common prefix replaces its prompts: the rest of each prompt becomes part of its responses. These rows are
+    kept short, because the cost of attention is quadratic in a row's tokens.
     """
     prefixes = shared_prefixes(prompt for prompt, _ in prompts)
     together: dict[Tokens, Responses] = {}
@@ -144,7 +145,7 @@ def _with_prefixes(
 
 
 def single_rows(groups: Sequence[Group], which: Iterable[int]) -> list[Row]:
-    """Rows of these groups with one sequence each: responses that are equal, or that go on after one another, to equal prompts."""
+    """Rows of these groups with one sequence each: responses to equal prompts that are equal, or continue each other."""
     rows: list[Row] = []
     for prompt, responses in _by_prompt(groups, which):
         tree, before = _Tree(prompt), responses[0][0][0]
@@ -159,10 +160,10 @@ def single_rows(groups: Sequence[Group], which: Iterable[int]) -> list[Row]:
 
 
 def conversations(groups: Sequence[Group], which: Iterable[int]) -> list[list[int]]:
-    """`which` of the groups in their order, those together of one episode whose prompts go on after one another."""
+    """`which` of the groups in their order, grouping those of one episode whose prompts continue each other."""
     found: list[list[int]] = []
     talks: dict[str, dict[Tokens, list[int]]] = {}
-    """By episode and the newest prompt."""
+    """By episode and its newest prompt."""
     for index in which:
         prompt = tuple(groups[index].prompt_ids)
         newest = talks.setdefault(groups[index].episode, {})
@@ -178,7 +179,7 @@ def conversations(groups: Sequence[Group], which: Iterable[int]) -> list[list[in
 def _by_prompt(groups: Sequence[Group], which: Iterable[int]) -> Iterator[tuple[Tokens, Responses]]:
     """Distinct prompts with the distinct responses to them, in lexicographic order.
 
-    Responses of which nothing is learnt are left out.
+    Responses without trained tokens are excluded.
     """
     members = list(which)
     roots = _roots({tuple(groups[index].prompt_ids) for index in members})
@@ -200,10 +201,10 @@ def _by_prompt(groups: Sequence[Group], which: Iterable[int]) -> Iterator[tuple[
 
 
 def _roots(prompts: Iterable[Tokens]) -> dict[Tokens, Tokens]:
-    """For each prompt the shortest one that it begins with, which may be itself."""
+    """For each prompt, the shortest prompt that is its prefix, possibly itself."""
     roots: dict[Tokens, Tokens] = {}
     root: Tokens | None = None
-    for prompt in sorted(prompts):  # those that begin with a prompt come right after it
+    for prompt in sorted(prompts):  # prompts with this prefix follow it directly
         if root is None or prompt[: len(root)] != root:
             root = prompt
         roots[prompt] = root
@@ -211,9 +212,10 @@ def _roots(prompts: Iterable[Tokens]) -> dict[Tokens, Tokens]:
 
 
 def micro_batches(rows: Sequence[Row], limit: int) -> list[list[Row]]:
-    """Rows by length in batches of at most `limit` tokens, padding included; a longer row goes alone.
+    """Rows sorted by length in batches of at most `limit` tokens, including padding; a longer row forms its own
+    batch.
 
-    A batch that is large enough to be worth a pass of its own ends early where the next row would pad it much.
+    A batch that is large enough for a separate pass is closed early if the next row would add much padding.
     """
     batches: list[list[Row]] = []
     filled = 0

@@ -1,7 +1,7 @@
-"""How the model runs in a training pass: in evaluation mode, but for what is asked for.
+"""The model's mode in a training pass: evaluation mode, with configured exceptions.
 
-Dropout of the base model stays off, so that ratios of fresh data are 1. Blocks whose activations are computed again in the
-backward pass (Chen et al., arXiv 1604.06174), and an adapter's dropout, are switched on by themselves.
+Dropout of the base model stays off, so ratios of fresh data are 1. Activation checkpointing of blocks (Chen et al.,
+arXiv 1604.06174) and an adapter's dropout are enabled individually.
 """
 
 from collections.abc import Iterator
@@ -15,22 +15,22 @@ from training_core.errors import LearnerFailure
 
 
 def recompute_activations(model: PreTrainedModel) -> None:
-    """Keep only what goes into each block of the model. Raises LearnerFailure where it has no such blocks."""
+    """Store only the inputs of each block of the model. Raises LearnerFailure if the model does not support it."""
     try:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     except ValueError as error:
         raise LearnerFailure(
-            f"{type(model).__name__} cannot compute activations again; set learner.activation_checkpointing = false"
+            f"{type(model).__name__} cannot recompute activations; set learner.activation_checkpointing = false"
         ) from error
 
 
 @contextmanager
 def training_passes(model: nn.Module) -> Iterator[None]:
-    """Forward and backward passes within it recompute, and drop out, where the model was made to."""
+    """Context in which passes use activation checkpointing and dropout, if the model is configured for them."""
     blocks = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
     drops = [drop for part in model.modules() for drop in getattr(part, "lora_dropout", {}).values()]
     for part in (*blocks, *drops):
-        part.training = True  # of this module alone: `train` would reach what is inside
+        part.training = True  # only this module: `train` would also affect its submodules
     try:
         yield
     finally:

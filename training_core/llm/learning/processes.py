@@ -1,6 +1,7 @@
-"""Several processes that update one policy together: each takes a share of every minibatch, and what they compute adds up.
+"""Several processes that update one policy together: each computes a share of every minibatch, and the results are
+summed.
 
-They speak over torch.distributed: gloo between CPUs, NCCL between GPUs.
+They communicate over torch.distributed: gloo between CPUs, NCCL between GPUs.
 """
 
 from collections.abc import Sequence
@@ -16,15 +17,17 @@ from training_core.types import Group
 
 @dataclass(frozen=True)
 class Processes:
-    """Which one this process is, of how many. One alone needs no `join`."""
+    """Rank of this process and number of processes. A single process needs no `join`."""
 
     rank: int = 0
     size: int = 1
 
     def share(self, part: Sequence[int], groups: Sequence[Group]) -> list[int]:
-        """This process's groups of a minibatch (indices of `groups`), in their order, a conversation's together.
+        """This process's groups of a minibatch (indices of `groups`), in their order, with a conversation's groups
+        together.
 
-        The largest first goes to whoever has the fewest tokens so far: every process deals alike, without a word.
+        The largest remaining group goes to the process with the fewest tokens: every process computes the same
+        assignment without communication.
         """
         if self.size == 1:
             return list(part)
@@ -55,12 +58,12 @@ ALONE = Processes()
 
 
 def tokens_of(group: Group) -> int:
-    """What a group weighs: its prompt, and all its answers."""
+    """The number of tokens of a group: its prompt and all its answers."""
     return len(group.prompt_ids) + sum(len(answer.token_ids) for answer in group.answers)
 
 
 def join(rank: int, size: int, address: str, port: int, *, gpu: bool) -> Processes:
-    """Meet the other processes at the first one's address. Raises RuntimeError where one does not come."""
+    """Connect to the other processes at the first one's address. Raises RuntimeError if one does not connect."""
     if not distributed.is_initialized():
         store = f"tcp://{address}:{port}"
         distributed.init_process_group(

@@ -33,5 +33,5 @@ def make_learner(
     processes: Processes = ALONE,
     seed: int = 0,
 ) -> Learner:
-    """The learner that a policy's config asks for. `seed`: of the run and the policy."""
+    """The learner for a policy's config. `seed` is that of the run and the policy."""
     return LEARNERS[policy.learner.type](policy, algorithm, model, iterations, staleness, processes, seed)

@@ -1,10 +1,10 @@
-"""One policy's part of a checkpoint: a Hugging Face folder that any run can start from, and what learning needs beside it.
+"""One policy's part of a checkpoint: a Hugging Face folder that any run can start from, and the learner's state.
 
 <checkpoint>/<policy>/model.safetensors, config.json, tokenizer.json ...   the weights, as transformers saves them
-                          adapter_model.safetensors, adapter_config.json in their place where only an adapter is trained
+                          adapter_model.safetensors, adapter_config.json instead if only an adapter is trained
 <checkpoint>/<policy>/optimizer.safetensors   moments, step counts and fp32 copies by weight
-<checkpoint>/<policy>/critic.safetensors      PPO's value head and its moments, where it has one
-<checkpoint>/<policy>/policy.json             version, learning-rate schedule, counters; "frozen": true where there is no
+<checkpoint>/<policy>/critic.safetensors      PPO's value head and its moments, if it has one
+<checkpoint>/<policy>/policy.json             version, learning-rate schedule, counters; "frozen": true if there is no
                                               optimizer.safetensors, since the policy was not trained in that run
 Nothing is pickled: what is read back cannot run code.
 """
@@ -33,14 +33,14 @@ from training_core.llm.models.loading import load_tokenizer
 from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 GENERATOR = "generator"
-"""In checkpoints of older versions: torch's global state, which nothing depends on any more."""
+"""torch's global state in checkpoints of older versions; no longer used."""
 CRITIC = "critic.safetensors"
 
 
 def policy_folder(checkpoint: Path, policy: str) -> Path:
-    """Where a policy is in a checkpoint. Raises CheckpointError for a name that could lead elsewhere."""
+    """The folder of a policy in a checkpoint. Raises CheckpointError for a name that leads elsewhere."""
     if not re.fullmatch(NAME_PATTERN, policy):
-        raise CheckpointError(f"{policy!r} is no policy's name")
+        raise CheckpointError(f"{policy!r} is not the name of a policy")
     return checkpoint / policy
 
 
@@ -69,7 +69,7 @@ def save_policy(folder: Path, learner: Learner, tokenizer: PreTrainedTokenizerBa
 def save_frozen(
     folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, version: int
 ) -> None:
-    """Write a policy that is not trained: its weights alone. Raises CheckpointError."""
+    """Write a policy that is not trained: only its weights. Raises CheckpointError."""
     with write_errors_explained(f"the checkpoint {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         _save_model(folder, model, trained_weights(model))
@@ -78,10 +78,10 @@ def save_frozen(
 
 
 def load_policy(folder: Path, learner: Learner) -> int:
-    """Put weights, optimiser and counters back as they were; returns the version. Raises CheckpointError.
+    """Restore weights, optimiser and counters; return the version. Raises CheckpointError.
 
-    The learning rate is the config's of the run that goes on, so a fork may have a schedule of its own. A policy that
-    was frozen when the checkpoint was written begins with a fresh optimiser.
+    The learning rate is that of the continuing run's config, so a fork may have its own schedule. A policy that was
+    frozen when the checkpoint was written starts with a new optimiser.
     """
     with explained(folder, "this policy's model"):
         facts = _facts(folder)
@@ -98,7 +98,7 @@ def load_policy(folder: Path, learner: Learner) -> int:
 
 
 def load_frozen(folder: Path, model: PreTrainedModel) -> int:
-    """Put a policy's weights into `model`; returns the version. Raises CheckpointError."""
+    """Load a policy's weights into `model`; return the version. Raises CheckpointError."""
     with explained(folder, "this policy's model"):
         version = int(_facts(folder)["version"])
         load_trained_weights(model, _weights(folder, model))
@@ -106,7 +106,7 @@ def load_frozen(folder: Path, model: PreTrainedModel) -> int:
 
 
 def check_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raises CheckpointError where the weights were trained on other token ids than `tokenizer` gives."""
+    """Raises CheckpointError if the weights were trained with other token ids than `tokenizer` gives."""
     if not (folder / "tokenizer_config.json").is_file():
         return
     try:
@@ -117,13 +117,13 @@ def check_tokenizer(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
         ) from error
     if not same:
         raise CheckpointError(
-            f"the checkpoint {folder} was trained with another vocabulary than this config's model has; "
-            "leave the model and the environment as they were where the checkpoint was written"
+            f"the checkpoint {folder} was trained with another vocabulary than this config's model has; use the "
+            "model and the environment that the checkpoint was written with"
         )
 
 
 def _save_model(folder: Path, model: PreTrainedModel, weights: dict[str, Tensor]) -> None:
-    """The model, or its adapter alone."""
+    """The model, or only its adapter."""
     if has_adapter(model):
         save_adapter(folder, model, weights, str(model.name_or_path))
     else:
@@ -131,7 +131,7 @@ def _save_model(folder: Path, model: PreTrainedModel, weights: dict[str, Tensor]
 
 
 def _save_whole(folder: Path, model: PreTrainedModel, weights: dict[str, Tensor]) -> None:
-    """As `save_pretrained` does, in one file; that would import DeepSpeed wherever it is installed, to look for it."""
+    """Equivalent to `save_pretrained` with one file, which would import DeepSpeed wherever it is installed."""
     model.config.architectures = [type(model).__name__]
     model.config.save_pretrained(folder)
     if model.generation_config is not None:
@@ -144,12 +144,12 @@ def _save_whole(folder: Path, model: PreTrainedModel, weights: dict[str, Tensor]
 
 
 def _weights(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
-    """What training had changed of `model`. Raises CheckpointError where the folder holds another kind of policy."""
+    """The trained weights of `model`. Raises CheckpointError if the folder contains another kind of policy."""
     adapted = (folder / ADAPTER_CONFIG).is_file()
     if adapted != has_adapter(model):
         raise CheckpointError(
-            f'the checkpoint {folder} was written with adapter.type = "{"lora" if adapted else "none"}"; go on with that, or '
-            "begin a new run with this folder as policies.*.model"
+            f'the checkpoint {folder} was written with adapter.type = "{"lora" if adapted else "none"}"; continue with that, or '
+            "start a new run with this folder as policies.*.model"
         )
     if not adapted:
         return _with_tied(load_file(folder / "model.safetensors", device=str(model.device)), model)
@@ -157,7 +157,7 @@ def _weights(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
     if Path(base).name != Path(str(model.name_or_path)).name:
         raise CheckpointError(
             f"the adapter in {folder} was trained on {base}, but this policy's model is {model.name_or_path}; "
-            "set policies.*.model to what it was"
+            "set policies.*.model to {base}"
         )
     return read_adapter(folder, str(model.device))
 
@@ -165,12 +165,12 @@ def _weights(folder: Path, model: PreTrainedModel) -> dict[str, Tensor]:
 def _facts(folder: Path) -> dict[str, Any]:
     facts = json.loads((folder / "policy.json").read_text())
     if not isinstance(facts, dict):
-        raise ValueError("policy.json is not what Troupe writes")
+        raise ValueError("policy.json does not have Troupe's format")
     return facts
 
 
 def _with_tied(weights: dict[str, Tensor], model: PreTrainedModel) -> dict[str, Tensor]:
-    """A file holds weights that share their memory under one name only; add the others."""
+    """A file stores weights that share memory under one name only; add the others."""
     names: dict[int, list[str]] = {}
     for name, tensor in model.state_dict().items():
         names.setdefault(tensor.data_ptr(), []).append(name)

@@ -1,4 +1,4 @@
-"""Running sums over an update's tokens, and the metrics that come of them."""
+"""Running sums over an update's tokens, and the metrics computed from them."""
 
 from dataclasses import dataclass, field
 
@@ -13,12 +13,12 @@ from training_core.llm.learning.processes import Processes
 
 _ADDED = ("loss", "kl", "entropy", "clipped", "ratio", "tokens", "computed", "corrected", "left_out", "value")
 _COMPARED = ("distance", "divergence", "tokens")
-"""Of the mismatch."""
+"""Keys of the mismatch."""
 
 
 @dataclass
 class Sums:
-    """Of one update, in one process; `add_up` makes them those of all processes."""
+    """Sums of one update in one process; `add_up` makes them those of all processes."""
 
     loss: float = 0.0
     kl: float = 0.0
@@ -42,11 +42,11 @@ class Sums:
 
     @property
     def tried(self) -> int:
-        """Optimiser steps, applied or not."""
+        """Number of optimiser steps, applied or not."""
         return self.steps + self.skipped + self.overflowed
 
     def add(self, loss: Tensor, found: TokenLosses, entropies: Tensor, piece: MicroBatch) -> None:
-        """A micro-batch's figures."""
+        """Add a micro-batch's values."""
         ratios = found.ratios
         self.loss += float(loss.detach())
         self.entropy += float(entropies.detach().sum())
@@ -60,7 +60,7 @@ class Sums:
             self.left_out += float((found.weights == 0).sum())
 
     def add_up(self, processes: Processes, device: torch.device) -> None:
-        """Add the other processes' sums: steps and norms are the same in all, annotations and FLOPs stay each one's own."""
+        """Add the other processes' sums: steps and norms are the same in all, annotations and FLOPs stay per process."""
         if processes.size == 1:
             return
         own = [getattr(self, name) for name in _ADDED] + [getattr(self.mismatch, name) for name in _COMPARED]
@@ -75,7 +75,7 @@ class Sums:
     def metrics(
         self, epochs: int, *, corrects: bool, has_reference: bool, has_critic: bool
     ) -> dict[str, float]:
-        """By name."""
+        """Metrics by name."""
         tokens, batches = max(self.tokens, 1), max(self.tried, 1)
         metrics = {
             "loss": self.loss / batches,

@@ -1,4 +1,4 @@
-"""Logits of response tokens by a model, at the places that predict them only.
+"""Logits of response tokens by a model, only at the places that predict them.
 
 B rows, S padded length, T response tokens in all, U distinct places that predict them, V vocabulary, H hidden size.
 """
@@ -20,9 +20,9 @@ from training_core.llm.models.attention import attends_fully
 from training_core.types import Answer, Group
 
 _ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 0.03, torch.float16: 0.005}
-"""How far a trial's logits may be from what they should be, relative to the largest of them."""
+"""Tolerance of a trial's logits, relative to the largest of them."""
 _WRONG_OFF = 0.1
-"""The same, relative to how far they are off when responses see one another."""
+"""The same, relative to their error when responses see each other."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Batch:
     positions: Tensor
     """(B, S)"""
     ends: Tensor
-    """(B, S) see packing; padding sees, and is seen by, itself alone."""
+    """(B, S) see packing; padding sees, and is seen by, only itself."""
     lengths: Tensor
     """(B,)"""
     packed: bool
     nodes: Tensor
-    """(U,) places that predict something, as indices into B * S."""
+    """(U,) places that predict a token, as indices into B * S."""
     place: Tensor
-    """(T,) which of them predicts each response token."""
+    """(T,) index of the node that predicts each response token."""
     targets: Tensor
     """(T,) the token itself."""
 
@@ -79,7 +79,7 @@ def collate(rows: Sequence[Row], pad: int, *, packed: bool, device: torch.device
 
 
 def tree_mask(ends: Tensor, dtype: torch.dtype) -> Tensor:
-    """Additive mask (B, 1, S, S), 0 where a place (row) sees another (column), from `ends` (B, S)."""
+    """Additive mask (B, 1, S, S), 0 if a place (row) sees another (column), from `ends` (B, S)."""
     order = torch.arange(ends.shape[1], device=ends.device)
     seen = (order.unsqueeze(1) >= order) & (order.unsqueeze(1) < ends.unsqueeze(1))
     mask = torch.zeros(seen.shape, dtype=dtype, device=ends.device)
@@ -87,9 +87,9 @@ def tree_mask(ends: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class ResponseForward:
-    """How a model's response logits are computed: what it can do is tried once, not guessed.
+    """Computes a model's response logits. Its capabilities are determined by one trial.
 
-    `packs`: rows may hold several responses. `splits`: the output layer may be applied to chosen places alone.
+    `packs`: rows may hold several responses. `splits`: the output layer may be applied to selected places only.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -97,11 +97,11 @@ class ResponseForward:
         self._takes_positions = "position_ids" in inspect.signature(model.forward).parameters
 
     def logits(self, model: PreTrainedModel, batch: Batch) -> Tensor:
-        """Logits (U, V) at the places that predict something. `model` is of this one's architecture."""
+        """Logits (U, V) at the places that predict a token. `model` has this model's architecture."""
         return self._logits(model, batch, split=self.splits)
 
     def with_hidden(self, model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The same logits, and the last hidden states (U, H) that they are of."""
+        """The same logits, with the last hidden states (U, H)."""
         inputs = self._inputs(batch, model.dtype)
         if self.splits:
             hidden = self._hidden(model, inputs, batch)
@@ -144,7 +144,7 @@ class ResponseForward:
     def splits(self) -> bool:
         """Whether the output layer on the body's hidden states gives the model's logits.
 
-        False where an architecture scales or caps them afterwards.
+        False if an architecture scales or caps them afterwards.
         """
         if self.model.get_output_embeddings() is None or self.model.base_model is self.model:
             return False
@@ -152,22 +152,22 @@ class ResponseForward:
         whole = self._tried(batch, split=False)
         try:
             return _equal(self._tried(batch, split=True), whole)
-        except (AttributeError, TypeError, RuntimeError):  # its body takes or returns something else
+        except (AttributeError, TypeError, RuntimeError):  # its body has another signature
             return False
 
     @cached_property
     def packs(self) -> bool:
         """Whether packed rows give the logits of single ones.
 
-        False where a layer is not full attention (sliding window, chunks, linear), or where the attention in use takes
-        no mask of one's own or ignores it: such a model would let responses see one another, silently.
+        False if a layer is not full attention (sliding window, chunks, linear), or if the attention implementation
+        accepts no custom mask or ignores it: responses would silently see each other.
         """
         if not self._takes_positions or not attends_fully(self.model):
             return False
         try:
             packed = self._tried(self._collated(packed=True), split=False)
             blind = self._tried(self._collated(packed=True, blind=True), split=False)
-        except (TypeError, ValueError, RuntimeError):  # it takes no mask of four dimensions
+        except (TypeError, ValueError, RuntimeError):  # it accepts no mask with four dimensions
             return False
         single = self._tried(self._collated(packed=False), split=False)
         return _equal(packed, single) and _off(packed, single) < _WRONG_OFF * _off(blind, single)
@@ -182,7 +182,7 @@ class ResponseForward:
         return logits
 
     def _collated(self, *, packed: bool, blind: bool = False) -> Batch:
-        """The trial: two answers to one prompt. Blind: the mask is causal and nothing more."""
+        """The trial batch: two answers to one prompt. `blind`: the mask is only causal."""
         table: Any = self.model.get_input_embeddings()
         size = int(table.weight.shape[0])
         words = [(7 * place + 3) % size for place in range(12)]

@@ -1,8 +1,8 @@
-"""Answers that came without logprobs: text from outside, whose sampler nobody asked.
+"""Answers without logprobs: external text with an unknown sampler.
 
-They are given the logprobs of the policy as it is, before the update's first step, and its version. Ratios then begin at
-1, so the first step is that of REINFORCE with the group's baseline; clipping works from the second step on. Whatever the
-sampler's weights were, it is not corrected for: that needs logprobs from the sampler.
+They get the logprobs of the policy before the update's first step, and its version. Ratios then start at 1, so the
+first step is that of REINFORCE with the group's baseline; clipping has an effect from the second step on. A different
+sampler is not corrected for: that needs its logprobs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,7 +19,7 @@ Score = Callable[[Sequence[Group]], Iterable[tuple[MicroBatch, Tensor]]]
 
 
 def with_logprobs(groups: Sequence[Group], version: int, score: Score) -> list[Group]:
-    """The same groups; answers without logprobs have those of `score`, as sampled by `version`. Known ones stay."""
+    """The same groups; answers without logprobs get those of `score`, as sampled by `version`. Known ones are unchanged."""
     asked = {place: group for place, group in enumerate(groups) if any(map(_is_unknown, group.answers))}
     blank = {
         place: replace(group, answers=[_blank(each) for each in group.answers])
@@ -45,12 +45,12 @@ def _is_unknown(answer: Answer) -> bool:
 
 
 def _blank(answer: Answer) -> Answer:
-    """With a place for every logprob."""
+    """The answer with a placeholder for every logprob."""
     return replace(answer, logprobs=[0.0] * len(answer.token_ids)) if _is_unknown(answer) else answer
 
 
 def _known(answer: Answer, learnt: list[float], version: int) -> Answer:
-    """With these logprobs at the tokens that are learnt from, 0.0 at the others."""
+    """The answer with these logprobs at the trained tokens, and 0.0 at the others."""
     mask = answer.loss_mask or [True] * len(answer.token_ids)
     values = iter(learnt)
     return replace(

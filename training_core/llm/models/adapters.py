@@ -1,8 +1,8 @@
-"""LoRA: small matrices beside a model's linear layers, which are all that is trained (arXiv 2106.09685).
+"""LoRA: small matrices added to a model's linear layers, the only weights that are trained (arXiv 2106.09685).
 
-y = W x + alpha / rank * B A x; B begins as 0, so that a fresh adapter changes nothing. Policies over one base model in one
-process share its tensors. Saved in PEFT's format: adapter_model.safetensors and adapter_config.json, which names the base.
-PEFT is imported where an adapter is wanted, and nowhere else.
+y = W x + alpha / rank * B A x; B is initialised to 0, so a new adapter changes nothing. Policies with the same base
+model in one process share its tensors. Saved in PEFT's format: adapter_model.safetensors and adapter_config.json,
+which names the base. PEFT is imported only if an adapter is used.
 """
 
 import copy
@@ -23,19 +23,19 @@ from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _NAME = "default"
-"""PEFT's name of an adapter; a model of ours has one at most."""
+"""PEFT's name of an adapter; a model has at most one."""
 _PREFIX = "base_model.model."
-"""PEFT's files name weights as its own wrapper of the model would."""
+"""Prefix of weight names in PEFT's files, from its model wrapper."""
 
 
 def sharing(model: PreTrainedModel) -> PreTrainedModel:
-    """Another model with the same tensors: modules of its own, so that an adapter in one is not in the other."""
+    """Another model with the same tensors but separate modules, so that an adapter in one is not in the other."""
     tensors = itertools.chain(model.parameters(), model.buffers())
     return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
 
 
 def add_adapter(model: PreTrainedModel, adapter: Lora, seed: int) -> None:
-    """Put a fresh adapter into `model`, and freeze all else. Raises ModelError where no layer has such a name."""
+    """Add a new adapter to `model` and freeze all other weights. Raises ModelError if no layer has a matching name."""
     from peft import LoraConfig, inject_adapter_in_model
 
     settings = LoraConfig(
@@ -61,18 +61,18 @@ def add_adapter(model: PreTrainedModel, adapter: Lora, seed: int) -> None:
 
 
 def has_adapter(model: PreTrainedModel) -> bool:
-    """Whether an adapter is what is trained of this model."""
+    """Whether this model is trained through an adapter."""
     return any(_is_adapter(name) for name, _ in model.named_parameters())
 
 
 def trained_weights(model: PreTrainedModel) -> dict[str, Tensor]:
-    """What training changes, by name and detached: the adapter's weights where there is one, else all (tied ones once per name)."""
+    """The trained weights by name, detached: the adapter's if there is one, otherwise all (tied ones once per name)."""
     state = {name: tensor.detach() for name, tensor in model.state_dict().items()}
     return {name: tensor for name, tensor in state.items() if _is_adapter(name)} or state
 
 
 def load_trained_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> None:
-    """Copy `trained_weights` of another model of this kind in. Raises RuntimeError where names or shapes differ."""
+    """Load `trained_weights` of another model of this architecture. Raises RuntimeError if names or shapes differ."""
     wanted = trained_weights(model)
     if different := sorted(wanted.keys() ^ weights.keys()):
         raise RuntimeError(f"weights named {', '.join(different[:3])} are on one side only")
@@ -80,17 +80,17 @@ def load_trained_weights(model: PreTrainedModel, weights: Mapping[str, Tensor]) 
 
 
 def without_adapter(model: PreTrainedModel) -> PreTrainedModel:
-    """The base model alone: the same tensors, no copy."""
+    """The base model without the adapter: the same tensors, no copy."""
     return _unwrapped(sharing(model))
 
 
 def merged(model: PreTrainedModel) -> PreTrainedModel:
-    """A model without an adapter that computes what `model` does: a copy, with B A added to W."""
+    """An equivalent model without an adapter: a copy with B A added to W."""
     return _merge(copy.deepcopy(model))
 
 
 def save_adapter(folder: Path, model: PreTrainedModel, weights: Mapping[str, Tensor], base: str) -> None:
-    """Write the adapter (`trained_weights`), and what it stands on (`base`: a folder or hub id), into `folder`. Raises OSError."""
+    """Write the adapter (`trained_weights`), and its base model (`base`: a folder or hub id), into `folder`. Raises OSError."""
     settings: Any = next(iter(_adapted(model).values()))
     named = {
         _PREFIX + name.replace(f".{_NAME}.", "."): tensor.contiguous() for name, tensor in weights.items()

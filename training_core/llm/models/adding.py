@@ -21,11 +21,11 @@ RESERVED = ("tiny", *PACKAGED_MODELS)
 def add_model(source: str, name: str, home: Path, progress: Progress = silent) -> Path:
     """Folder of the model below <home>/models. Weights of a folder are hard links where the file system allows.
 
-    Raises ModelError where the source is no model, or where the name is not free.
+    Raises ModelError if the source is not a model, or if the name is already used.
     """
     if source in PACKAGED_MODELS:
         if name not in ("", source):
-            raise ModelError(f"the packaged model {source!r} keeps its name; leave --name out")
+            raise ModelError(f"the packaged model {source!r} keeps its name; remove --name")
         return ensure_packaged(source, home, progress)
     path = Path(source).expanduser()
     if not path.exists():
@@ -46,10 +46,12 @@ def add_model(source: str, name: str, home: Path, progress: Progress = silent) -
 
 def _check_name(name: str, home: Path) -> None:
     if name in RESERVED:
-        raise ModelError(f"the name {name!r} belongs to a model of Troupe; choose another with --name")
+        raise ModelError(
+            f"the name {name!r} belongs to a built-in model of Troupe; choose another with --name"
+        )
     if not NAME.fullmatch(name):
         raise ModelError(
-            f"{name!r} is no name for a model; use letters, digits, '.', '_' and '-' with --name"
+            f"{name!r} is not a valid model name; use letters, digits, '.', '_' and '-' with --name"
         )
     if (home / MODELS / name).exists():
         raise ModelError(
@@ -58,11 +60,11 @@ def _check_name(name: str, home: Path) -> None:
 
 
 def _copy(source: Path, draft: Path, progress: Progress) -> dict[str, Any]:
-    """Copy a Hugging Face folder that has a readable shape, safetensors and a tokenizer."""
+    """Copy a Hugging Face folder with a readable shape, safetensors and a tokenizer."""
     progress(0.0, "checking the model folder")
     if not source.is_dir() or not any(source.glob("*.safetensors")):
         raise ModelError(
-            f"{source} holds neither model.safetensors nor one .gguf file; save the model with save_pretrained()"
+            f"{source} contains neither model.safetensors nor one .gguf file; save the model with save_pretrained()"
         )
     shape = read_shape(source)
     vocabulary = len(load_tokenizer(source))

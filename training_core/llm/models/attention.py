@@ -1,15 +1,15 @@
-"""What a model's attention lets one do."""
+"""Capabilities of a model's attention."""
 
 from typing import Any
 
 from transformers import PreTrainedModel
 
 _MASKABLE = ("sdpa", "eager")
-"""Attention implementations that take a mask of one's own."""
+"""Attention implementations that accept a custom mask."""
 
 
 def attends_fully(model: PreTrainedModel) -> bool:
-    """Whether every layer sees all that comes before a token (no window, chunks, recurrence), by a mask that may be given."""
+    """Whether every layer attends to all previous tokens (no window, chunks, recurrence) and accepts a custom mask."""
     config: Any = model.config.get_text_config()
     window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
     kinds = getattr(config, "layer_types", None) or []

@@ -1,6 +1,7 @@
-"""How well a base model does before training: played once when the model is made, kept with it, read by every run.
+"""Evaluation of a base model before training: played once when the model is created, stored with it, and read by
+every run.
 
-No torch here: whoever plays brings the voice, and a driver that only reads the figures stays light.
+No torch here: the caller passes the engine, and a driver that only reads the metrics stays lightweight.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +25,7 @@ _BASE = "base"
 def play_base(environment: Environment, generate: Generate, render: Render) -> dict[str, Any]:
     """Let one base model play every role of the held-out tasks, greedily and sampled.
 
-    Returns {"conditions": what the figures hold for, "eval": metric -> value, "eval_sampled": metric -> value}.
+    Returns {"conditions": the conditions of the metrics, "eval": metric -> value, "eval_sampled": metric -> value}.
     """
     config = _plain_config(environment)
     table = Table(
@@ -40,9 +41,9 @@ def play_base(environment: Environment, generate: Generate, render: Render) -> d
 def base_evaluation(config: RunConfig, bases: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """Metrics of step 0 by prefix ("eval", "eval_sampled"), from the facts of the policies' base models.
 
-    Empty where the figures were not made under this run's conditions (another environment, prompts, sampling, reward
-    weights, episodes), or where the policies start from different models, or where a generator outside plays: the run must
-    then have them played itself.
+    Empty if the metrics were computed under other conditions (another environment, prompts, sampling, reward weights,
+    episodes), if the policies start from different models, or if an external generator plays: the run must then
+    evaluate itself.
     """
     if isinstance(config.workflow, RolloutBuffer) and config.workflow.evaluation_file:
         return {}
@@ -55,7 +56,7 @@ def base_evaluation(config: RunConfig, bases: Iterable[Mapping[str, Any]]) -> di
 
 
 def evaluation_figures(prefix: str, episodes: Sequence[Episode]) -> dict[str, float]:
-    """Metrics of an evaluation: a failed episode is no success; it is left out of return, length and rewards."""
+    """Metrics of an evaluation: a failed episode is not a success; it is excluded from return, length and rewards."""
     played = [episode for episode in episodes if not episode.failed]
     values = {
         f"{prefix}/success": _mean([float(episode.success) for episode in episodes]),

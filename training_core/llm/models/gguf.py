@@ -1,7 +1,7 @@
 """Conversion of GGUF files (the format of llama.cpp) into Hugging Face folders.
 
-transformers reads the tokenizer with its chat template and dequantises every tensor. The folder holds the weights in
-bfloat16, so that it loads in a second and without the `gguf` package.
+transformers reads the tokenizer with its chat template and dequantises every tensor. The folder contains the weights
+in bfloat16, so it loads in a second and without the `gguf` package.
 """
 
 import struct
@@ -18,13 +18,13 @@ from training_core.llm.models.progress import Progress, silent
 
 SUFFIX = ".gguf"
 _REFUSALS = (OSError, ValueError, KeyError, RuntimeError, ImportError, struct.error)
-"""What transformers raises at a file that is torn or of an unknown architecture, or where `gguf` is not installed."""
+"""Exceptions of transformers for a damaged file, an unknown architecture, or a missing `gguf` package."""
 
 
 def gguf_file(source: Path) -> Path | None:
-    """The GGUF file that `source` is or holds; None for a folder with safetensors or without any model.
+    """The GGUF file that `source` is or contains; None for a folder with safetensors or without any model.
 
-    Raises ModelError where a folder holds several GGUF files.
+    Raises ModelError if a folder contains several GGUF files.
     """
     if source.is_file() and source.suffix == SUFFIX:
         return source
@@ -33,12 +33,12 @@ def gguf_file(source: Path) -> Path | None:
     files = sorted(source.glob(f"*{SUFFIX}"))
     if len(files) > 1:
         names = ", ".join(file.name for file in files)
-        raise ModelError(f"{source} holds several GGUF files ({names}); name one of them by its path")
+        raise ModelError(f"{source} contains several GGUF files ({names}); give the path of one of them")
     return files[0] if files else None
 
 
 def ensure_converted(file: Path, home: Path, progress: Progress = silent) -> Path:
-    """The Hugging Face folder of a GGUF file, converted first where it is missing. Raises ModelError."""
+    """The Hugging Face folder of a GGUF file, converted first if it is missing. Raises ModelError."""
     folder = home / MODELS / f"gguf-{file.stem}-{file_sha256(file)[:12]}"
     try:
         return made_once(folder, lambda draft, tell: convert_gguf(file, draft, tell), progress)
@@ -49,7 +49,7 @@ def ensure_converted(file: Path, home: Path, progress: Progress = silent) -> Pat
 def convert_gguf(file: Path, folder: Path, progress: Progress = silent) -> dict[str, Any]:
     """Write a GGUF model into `folder` as config.json, model.safetensors and tokenizer files; facts about the model.
 
-    Raises ModelError where the file cannot be read, OSError where the folder cannot be written.
+    Raises ModelError if the file cannot be read, OSError if the folder cannot be written.
     """
     try:
         progress(0.1, "reading the tokenizer")
@@ -81,7 +81,7 @@ def convert_gguf(file: Path, folder: Path, progress: Progress = silent) -> dict[
 
 
 def _without_quantisation(model: PreTrainedModel) -> PreTrainedModel:
-    """The same weights under a config that names no quantisation: transformers refuses to save a model that has one."""
+    """The same weights with a config without quantisation, because transformers refuses to save a quantised model."""
     settings = model.config.to_dict()
     settings.pop("quantization_config", None)
     with torch.device("meta"):

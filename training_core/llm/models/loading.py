@@ -1,6 +1,6 @@
 """Loading causal language models and tokenizers: one path for every Hugging Face folder or hub id.
 
-Weights are safetensors only, and code that comes with a model is not run: nothing that is loaded can act.
+Weights are safetensors only, and code in a model's folder is not run, so loading cannot execute code.
 """
 
 from pathlib import Path
@@ -15,11 +15,11 @@ from training_core.llm.models.shape import ADAPTER_CONFIG, adapter_config
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _REFUSALS = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
-"""What transformers raises at a folder that is missing, torn, of an unknown architecture or in another format."""
+"""Exceptions of transformers for a folder that is missing, damaged, of an unknown architecture or in another format."""
 
 
 def load_tokenizer(source: Path | str) -> PreTrainedTokenizerBase:
-    """The tokenizer beside a model. Raises ModelError where it is missing or has no end-of-text token."""
+    """The tokenizer in a model's folder. Raises ModelError if it is missing or has no end-of-text token."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(source))
     except _REFUSALS as error:
@@ -35,7 +35,7 @@ def load_tokenizer(source: Path | str) -> PreTrainedTokenizerBase:
 def load_model(source: Path | str, precision: str = "fp32", device: str = "cpu") -> PreTrainedModel:
     """A causal language model on `device` in `precision` (fp32, bf16 or fp16), in evaluation mode. Raises ModelError.
 
-    A folder that holds an adapter gives its base model with the adapter merged into it.
+    For a folder with an adapter, returns its base model with the adapter merged.
     """
     if precision not in DTYPES:
         raise ModelError(f"there is no precision {precision!r}; use one of {', '.join(DTYPES)}")
@@ -47,16 +47,16 @@ def load_model(source: Path | str, precision: str = "fp32", device: str = "cpu")
         )
     except _REFUSALS as error:
         raise ModelError(_advice(source, error)) from error
-    module: torch.nn.Module = model  # whose `to` is typed; it moves the model in place
+    module: torch.nn.Module = model  # a type with a typed `to`, which moves the model in place
     module.to(torch.device(device))
     module.eval()
     return model
 
 
 def merge_folder(folder: Path) -> bool:
-    """Make a folder with an adapter one with the whole model; False where there is no adapter in it.
+    """Replace the adapter in a folder by the whole merged model; False if there is no adapter in it.
 
-    Raises ModelError where its base model cannot be read here.
+    Raises ModelError if its base model cannot be read here.
     """
     if not (folder / ADAPTER_CONFIG).is_file():
         return False

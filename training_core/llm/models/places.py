@@ -1,4 +1,4 @@
-"""Where the folder of a model is that a config names. No torch here."""
+"""Resolution of a model's name in a config to its folder. No torch here."""
 
 from pathlib import Path
 
@@ -8,12 +8,13 @@ from training_core.served import served
 
 
 def model_folder(name: str, home: Path, *, anywhere: bool | None = None) -> Path | None:
-    """The folder that a model's name stands for; None for what is no folder here, such as a hub id.
+    """The folder of a model's name; None if it is not a local folder, such as a hub id.
 
-    A path, else a model below <home>/models by its name, else a policy of a checkpoint as runs/RUN/checkpoints/.... With
-    `anywhere` (by default where no server started this process) a relative path counts from the working folder first.
+    Tries a path, then a model below <home>/models by its name, then a policy of a checkpoint as
+    runs/RUN/checkpoints/.... With `anywhere` (the default if no server started this process) a relative path is first
+    resolved against the working folder.
 
-    Raises ModelError where a hub id would be taken for a folder of the working folder.
+    Raises ModelError if a hub id also matches a folder in the working folder.
     """
     if anywhere is None:
         anywhere = not served()
@@ -31,7 +32,7 @@ def model_folder(name: str, home: Path, *, anywhere: bool | None = None) -> Path
 
 
 def _below(name: str, home: Path) -> list[Path]:
-    """Places below the data folder that a relative name may stand for."""
+    """Paths below the data folder that a relative name may refer to."""
     own = name.removeprefix("models/")
     if PLAIN_NAME.fullmatch(own):
         return [home / "models" / own]

@@ -1,4 +1,4 @@
-"""Models by name: made here, shipped by a package, added to TROUPE_HOME, a folder, or a hub id."""
+"""Models by name: created by Troupe, shipped by a package, added to TROUPE_HOME, a folder, or a hub id."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +14,9 @@ MADE_HERE: dict[str, Callable[[Environment, Path, Progress], Path]] = {"tiny": e
 
 
 def resolve_model(name: str, environment: Environment, home: Path, progress: Progress = silent) -> Path | str:
-    """Folder or hub id that a policy's `model` stands for; a model that is made or converted here is made first.
+    """Folder or hub id of a policy's `model`; a model that Troupe creates or converts is created first.
 
-    Raises ModelError where it cannot be made.
+    Raises ModelError if it cannot be created.
     """
     if name in MADE_HERE:
         return MADE_HERE[name](environment, home, progress)
@@ -32,14 +32,14 @@ def resolve_model(name: str, environment: Environment, home: Path, progress: Pro
 
 
 def made_folder(name: str, environment: Environment, home: Path) -> Path | None:
-    """Folder of a model that is made or converted at first use, whether it is there yet or not; None for others."""
+    """Folder of a model that is created or converted on first use, whether it exists yet or not; None for others."""
     if name in MADE_HERE:
         return tiny_folder(environment, home)
     return packaged_folder(name, home) if name in PACKAGED_MODELS else None
 
 
 def _gguf_path(name: str) -> Path | None:
-    """A GGUF file that is named by its path; under a server only an absolute path counts."""
+    """A GGUF file given by its path; under a server only an absolute path is accepted."""
     path = Path(name) if served() else Path(name).expanduser()
     permitted = path.is_absolute() or not served()
     return path if permitted and path.suffix == ".gguf" and path.is_file() else None

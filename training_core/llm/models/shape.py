@@ -1,7 +1,7 @@
 """The sizes of a model, read from its folder without loading it (and without torch).
 
-config.json has the sizes, the headers of the safetensors files have every tensor's shape, so that parameters are
-counted, not guessed. The format: 8 bytes with the header's length N (little endian), then N bytes of JSON
+config.json contains the sizes, and the headers of the safetensors files every tensor's shape, so parameters are
+counted exactly. The format: 8 bytes with the header's length N (little endian), then N bytes of JSON
 (https://huggingface.co/docs/safetensors).
 """
 
@@ -17,14 +17,14 @@ from training_core.errors import ModelError
 
 _LONGEST_CONFIG = 4_000_000
 _LONGEST_HEADER = 100_000_000
-"""Bytes; the second is the format's own limit."""
+"""Maximum header length in bytes; the second is the format's limit."""
 _NAMES: dict[str, tuple[str, ...]] = {
     "layers": ("num_hidden_layers", "n_layer", "num_layers"),
     "hidden": ("hidden_size", "n_embd", "d_model"),
     "heads": ("num_attention_heads", "n_head", "num_heads"),
     "vocabulary": ("vocab_size",),
 }
-"""What architectures call the sizes that none can do without."""
+"""Names of the required sizes in different architectures."""
 
 ADAPTER_CONFIG = "adapter_config.json"
 
@@ -44,18 +44,18 @@ class ModelShape:
     """Width of a feed-forward block."""
     vocabulary: int
     context: int
-    """Positions; 0 where the config does not say."""
+    """Maximum number of positions; 0 if the config does not contain it."""
 
 
 def read_shape(folder: Path) -> ModelShape:
-    """Sizes of the model in a Hugging Face folder; of an adapter, those of its base. Raises ModelError where they cannot be read."""
+    """Sizes of the model in a Hugging Face folder; of an adapter, those of its base. Raises ModelError if they cannot be read."""
     if (folder / ADAPTER_CONFIG).is_file():
         return shape_from(_object(folder / "config.json", _LONGEST_CONFIG))
     return shape_from(_object(folder / "config.json", _LONGEST_CONFIG), count_parameters(folder))
 
 
 def adapter_config(folder: Path) -> dict[str, Any]:
-    """What an adapter says of itself, its base model among it. Raises ModelError where it cannot be read."""
+    """An adapter's config, including its base model. Raises ModelError if it cannot be read."""
     facts = _object(folder / ADAPTER_CONFIG, _LONGEST_CONFIG)
     if not {"base_model_name_or_path", "r", "lora_alpha", "target_modules"} <= facts.keys():
         raise ModelError(f"{ADAPTER_CONFIG} in {folder} is not one of a LoRA adapter")
@@ -63,9 +63,9 @@ def adapter_config(folder: Path) -> dict[str, Any]:
 
 
 def shape_from(config: Mapping[str, Any], parameters: int | None = None) -> ModelShape:
-    """Sizes from a config.json; parameters are computed where they are not given.
+    """Sizes from a config.json; parameters are computed if not given.
 
-    Raises ModelError where a size is missing, or where the parameters of a mixture of experts were not counted.
+    Raises ModelError if a size is missing, or if the parameters of a mixture of experts were not counted.
     """
     inner = config.get("text_config")
     sizes = {**config, **inner} if isinstance(inner, Mapping) else dict(config)
@@ -74,7 +74,10 @@ def shape_from(config: Mapping[str, Any], parameters: int | None = None) -> Mode
         raise ModelError(f"config.json has no {', '.join(missing)}")
     known = {name: value for name, value in found.items() if value is not None}
     if parameters is None and (sizes.get("num_experts") or sizes.get("num_local_experts")):
-        raise ModelError("a mixture of experts is counted from its safetensors files, and there are none")
+        raise ModelError(
+            "parameters of a mixture of experts are counted in its safetensors files, and there are "
+            "none; save the model as safetensors"
+        )
     shape = ModelShape(
         parameters=parameters or 0,
         key_value_heads=_size(sizes, ("num_key_value_heads",)) or known["heads"],
@@ -91,7 +94,7 @@ def shape_from(config: Mapping[str, Any], parameters: int | None = None) -> Mode
 def dense_parameters(shape: ModelShape, *, tied: bool) -> int:
     """Parameters of a Llama of these sizes: embeddings, and per layer attention, a gated block and two norms.
 
-    Without biases (Llama has none; Qwen 2 has a few thousand a layer).
+    Without biases (Llama has none; Qwen 2 has a few thousand per layer).
     """
     attention = 2 * shape.hidden * shape.head_size * (shape.heads + shape.key_value_heads)
     block = attention + 3 * shape.hidden * shape.intermediate + 2 * shape.hidden
@@ -100,9 +103,9 @@ def dense_parameters(shape: ModelShape, *, tied: bool) -> int:
 
 
 def count_parameters(folder: Path) -> int | None:
-    """Numbers in all tensors of a folder's safetensors files; None where there are no such files.
+    """Number of parameters in a folder's safetensors files; None if there are no such files.
 
-    Raises ModelError for a torn file, or where one that the index names is missing.
+    Raises ModelError for a damaged file, or if a file in the index is missing.
     """
     index = folder / "model.safetensors.index.json"
     if index.is_file():
@@ -120,7 +123,7 @@ def _count(path: Path) -> int:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             if length > _LONGEST_HEADER:
-                raise ModelError(f"{path.name} is no safetensors file")
+                raise ModelError(f"{path.name} is not a safetensors file")
             header = json.loads(file.read(length))
         shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
         return sum(math.prod(shape) for shape in shapes)
@@ -131,17 +134,17 @@ def _count(path: Path) -> int:
 def _object(path: Path, limit: int) -> dict[str, Any]:
     try:
         if path.stat().st_size > limit:
-            raise ModelError(f"{path.name} is too long to be one")
+            raise ModelError(f"{path.name} has a header that is too long")
         read = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ModelError(f"{path.name} cannot be read") from error
     if not isinstance(read, dict):
-        raise ModelError(f"{path.name} holds no object")
+        raise ModelError(f"{path.name} does not contain a JSON object")
     return read
 
 
 def _size(sizes: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
-    """The first of these that is a positive whole number."""
+    """The first of these keys with a positive integer."""
     for key in keys:
         value = sizes.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:

@@ -1,8 +1,8 @@
-"""Supervised warm start of a policy: a model that has learnt from conversations before the run's first iteration.
+"""Supervised warm start of a policy: a model trained on conversations before the run's first iteration.
 
-What comes of it is a Hugging Face folder below <home>/models/, made once per base model, data and settings, and then loaded like
-any other base model: by all workers of a policy, under adapters, and as what a KL penalty is measured against.
-Only tokens that the assistant says count in the loss (see learning.loss_masks).
+The result is a Hugging Face folder below <home>/models/, created once per base model, data and settings, and then
+loaded like any other base model: by all workers of a policy, under adapters, and as the reference of a KL penalty.
+Only the assistant's tokens count in the loss (see learning.loss_masks).
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from training_core.llm.models.progress import Progress, silent
 from training_core.llm.models.warm_start import train
 
 SEED = 1
-"""Of demonstrations and of the order of a file's lines; the tiny model was made of those of seed 0."""
+"""Seed of demonstrations and of the order of a file's lines; the tiny model uses those of seed 0."""
 FIELD = "policies.*.warm_start.file"
 
 
@@ -42,9 +42,10 @@ def warm_started(
     device: str = "cpu",
     progress: Progress = silent,
 ) -> Path | str:
-    """`source` where nothing is asked for, else the folder of that model after its warm start, made first where it is missing.
+    """`source` if no warm start is configured, otherwise the folder of the warm-started model, created first if it is
+    missing.
 
-    Raises ModelError, ConfigError (no such file) or DataError (a line that cannot be learnt from).
+    Raises ModelError, ConfigError (no such file) or DataError (a line that cannot be used for training).
     """
     if section.steps == 0:
         return source
@@ -64,7 +65,7 @@ def warm_started(
 
 
 def read_conversations(file: Path) -> list[Messages]:
-    """The `messages` of every line of JSON Lines, empty lines left out. Raises DataError that names file and line."""
+    """The `messages` of every line of JSON Lines, skipping empty lines. Raises DataError that names file and line."""
     found: list[Messages] = []
     with file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
@@ -75,10 +76,10 @@ def read_conversations(file: Path) -> list[Messages]:
                 if not all(
                     isinstance(item["role"], str) and isinstance(item["content"], str) for item in messages
                 ):
-                    raise ValueError("role and content are to be texts")
+                    raise ValueError("role and content must be strings")
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(
-                    f'{file.name}, line {number}: is to be {{"messages": [{{"role", "content"}}, ...]}} ({error})'
+                    f'{file.name}, line {number}: must be {{"messages": [{{"role", "content"}}, ...]}} ({error})'
                 ) from error
             found.append(messages)
     if not found:
@@ -87,7 +88,7 @@ def read_conversations(file: Path) -> list[Messages]:
 
 
 def padded(examples: list[MaskedTokens], pad: int) -> tuple[Tensor, Tensor]:
-    """Token ids (N, S), right-padded, and labels (N, S) with -100 where nothing is learnt."""
+    """Token ids (N, S), right-padded, and labels (N, S) with -100 for tokens that are not trained on."""
     width = max(len(example.token_ids) for example in examples)
     ids = torch.full((len(examples), width), pad)
     labels = torch.full((len(examples), width), -100)
@@ -107,7 +108,7 @@ def _make(
     device: str,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Write the model after its warm start into `draft`; the facts about it."""
+    """Write the warm-started model into `draft`; return the facts about it."""
     progress(0.0, "warm start: reading conversations")
     tokenizer = load_tokenizer(source)
     model = load_model(source, "fp32", device)
@@ -140,22 +141,23 @@ def _example(
     known: dict[str, MaskedTokens],
     longest: int | None,
 ) -> MaskedTokens:
-    """A conversation as tokens; many are equal and rendered once. Raises DataError."""
+    """A conversation as tokens; equal conversations are rendered once. Raises DataError."""
     key = json.dumps(messages)
     if key not in known:
         found = mask_messages(kind, messages, tokenizer)
         if not found.response_length:
-            raise DataError(f"nothing of a conversation is learnt from: {key[:200]}")
+            raise DataError(f"a conversation has no tokens to train on: {key[:200]}")
         if longest is not None and len(found.token_ids) > longest:
             raise DataError(
-                f"a conversation has {len(found.token_ids)} tokens, the model takes {longest}: {key[:200]}"
+                f"a conversation has {len(found.token_ids)} tokens, but the model accepts at most {longest}: "
+                f"{key[:200]}"
             )
         known[key] = found
     return known[key]
 
 
 def _shuffled(conversations: list[Messages]) -> Iterator[Messages]:
-    """Endless passes, each in an order of its own."""
+    """Endless passes, each in a different order."""
     random = Random(SEED)
     while True:
         yield from random.sample(conversations, len(conversations))
@@ -170,7 +172,7 @@ def _demonstrated(environment: Environment) -> Iterator[Messages]:
 
 
 def _digest(source: Path | str, section: WarmStart, environment: Environment, file: Path | None) -> str:
-    """Changes with whatever the folder is made of; a folder's weights are told by their sizes and times."""
+    """A digest of the folder's inputs; a model folder's weights are identified by their sizes and times."""
     weights = sorted(Path(source).glob("*.safetensors")) if Path(source).is_dir() else []
     made_of = {
         "source": str(source),

@@ -1,7 +1,7 @@
 """The tiny base model: a small Llama, warm-started for an environment in seconds, saved as a normal Hugging Face folder.
 
-It is made once per environment setting and cached under <home>/models/; from there on it is loaded like any other.
-Beside the model, troupe.json says how it was made and how well it plays the held-out tasks.
+It is created once per environment setting and cached below <home>/models/; then it is loaded like any other model.
+troupe.json in its folder describes how it was created and its results on the held-out tasks.
 """
 
 import hashlib
@@ -30,16 +30,16 @@ SPECIAL = {
     "user": "<user>",
     "assistant": "<assistant>",
 }
-"""Tokens of the tiny model's vocabulary that are no words, by what they are for."""
+"""Special tokens of the tiny model's vocabulary, by purpose."""
 _WARM_START_SHARE = 0.9
-"""Of the progress that is told; the rest is the evaluation."""
+"""Share of the warm start in the reported progress; the rest is the evaluation."""
 
 
 class TinyRecipe(BaseModel):
-    """How the tiny model is made; a change makes a new folder."""
+    """How the tiny model is created; a change creates a new folder."""
 
     revision: int = 10
-    """Raised when the demonstrations change."""
+    """Increased when the demonstrations change."""
     hidden_size: int = 64
     layers: int = 3
     heads: int = 4
@@ -55,7 +55,7 @@ class TinyRecipe(BaseModel):
 
 
 def tiny_shape(environment: Environment) -> ModelShape:
-    """Sizes of the tiny model before it is made. Raises ModelError where there is none for the environment."""
+    """Sizes of the tiny model before it is created. Raises ModelError if there is none for the environment."""
     _check_is_known(environment)
     recipe = TinyRecipe()
     words = WARM_STARTS[environment.type].vocabulary(environment)
@@ -72,7 +72,7 @@ def tiny_shape(environment: Environment) -> ModelShape:
 
 
 def tiny_folder(environment: Environment, home: Path, recipe: TinyRecipe | None = None) -> Path:
-    """Where the tiny model of an environment is, or will be."""
+    """The folder of an environment's tiny model, whether it exists or not."""
     made_of = {
         "environment": environment.model_dump(mode="json"),
         "recipe": (recipe or TinyRecipe()).model_dump(),
@@ -82,9 +82,9 @@ def tiny_folder(environment: Environment, home: Path, recipe: TinyRecipe | None 
 
 
 def ensure_tiny(environment: Environment, home: Path, progress: Progress = silent) -> Path:
-    """The tiny model's folder, made first where it is missing. Safe against several processes at once.
+    """The tiny model's folder, created first if it is missing. Safe for concurrent processes.
 
-    Raises ModelError where the environment has no demonstrations, or where the folder cannot be written.
+    Raises ModelError if the environment has no demonstrations, or if the folder cannot be written.
     """
     _check_is_known(environment)
     folder = tiny_folder(environment, home)
@@ -96,21 +96,24 @@ def _check_is_known(environment: Environment) -> None:
     if environment.type not in WARM_STARTS:
         known = ", ".join(sorted(WARM_STARTS))
         raise ModelError(
-            f'there is no "tiny" model for {environment.type!r} (there is for {known}); give policies.*.model a '
+            f'there is no "tiny" model for {environment.type!r} (it exists for {known}); set policies.*.model to a '
             "Hugging Face folder or hub id"
         )
 
 
 def read_facts(folder: Path | str) -> dict[str, Any]:
-    """What Troupe knows of a base model it made; empty for others."""
+    """Facts about a base model created by Troupe; empty for others."""
     path = Path(folder) / FACTS
     facts: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
     return facts
 
 
 def _make(environment: Environment, draft: Path, progress: Progress) -> dict[str, Any]:
-    """Write the tiny model into `draft`; the facts about it."""
-    from training_core.llm.models.warm_start import make_tiny, measure  # torch: seconds, and only needed here
+    """Write the tiny model into `draft`; return the facts about it."""
+    from training_core.llm.models.warm_start import (
+        make_tiny,
+        measure,
+    )  # imports torch, which takes seconds and is only needed here
 
     started = time.time()
     facts = make_tiny(

@@ -1,4 +1,4 @@
-"""Making the tiny model: a small Llama, supervised on (observation, answer) pairs, and how well it does then.
+"""Creation of the tiny model, a small Llama trained on (observation, answer) pairs, and its evaluation.
 
 N pairs, S padded length. Only answer tokens count in the loss.
 """
@@ -27,7 +27,7 @@ from training_core.types import Message
 def make_tiny(
     environment: Environment, recipe: TinyRecipe, folder: Path, progress: Progress
 ) -> dict[str, Any]:
-    """Write a warm-started model and its tokenizer to `folder`; returns the facts about it."""
+    """Write a warm-started model and its tokenizer to `folder`; return the facts about it."""
     source = WARM_STARTS[environment.type]
     tokenizer = word_tokenizer(source.vocabulary(environment))
     progress(0.0, "drawing demonstrations")
@@ -51,7 +51,7 @@ def make_tiny(
 
 
 def measure(environment: Environment, folder: Path) -> dict[str, Any]:
-    """How well the model in `folder` plays the held-out tasks, in all roles; see base_evaluation.play_base."""
+    """Evaluate the model in `folder` on the held-out tasks, in all roles; see base_evaluation.play_base."""
     tokenizer = load_tokenizer(folder)
     engine = TorchEngine(load_model(folder), tokenizer)
 
@@ -113,13 +113,13 @@ def _prompt_text(turns: tuple[tuple[str, str], ...], tokenizer: PreTrainedTokeni
 
 
 def _token_ids(texts: list[str], tokenizer: PreTrainedTokenizerFast) -> dict[str, list[int]]:
-    """By text; many are equal and encoded once."""
+    """Token ids by text; equal texts are encoded once."""
     different = list(dict.fromkeys(texts))
     return dict(zip(different, tokenizer(different, add_special_tokens=False)["input_ids"], strict=True))
 
 
 class Pace(Protocol):
-    """How long and how fast a supervised model learns."""
+    """Steps, batch size and learning rate of supervised training."""
 
     @property
     def steps(self) -> int:
@@ -127,18 +127,18 @@ class Pace(Protocol):
 
     @property
     def batch(self) -> int:
-        """Rows of each."""
+        """Rows per step."""
 
     @property
     def learning_rate(self) -> float:
-        """Its peak."""
+        """Peak learning rate."""
 
 
 def train(model: PreTrainedModel, ids: Tensor, labels: Tensor, recipe: Pace, progress: Progress) -> float:
-    """AdamW under a cosine schedule, one pass; returns the mean loss of the last tenth in nats per token.
+    """AdamW with a cosine schedule, one pass; return the mean loss of the last tenth in nats per token.
 
-    Token ids (N, S), right-padded, and labels (N, S), -100 where nothing is learnt; N = steps x batch. A model's dropout draws
-    from a generator of its own, so that the same conversations always give the same weights.
+    Token ids (N, S), right-padded, and labels (N, S), -100 for tokens that are not trained on; N = steps x batch.
+    Dropout uses a separate generator, so the same conversations always give the same weights.
     """
     with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
         torch.manual_seed(0)

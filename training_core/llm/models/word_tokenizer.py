@@ -1,4 +1,4 @@
-"""A word-level tokenizer, saved as any fast tokenizer of transformers is."""
+"""A word-level tokenizer, saved like any fast tokenizer of transformers."""
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -13,7 +13,7 @@ CHAT_TEMPLATE = (
 
 
 def word_tokenizer(words: tuple[str, ...]) -> PreTrainedTokenizerFast:
-    """One token per word of `words`, split at spaces; unknown words become <unk>."""
+    """A tokenizer with one token per word of `words`, split at spaces; unknown words become <unk>."""
     vocabulary = {word: index for index, word in enumerate((*SPECIAL.values(), *words))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL["unk"]))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -1,4 +1,4 @@
-"""Speaking to a rollout buffer service (workers/rollout_buffer) over HTTP."""
+"""HTTP client of a rollout buffer service (workers/rollout_buffer)."""
 
 import json
 import logging
@@ -15,23 +15,23 @@ from training_core.errors import BufferFailure
 
 Record = dict[str, Any]
 _TIMEOUT = httpx.Timeout(120.0, connect=10.0)
-logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per look would fill the run's log
+logging.getLogger("httpx").setLevel(logging.WARNING)  # a line per poll would fill the run's log
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """One answer of the service."""
+    """One response of the service."""
 
     groups: list[list[Record]]
-    """Records that came, by instance."""
+    """Received records, by instance."""
     finished: list[str]
-    """Instances whose groups came; those of which no record was handed out too."""
+    """Instances of received groups, including those without delivered records."""
     delivery: int
     meta: dict[str, Any]
 
 
 class BufferClient:
-    """One channel of a service. Every call raises BufferFailure where the service refuses or is away."""
+    """One channel of a service. Every call raises BufferFailure if the service refuses or is unreachable."""
 
     def __init__(self, url: str, token: str, channel: str = "") -> None:
         self.url = url.rstrip("/") + (f"/channels/{channel}" if channel else "")
@@ -42,11 +42,11 @@ class BufferClient:
         self._call("POST", "/start_rollout", request)
 
     def stop_rollout(self) -> None:
-        """End it."""
+        """Stop the generator."""
         self._call("POST", "/stop_rollout", {})
 
     def fetch(self, delivery: int, most: int | None) -> Fetched:
-        """Groups that are whole, about `most` records; `delivery` is the last one that arrived here."""
+        """Complete groups, about `most` records; `delivery` is the last one that was received."""
         body = {"delivery": delivery} | ({"batch_size": most} if most else {})
         answer = self._call("POST", "/get_rollout_data", body)
         data, meta = answer["data"]["data"], answer["data"]["meta_info"]
@@ -67,7 +67,7 @@ class BufferClient:
             )
             found = answer.json()
         except httpx.InvalidURL as error:
-            raise BufferFailure(f"workflow.url = {self.url!r} is no address: use http://host:8889") from error
+            raise BufferFailure(f"workflow.url = {self.url!r} is not a URL; use http://host:8889") from error
         except (httpx.HTTPError, ValueError) as error:
             raise BufferFailure(
                 f"the rollout buffer at {self.url} does not answer ({type(error).__name__}); start it with `troupe buffer`"
@@ -79,9 +79,9 @@ class BufferClient:
 
 
 def connect(workflow: RolloutBuffer, channel: str) -> BufferClient:
-    """To the service that the config names, or to the one of this machine. Raises BufferFailure where none is known.
+    """Connect to the service in the config, or to the one on this machine. Raises BufferFailure if there is none.
 
-    The token of this machine's service is sent to its own address alone.
+    The token of this machine's service is only sent to that service's address.
     """
     token = os.environ.get(workflow.token_env, "").strip()
     place = Path(os.environ.get("TROUPE_HOME", "").strip() or "var") / "rollout_buffer.json"

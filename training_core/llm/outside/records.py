@@ -1,4 +1,4 @@
-"""Records of a rollout buffer as episodes: text, or sampled token ids, with a loss mask; a group becomes siblings."""
+"""Conversion of rollout buffer records to episodes: text, or sampled token ids, with a loss mask; a group becomes siblings."""
 
 import json
 import time
@@ -22,20 +22,20 @@ from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Message
 
 @dataclass(frozen=True)
 class Reader:
-    """What turns records into episodes."""
+    """Converts records to episodes."""
 
     config: RunConfig
     workflow: RolloutBuffer
     tokenizers: Mapping[str, Any]
-    """By policy."""
+    """Tokenizer by policy."""
     attempt: int
     iteration: int
     version: Callable[[str], int] = lambda policy: 0
     """Newest version of a policy's weights, by its name."""
 
     def episode(self, record: Record, kind: Literal["train", "eval", "eval_sampled"], name: str) -> Episode:
-        """One record as an episode: a turn, whose prompt goes up to the first token that is trained on; or, where it carries
-        the ids that were sampled, a turn for each sequence of them. One that cannot be learnt from is a failed episode.
+        """One record as an episode: a turn whose prompt ends before the first trained token; or, if it contains
+        sampled ids, a turn for each sequence of them. A record that cannot be used for training is a failed episode.
         """
         given = record.get("extra_info") or {}
         extra = dict(given) if isinstance(given, Mapping) else {"extra_info": given}
@@ -62,7 +62,7 @@ class Reader:
             turns = self._turns(record, raw, role, policy)
         except ConfigError:
             raise
-        except Exception as error:  # a chat template, a loss mask: whatever this record does to them
+        except Exception as error:  # any error that the record causes in a chat template or loss mask
             return _failed(episode, str(error) if isinstance(error, DataError) else describe(error))
         for turn in turns:
             answer = turn.candidates[0].answer
@@ -73,7 +73,7 @@ class Reader:
         return episode
 
     def _turns(self, record: Record, raw: float, role: str, policy: str) -> list[Turn]:
-        """By the ids that the record carries, one turn for each sequence; else by its text, one turn. Raises DataError."""
+        """From the record's ids, one turn for each sequence; otherwise from its text, one turn. Raises DataError."""
         version = self.version(policy)
         found = sampled_stretches(record, version)
         if not found:
@@ -94,28 +94,28 @@ class Reader:
         return turns
 
     def _mask(self, messages: Any, tools: Any, tokenizer: Any) -> MaskedTokens:
-        """By the kind that the config names, or by the user's own function or class. Raises DataError, ConfigError."""
+        """The loss mask, by the type in the config, or by a custom function or class. Raises DataError, ConfigError."""
         path = self.workflow.loss_mask_path
         if tools is not None and not (
             isinstance(tools, list) and all(isinstance(each, dict) for each in tools)
         ):
-            raise DataError("a record's tools are a list of objects, as they were offered to the policy")
+            raise DataError("a record's tools must be a list of objects, as offered to the policy")
         if not path:
             return mask_messages(self.workflow.loss_mask, messages, tokenizer, tools or None)
         found = load_object(path, "workflow.loss_mask_path")
         if isclass(found) and issubclass(found, MultiTurnLossMaskGenerator):
             masked = generated_mask(found, self.workflow.loss_mask_type, messages, tokenizer, tools)
         elif self.workflow.loss_mask_type:
-            why = f"{path} is no class on MultiTurnLossMaskGenerator, and takes no type; leave it out"
+            why = f"{path} is not a subclass of MultiTurnLossMaskGenerator and accepts no type; remove it"
             raise ConfigError({"workflow.loss_mask_type": why})
         else:
             masked = made(path, {}, "workflow.loss_mask_path")(messages, tokenizer, tools or None)
         if not isinstance(masked, MaskedTokens) or len(masked.token_ids) != len(masked.loss_mask):
-            raise DataError(f"{path} is to answer with MaskedTokens, one mark for each token")
+            raise DataError(f"{path} must return MaskedTokens, with one mark per token")
         return masked
 
     def _turn(self, record: Record, raw: float, role: str, policy: str) -> Turn:
-        """Raises DataError where nothing of the conversation is trained on, or the loss mask does not fit the tokenizer."""
+        """Raises DataError if no token of the conversation is trained on, or the loss mask does not fit the tokenizer."""
         tokenizer = self.tokenizers[policy]
         whole = self._mask(record["messages"], record.get("tools"), tokenizer)
         length = whole.response_length
@@ -126,7 +126,7 @@ class Reader:
         ids, mask = ids[:ended], mask[:ended]
         answer = Answer(
             token_ids=ids,
-            logprobs=[],  # nobody told them: the learner computes them before its first step
+            logprobs=[],  # unknown: the learner computes them before its first step
             versions=[NOT_SAMPLED] * len(ids),
             stop_reason="length" if _was_cut(record) else "stop",
             text=str(tokenizer.decode(ids, skip_special_tokens=True)),
@@ -137,12 +137,12 @@ class Reader:
         return Turn(0, role, policy, _prompt(record), whole.token_ids[:-length], [candidate], 0)
 
     def _reward(self, record: Record, raw: float) -> float:
-        """What is learnt from."""
+        """The reward that is used for training."""
         given = raw if self.workflow.reward == "raw" else float(record["reward"])
         return self.config.algorithm.team_weight * given
 
     def _role(self, extra: Mapping[str, Any]) -> str:
-        """The role that the record names, else the first that is trained."""
+        """The role in the record, otherwise the first trained role."""
         team = self.config.team
         named = str(extra.get("role", ""))
         return named if named in team.roles else next(name for name in team.order if team.roles[name].trained)
@@ -160,7 +160,7 @@ def train_episodes(groups: Sequence[Sequence[Record]], reader: Reader, first: in
 
 
 def _prompt(record: Record) -> list[Message]:
-    """The messages before the first one that is trained on."""
+    """The messages before the first trained one."""
     prompt: list[Message] = []
     for message in record["messages"]:
         if message["role"] == "assistant" and message.get("step_loss_mask", 1) == 1:
@@ -180,7 +180,7 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _board(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """A record's own facts, line by line (training_core.boards.Lines), but for its times, which the episode has."""
+    """A record's facts, line by line (training_core.boards.Lines), except its times, which the episode contains."""
     told = {name: value for name, value in facts.items() if name not in ("started", "timestamp")}
     lines = [
         {"label": str(name)[:40], "text": _spelled(value)[:2000], "state": ""}

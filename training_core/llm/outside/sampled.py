@@ -1,8 +1,8 @@
-"""Token ids, logprobs and versions that a record carries: what was sampled, instead of text that is encoded again.
+"""Token ids, logprobs and versions in a record: the sampled tokens, instead of text that is encoded again.
 
-Two forms. By message, as the gateway answers: an assistant's message has `prompt_token_ids` and `token_ids`, and may have
-`logprobs` and `versions`. By sample, in slime's names: the record has `tokens` (prompt and response) and `response_length`,
-and may have `loss_mask`, `rollout_log_probs` and `versions` of the response.
+Two forms. By message, as in the gateway's responses: an assistant's message has `prompt_token_ids` and `token_ids`,
+and may have `logprobs` and `versions`. By sample, with slime's names: the record has `tokens` (prompt and response)
+and `response_length`, and may have `loss_mask`, `rollout_log_probs` and `versions` of the response.
 """
 
 from collections.abc import Mapping
@@ -14,9 +14,9 @@ from training_core.types import NOT_SAMPLED, Answer
 
 
 def sampled_stretches(record: Mapping[str, Any], version: int) -> list[Stretch]:
-    """Sequences of a record that carries ids; none where it is text alone. Rewards are 0.
+    """Sequences of a record with ids; none if it has only text. Rewards are 0.
 
-    `version` is that of tokens with logprobs and without versions. Raises DataError.
+    `version` applies to tokens with logprobs and without versions. Raises DataError.
     """
     if record.get("tokens") is not None:
         return [_sample(record, version)]
@@ -30,7 +30,7 @@ def sampled_stretches(record: Mapping[str, Any], version: int) -> list[Stretch]:
         return []
     if len(with_ids) < len(trained):
         raise DataError(
-            f"{len(with_ids)} of {len(trained)} assistant messages have token_ids; give them for each one that is trained on"
+            f"{len(with_ids)} of {len(trained)} assistant messages have token_ids; give them for each trained message"
         )
     return list(joined_calls(_call(message, version) for message in with_ids))
 
@@ -38,9 +38,7 @@ def sampled_stretches(record: Mapping[str, Any], version: int) -> list[Stretch]:
 def _call(message: Mapping[str, Any], version: int) -> Stretch:
     ids = _list(message, "token_ids")
     if not message.get("prompt_token_ids"):
-        raise DataError(
-            "an assistant message with token_ids needs prompt_token_ids: the prompt it was sampled from"
-        )
+        raise DataError("an assistant message with token_ids needs prompt_token_ids, the ids of its prompt")
     cut = message.get("finish_reason") == "length"
     answer = _answer(ids, message.get("logprobs"), message.get("versions"), [True] * len(ids), version, cut)
     return _list(message, "prompt_token_ids"), answer, 0.0, ""
@@ -53,7 +51,7 @@ def _sample(record: Mapping[str, Any], version: int) -> Stretch:
         length = len(mask)
     if not isinstance(length, int) or isinstance(length, bool) or not 0 < length < len(tokens):
         raise DataError(
-            f"response_length = {length!r} of {len(tokens)} tokens: it is above 0, and leaves a prompt"
+            f"response_length = {length!r} of {len(tokens)} tokens: it must be above 0 and leave a prompt"
         )
     marks = [True] * length if mask is None else [each == 1 for each in _list(record, "loss_mask")]
     if len(marks) != length:
@@ -69,7 +67,7 @@ def _sample(record: Mapping[str, Any], version: int) -> Stretch:
 def _answer(
     ids: list[int], logprobs: Any, versions: Any, marks: list[bool], version: int, cut: bool
 ) -> Answer:
-    """Without logprobs the learner computes them, at its own version."""
+    """Without logprobs, the learner computes them with its version."""
     count = len(ids)
     known = _numbers(logprobs, "logprobs", count) if logprobs is not None else []
     if isinstance(versions, int | str):
@@ -95,7 +93,7 @@ def _list(given: Mapping[str, Any], name: str) -> list[Any]:
 def _numbers(given: Any, name: str, count: int) -> list[float]:
     if not isinstance(given, list) or len(given) != count:
         length = len(given) if isinstance(given, list) else "no"
-        raise DataError(f"{count} tokens have {length} {name}; give one for each token")
+        raise DataError(f"{count} tokens have {length} {name}; give one per token")
     try:
         return [float(each) for each in given]
     except (TypeError, ValueError, OverflowError) as error:

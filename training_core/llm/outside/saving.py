@@ -1,4 +1,4 @@
-"""What a checkpoint keeps of rollouts from outside: which prompts are done."""
+"""The state of external rollouts in a checkpoint: which prompts are done."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def save_outside(checkpoint: Path, state: Mapping[str, Any]) -> None:
 
 
 def read_outside(checkpoint: Path) -> dict[str, Any]:
-    """What was written; nothing is done where the checkpoint has none, as one that another workflow made.
+    """The stored state; empty if the checkpoint has none, as one of another workflow.
 
     Raises CheckpointError.
     """

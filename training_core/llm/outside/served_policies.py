@@ -1,7 +1,7 @@
-"""The run's own policies as the server that a generator asks: addresses on the gateway that remember nothing.
+"""The run's own policies as the server that a generator calls: stateless addresses on the gateway.
 
-A generator goes on while policies are updated; its requests wait meanwhile, so that no answer is sampled from weights that
-are half one version and half the next.
+A generator continues during updates; its requests wait until they end, so that no answer is sampled from partially
+updated weights.
 """
 
 import threading
@@ -20,14 +20,14 @@ from training_core.llm.workflows.independent import evaluation_settings
 from training_core.types import Answer, Episode, Prompt
 
 POLICIES = "policies"
-"""The value of workflow.engine_url that stands for them."""
+"""The value of workflow.engine_url that selects them."""
 STREAM = 5
-"""Of the noise of calls that bring no seed."""
+"""Noise stream of calls without a seed."""
 Kind = Literal["train", "eval", "eval_sampled"]
 
 
 class ServedPolicies:
-    """One address per kind of play, for the whole run. Thread-safe."""
+    """One address per kind of play for the whole run. Thread-safe."""
 
     def __init__(self, config: RunConfig, gateway: AgentGateway) -> None:
         self._config = config
@@ -40,7 +40,7 @@ class ServedPolicies:
 
     @contextmanager
     def serving(self, voices: Mapping[str, Generate], kind: Kind) -> Iterator[str]:
-        """The address for this kind. Requests of every kind are answered inside, by `voices`; after it they wait."""
+        """The address for this kind. Within the block, requests of every kind are answered by `voices`; afterwards they wait."""
         with self._changed:
             self._voices, self._open = voices, True
             self._changed.notify_all()
@@ -52,7 +52,7 @@ class ServedPolicies:
                 self._changed.wait_for(lambda: self._speaking == 0)
 
     def close(self) -> None:
-        """Refuse what waits."""
+        """Refuse waiting requests."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -70,7 +70,7 @@ class ServedPolicies:
             }
             episode = Episode(f"served-{kind}", 0, kind, "", "")
             session = Session(Seat(episode, {}, voices, (self._config.run.seed, STREAM, 0, 0)))
-            session.tells_ids = True  # records may carry them back
+            session.tells_ids = True  # records may return them
             session.conversations = _Fresh({role: voice.renderer for role, voice in voices.items()})
             self._addresses[kind] = self._gateway.open(session)
         return self._addresses[kind]
@@ -81,7 +81,7 @@ class ServedPolicies:
         return evaluation_settings(self._config, role, kind)
 
     def _generate(self, policy: str) -> Generate:
-        """The policy's voice of the moment, where it may speak."""
+        """The policy's current engine, once it may generate."""
 
         def generate(prompts: Sequence[Prompt], settings: SamplingSettings) -> list[list[Answer]]:
             with self._changed:
@@ -101,7 +101,7 @@ class ServedPolicies:
 
 
 class _Fresh(dict[str, Conversation]):
-    """A new conversation for every call: the records say what was said, nobody asks for it here."""
+    """A new conversation for every call: the records contain the text, so it is not stored here."""
 
     def __init__(self, renderers: Mapping[str, Renderer]) -> None:
         super().__init__({role: Conversation(renderer) for role, renderer in renderers.items()})

@@ -1,4 +1,4 @@
-"""slime's loss-mask class under its own name: replace the import of slime.utils.mask_utils by one from here, and nothing else."""
+"""slime's loss-mask class under its own name: only the import of slime.utils.mask_utils needs to be replaced."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from training_core.llm.learning.loss_masks import MaskedTokens, mask_messages
 
 
 class MultiTurnLossMaskGenerator:
-    """Token ids and loss mask of a conversation, by a kind of LOSS_MASKS; subclasses add kinds of their own."""
+    """Token ids and loss mask of a conversation, by a type in LOSS_MASKS; subclasses add custom types."""
 
     def __init__(self, tokenizer: Any, tokenizer_type: str = "qwen") -> None:
         self.tokenizer = tokenizer
@@ -17,26 +17,26 @@ class MultiTurnLossMaskGenerator:
     def get_loss_mask(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
     ) -> tuple[list[int], list[int]]:
-        """(token ids, marks): one mark per token, 1 where it is trained on. Raises DataError."""
+        """(token ids, marks): one mark per token, 1 if it is trained on. Raises DataError."""
         found = mask_messages(self.tokenizer_type, messages, self.tokenizer, tools)
         return found.token_ids, [int(mark) for mark in found.loss_mask]
 
     def get_response_lengths(self, loss_masks: Sequence[Sequence[int]]) -> list[int]:
-        """Tokens from the first that is trained on to the end, of each mask; 0 where none is."""
+        """For each mask, the number of tokens from the first trained one to the end; 0 if there is none."""
         return [len(mask) - list(mask).index(1) if 1 in mask else 0 for mask in loss_masks]
 
 
 def generated_mask(
     generator: type[MultiTurnLossMaskGenerator], kind: str, messages: Any, tokenizer: Any, tools: Any
 ) -> MaskedTokens:
-    """What a class of the user's own says of a conversation. Raises DataError where it says nothing."""
+    """The result of a custom class for a conversation. Raises DataError if it returns None."""
     chosen = {"tokenizer_type": kind} if kind else {}
     options = {"tools": tools} if tools else {}
     found: Any = generator(tokenizer, **chosen).get_loss_mask(messages, **options)
     if found is None:
         raise DataError(
-            f"{generator.__name__}.get_loss_mask answers None for tokenizer_type {kind!r}; set workflow.loss_mask_type to a "
-            "type that it knows"
+            f"{generator.__name__}.get_loss_mask returns None for tokenizer_type {kind!r}; set "
+            "workflow.loss_mask_type to a type that it supports"
         )
     token_ids, marks = found
     return MaskedTokens(list(token_ids), [mark == 1 for mark in marks])

@@ -1,4 +1,4 @@
-"""Where rollouts from outside come from: started once, polled for, remembered for a checkpoint."""
+"""The source of external rollouts: started once, polled, and saved in checkpoints."""
 
 import logging
 import time
@@ -14,26 +14,26 @@ from training_core.llm.outside.buffer_client import BufferClient, Fetched, Recor
 
 log = logging.getLogger(__name__)
 _SAY_EVERY = 30.0
-"""Seconds between lines while nothing comes."""
+"""Seconds between log lines while nothing arrives."""
 _LOOK_EVERY = 0.5
-"""Seconds between looks at whether the run is asked to stop."""
+"""Seconds between checks for a stop request."""
 _FAR_BELOW = -1e12
-"""In evaluation no record is invalid: what failed counts as failed."""
+"""In evaluation no record is invalid: failed records count as failed."""
 
 
 class RolloutSource:
-    """Groups of a run's rollouts. `finished` and `delivery` are what a checkpoint keeps.
+    """Groups of a run's rollouts. A checkpoint stores `finished` and `delivery`.
 
-    `leaves` says whether the run is asked to stop; waiting then ends with StopRequested.
+    `leaves` returns whether the run should stop; waiting then ends with StopRequested.
     """
 
     def __init__(
         self, workflow: RolloutBuffer, config: RunConfig, leaves: Callable[[], bool] = lambda: False
     ) -> None:
         self.finished: list[str] = []
-        """Instances of the groups that were handed over for training, one entry per group."""
+        """Instances of the groups that were delivered for training, one entry per group."""
         self.figures: dict[str, float] = {}
-        """Of the last fetch: metrics `buffer/...`."""
+        """Metrics `buffer/...` of the last fetch."""
         self._workflow = workflow
         self._config = config
         self._leaves = leaves
@@ -44,17 +44,18 @@ class RolloutSource:
         """The last evaluation: (iteration, kind), groups."""
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint (JSON)."""
+        """The state for a checkpoint (JSON)."""
         return {"finished": self.finished, "delivery": self._delivery}
 
     def recall(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint: what was learnt from is not played again."""
+        """Restore from a checkpoint: data used for training is not played again."""
         self.finished, self._delivery = [str(each) for each in state["finished"]], int(state["delivery"])
 
     def take(self, count: int, engine_url: str) -> list[list[Record]]:
-        """So many groups, as long as that takes; a generator asks `engine_url` for answers.
+        """Wait for `count` groups; a generator requests answers from `engine_url`.
 
-        Raises BufferFailure after workflow.retry_limit vain tries in a row, or where nothing can come any more; StopRequested.
+        Raises BufferFailure after workflow.retry_limit consecutive failed attempts, or if nothing more can arrive;
+        StopRequested.
         """
         started = time.monotonic()
         if self._client is None:
@@ -103,13 +104,13 @@ class RolloutSource:
         return [groups[name] for name in sorted(groups)]
 
     def close(self) -> None:
-        """The run ends, and with it the generator that it started."""
+        """End the generator that the run started."""
         if self._client is not None and self._workflow.generator:
-            with suppress(BufferFailure):  # it is away: its generator too
+            with suppress(BufferFailure):  # the service is unreachable, and its generator too
                 self._client.stop_rollout()
 
     def _start(self, client: BufferClient, engine_url: str) -> None:
-        """Start the generator, once; without one, others write to the buffer."""
+        """Start the generator, once; without one, external programs write to the buffer."""
         workflow = self._workflow
         if not workflow.generator:
             return
@@ -150,13 +151,13 @@ class RolloutSource:
         }
 
     def _sampling(self) -> Any:
-        """Of the first trained role."""
+        """Sampling settings of the first trained role."""
         roles = self._config.team.roles
         return next(roles[name] for name in self._config.team.order if roles[name].trained).sampling
 
 
 class _Wait:
-    """Vain tries in a row, and what to do after each."""
+    """Counts consecutive failed attempts, and handles each."""
 
     def __init__(self, workflow: RolloutBuffer, url: str, leaves: Callable[[], bool]) -> None:
         self._workflow = workflow
@@ -167,7 +168,7 @@ class _Wait:
         self._began = self._said = time.monotonic()
 
     def fetch(self, client: BufferClient, delivery: int, most: int | None) -> Fetched | None:
-        """One try; None where the service is away or refuses."""
+        """One attempt; None if the service is unreachable or refuses."""
         try:
             return client.fetch(delivery, most)
         except BufferFailure as error:
@@ -175,19 +176,20 @@ class _Wait:
             return None
 
     def after(self, fetched: Fetched | None, standing: str) -> None:
-        """Wait for the next try, unless data came. Raises BufferFailure, StopRequested."""
+        """Wait for the next attempt, unless data arrived. Raises BufferFailure, StopRequested."""
         if fetched is not None and fetched.finished:
             self._vain = 0
             return
         self._vain += 1
         if fetched is not None:
-            self._reason = f"no group is whole; {_standing(fetched.meta)}"
+            self._reason = f"no group is complete; {_standing(fetched.meta)}"
             self._check_that_some_may_come(fetched.meta)
         limit = self._workflow.retry_limit
         if limit >= 0 and self._vain > limit:
             raise BufferFailure(
-                f"no rollouts came from {self._url} in {self._vain} tries ({time.monotonic() - self._began:.0f} s), with "
-                f"{standing}: {self._reason}. workflow.retry_limit says how long to wait, -1 for ever"
+                f"no rollouts arrived from {self._url} in {self._vain} attempts "
+                f"({time.monotonic() - self._began:.0f} s), with {standing}: {self._reason}. workflow.retry_limit "
+                "sets how long to wait, -1 indefinitely"
             )
         if time.monotonic() - self._said > _SAY_EVERY:
             self._said = time.monotonic()
@@ -198,14 +200,14 @@ class _Wait:
         until = time.monotonic() + seconds
         while True:
             if self._leaves():
-                raise StopRequested(f"asked to stop while waiting for rollouts from {self._url}")
+                raise StopRequested(f"stop requested while waiting for rollouts from {self._url}")
             left = until - time.monotonic()
             if left <= 0:
                 return
             time.sleep(min(left, _LOOK_EVERY))
 
     def _check_that_some_may_come(self, meta: Mapping[str, Any]) -> None:
-        """A generator that has failed or ended, with nothing left: waiting for ever would help nobody."""
+        """Raise if the generator has failed or ended and nothing is left: waiting longer would have no effect."""
         rollout = meta.get("rollout", {})
         if rollout.get("state") == "failed":
             raise BufferFailure(f"the generator {rollout['task_type']} failed: {rollout['error']}")

@@ -1,6 +1,6 @@
-"""A cheap look at an expression before algebra: powers and factorials that nobody can write out are refused.
+"""A cheap check of an expression before algebra: it refuses powers and factorials that are too large to write out.
 
-`9^{9^{9^9}}` keeps a computer algebra system busy until it is ended; no answer to a question looks like it.
+`9^{9^{9^9}}` keeps a computer algebra system busy until it is killed; no real answer looks like this.
 """
 
 import re
@@ -8,20 +8,20 @@ from math import comb
 
 MOST_CHARACTERS = 2000
 _MOST_DIGITS = 6
-"""Of an exponent."""
+"""Maximum digits of an exponent."""
 _MOST_VALUE = 10**_MOST_DIGITS
 _MOST_WRITTEN = 50_000
-"""Digits of a power of plain numbers."""
+"""Maximum digits of a power of plain numbers."""
 _MOST_TERMS = 10_000
-"""Of a sum in brackets, multiplied out."""
+"""Maximum terms of a bracketed sum after expansion."""
 _MOST_INDEX = 1000
-"""Of a root."""
+"""Maximum index of a root."""
 _MOST_ARGUMENT = 10_000
-"""Of a factorial."""
+"""Maximum argument of a factorial."""
 _MOST_LEVELS = 3
-"""Exponents above one another in what is not a plain number."""
+"""Maximum nesting of exponents in an expression that is not a plain number."""
 _MOST_DEPTH = 60
-"""Braces and brackets inside one another: parsers recurse."""
+"""Maximum nesting of braces and brackets, because parsers recurse."""
 _DIGITS = re.compile(r"\d+")
 _NUMBER_IN_BRACES = re.compile(r"[({\[]\s*(\d+)\s*[)}\]]")
 _POWER = re.compile(r"(\d+)\s*\^\s*[-+]?\s*(\d+)(?!\d*\s*[\^!])")
@@ -30,14 +30,14 @@ _EXPONENT = re.compile(r"\^\s*\{?\s*[-+]?\s*(\d+)")
 _BOUND = re.compile(r"\\(?:sum|prod)\b[^^]{0,80}\^\s*\{?\s*(\d+)")
 _BINOMIAL = re.compile(r"binom\s*\{?\s*(\d+)")
 _EXPANDED = re.compile(r"[)\]}]\s*\^\s*\{?\s*(\d+)")
-"""A power of an expression in brackets, which algebra may multiply out."""
+"""A power of an expression in brackets, which algebra may expand."""
 _SUM = re.compile(r"[(\[{]([^(){}\[\]]*)[)\]}]\s*\^\s*\{?\s*(\d+)")
 _ROOT = re.compile(r"\\sqrt\s*\[\s*(\d+)")
 _SCIENTIFIC = re.compile(r"\d[eE][+-]?(\d+)")
 
 
 def too_costly(text: str) -> bool:
-    """Whether algebra on a text could take for ever. Takes time in proportion to the text's length."""
+    """Whether algebra on a text might not terminate in reasonable time. Runs in time linear in the text's length."""
     longest = max((len(digits) for digits in _DIGITS.findall(text)), default=0)
     if len(text) > MOST_CHARACTERS or longest > MOST_CHARACTERS // 2:
         return True
@@ -46,9 +46,9 @@ def too_costly(text: str) -> bool:
 
 
 def _deep(text: str) -> bool:
-    """Whether brackets, or exponents, stand too deep inside one another."""
-    levels = [0]  # of exponents, around each open bracket
-    pending = token = 0  # of what comes next, and of what came last
+    """Whether brackets or exponents are nested too deeply."""
+    levels = [0]  # exponent depth around each open bracket
+    pending = token = 0  # exponent depth of the next token, and of the last one
     for letter in text:
         if letter == "^":
             pending = max(token, levels[-1]) + 1
@@ -79,13 +79,13 @@ def _large_parts(text: str) -> bool:
 
 
 def _terms(inner: str, power: int) -> int:
-    """How many terms a power of a sum has, written out."""
+    """Number of terms of a power of a sum after expansion."""
     more = min(sum(letter in "+-" for letter in inner.strip()[1:]), 9)
     return comb(power + more, more)
 
 
 def _written_out(text: str) -> bool:
-    """Whether an expression has large parts once powers and factorials of plain numbers are worked out, the innermost first."""
+    """Whether an expression has large parts once powers and factorials of plain numbers are evaluated, innermost first."""
     for _ in range(20):
         if _large_parts(text):
             return True

@@ -1,8 +1,8 @@
-"""Mathematical answers: finding them in a text, and telling whether two of them are equal.
+"""Mathematical answers: finding them in a text, and deciding whether two of them are equal.
 
-Nothing here runs what it reads. Plain numbers (whole, decimal, fractions, LaTeX fractions) are compared exactly; what
-needs algebra is left to the library math-verify, which may think for ever about hostile input: `equal_by_algebra` belongs
-into a process that can be ended (training_core/llm/rewards/pool.py).
+Nothing here executes its input. Plain numbers (integers, decimals, fractions, LaTeX fractions) are compared exactly;
+other answers are compared by the library math-verify, which may not terminate on hostile input: call
+`equal_by_algebra` in a process that can be killed (training_core/llm/rewards/pool.py).
 """
 
 import re
@@ -14,9 +14,9 @@ from training_core.llm.rewards.costs import too_costly
 from training_core.llm.rewards.units import without_unit
 
 MOST_DIGITS = 60
-"""Longer numbers are no numbers: nobody asked for them, and reading them takes time."""
+"""Longer digit strings do not count as numbers, because parsing them takes time."""
 _MOST_BOXES = 16
-"""Looked at from the end: a text of nothing but opened boxes must not cost more than its length."""
+"""Maximum boxes checked, from the end: the cost of a text of opened boxes must stay linear in its length."""
 _BOX = re.compile(r"\\f?box(?:ed)?\s*\{")
 _LINE_END = re.compile(r"####\s*([^\n]+)")
 _ANSWER_IS = re.compile(r"(?i:answer\s*(?:is|:|=))\s*([^\n]+)")
@@ -29,19 +29,20 @@ _ORNAMENTS = re.compile(
     r"\\left|\\right|\\[,!;: ()\[\]]|^\s*\\(?:text|mathrm)\{[^{}]*\}|\\(?:text|mathrm)\{[^{}]*\}[\s.]*$|[$]"
 )
 _SPACE = re.compile(r"\s+(?=\d{3}(?!\d))|(?<!\d)\s+|\s+(?!\d)")
-"""White space that parts no two numbers: 12 345 is one, 5 6 are two."""
+"""White space within one number: 12 345 is one number, 5 6 are two."""
 _NUMBERS = re.compile(r"\s*\d[\d.]*(?:\s+[-\d.]+)+\s*")
 """Several numbers, which algebra would read as one."""
 _UPRIGHT = re.compile(r"\\(?:mathrm|rm|text)\{\s*([a-zA-Z])\s*\}")
-"""An upright letter, as in \\mathrm{e}^2: math-verify takes it for a unit."""
+"""An upright letter, as in \\mathrm{e}^2: math-verify parses it as a unit."""
 _THOUSANDS = re.compile(r"(?<=\d)(?:,|\{,\})(?=\d{3}(?!\d))")
 
 
 def final_answer(text: str, *, strict: bool = False) -> str | None:
-    r"""The answer that a text ends on; None where there is none.
+    r"""The final answer of a text; None if there is none.
 
-    The last complete \boxed{...}; else what follows the last ####; else what follows the last "answer is" or "answer:";
-    else the last number. With `strict`, a box or #### only. What stands in the text's thought does not count.
+    The last complete \boxed{...}; otherwise the text after the last ####; otherwise after the last "answer is" or
+    "answer:"; otherwise the last number. With `strict`, only a box or ####. The reasoning part of the text is
+    ignored.
     """
     text = after_thought(text)
     found = boxed(text) or _last(_LINE_END, text)
@@ -54,7 +55,7 @@ def final_answer(text: str, *, strict: bool = False) -> str | None:
 
 
 def boxed(text: str) -> str | None:
-    r"""Content of the last \boxed{...} (or \fbox) whose braces close; None where there is none."""
+    r"""Content of the last \boxed{...} (or \fbox) whose braces close; None if there is none."""
     for box in reversed(list(_BOX.finditer(text))[-_MOST_BOXES:]):
         depth = 1
         for place in range(box.end(), len(text)):
@@ -65,7 +66,7 @@ def boxed(text: str) -> str | None:
 
 
 def as_fraction(text: str) -> Fraction | None:
-    r"""The number that a text is, exactly: 12, -1,234.50, 3/4, \frac{3}{4}, 1\frac{1}{2}, $7$, 0.5. None for anything else."""
+    r"""The exact number in a text: 12, -1,234.50, 3/4, \frac{3}{4}, 1\frac{1}{2}, $7$, 0.5. None for anything else."""
     bare = re.sub(r"\\[dt]frac", r"\\frac", text.strip().rstrip("."))
     bare = _THOUSANDS.sub("", _SPACE.sub("", _ORNAMENTS.sub("", bare)))
     if sum(letter.isdigit() for letter in bare) > MOST_DIGITS:
@@ -82,15 +83,16 @@ def as_fraction(text: str) -> Fraction | None:
 
 
 def equal_numbers(given: str, wanted: str) -> bool | None:
-    """Whether two answers are the same number; None where one of them is no plain number."""
+    """Whether two answers are the same number; None if one of them is not a plain number."""
     one, other = as_fraction(given), as_fraction(wanted)
     return None if one is None or other is None else one == other
 
 
 def equal_by_algebra(given: str, wanted: str) -> bool:
-    """Whether two answers are equal as math-verify sees it: sets, intervals, expressions, equations, units left out.
+    """Whether two answers are equal according to math-verify: sets, intervals, expressions, equations, ignoring
+    units.
 
-    May take as long as it likes: run it where it can be ended.
+    Run time is unbounded: call it in a process that can be killed.
     """
     from math_verify import parse, verify  # type: ignore[import-untyped]  # sympy: a second to import
 
@@ -98,15 +100,15 @@ def equal_by_algebra(given: str, wanted: str) -> bool:
     try:
         gold, answer = (parse(f"${text}$", parsing_timeout=None) for text in plain)
         return bool(verify(gold, answer, timeout_seconds=None))
-    except (MemoryError, RecursionError, OverflowError):  # more than any answer to a question needs
+    except (MemoryError, RecursionError, OverflowError):  # more than any real answer needs
         return False
 
 
 def equal(given: str, wanted: str) -> bool:
     """Whether two answers are equal: as texts, as numbers, or by algebra.
 
-    A unit may be left out of one of them; two different units are different answers. What is too costly for algebra is equal
-    only to its own text.
+    One of them may omit a unit; two different units are different answers. An expression too costly for algebra
+    equals only the same text.
     """
     (one, unit), (other, wanted_unit) = without_unit(given), without_unit(wanted)
     if _squeezed(given) == _squeezed(wanted) or _squeezed(one) == _squeezed(other) and unit == wanted_unit:
@@ -122,16 +124,18 @@ def equal(given: str, wanted: str) -> bool:
 
 
 def math_reward(prompt: str, completions: str, label: Any = None, strict: bool = False, **data: Any) -> float:
-    """1 where the answer that a text ends on equals the label, else 0. The label may be a worked solution (GSM8K's ####)."""
+    """1 if the final answer of a text equals the label, else 0. The label may be a worked solution (GSM8K's ####)."""
     if label is None:
-        raise ValueError("no label to compare with; give each line of the data a field `label` or `answer`")
+        raise ValueError(
+            "there is no label to compare with; give each line of the data a field `label` or `answer`"
+        )
     given, wanted = final_answer(completions, strict=strict), str(label)
     wanted = final_answer(wanted, strict=True) or wanted
     return float(given is not None and equal(given, wanted))
 
 
 class MathJudge:
-    """`math_reward`, with the library for algebra loaded when it is made."""
+    """`math_reward`, with the algebra library loaded on construction."""
 
     def __init__(self, strict: bool = False) -> None:
         self._strict = strict
@@ -142,7 +146,7 @@ class MathJudge:
 
 
 def _squeezed(text: str) -> str:
-    """Without spaces and signs of mathematics mode."""
+    """The text without spaces and math-mode delimiters."""
     return _SPACE.sub("", text.strip().replace("$", ""))
 
 

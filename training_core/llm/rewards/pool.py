@@ -1,7 +1,7 @@
-"""Reward functions in processes of their own, so that one that hangs, crashes or eats memory hurts nobody else.
+"""Reward functions in separate processes, so that one that hangs, crashes or exhausts memory affects no other.
 
-After AReaL's AsyncRewardWrapper: a judgement that takes longer than `timeout` counts as 0 and is counted; what raises or
-dies is tried again. A process that ran out of time is killed, with all that it started, and replaced.
+Based on AReaL's AsyncRewardWrapper: a call longer than `timeout` gives 0 and is counted; a call that raises or whose
+process dies is retried. A process that timed out is killed with all its children, and replaced.
 """
 
 import atexit
@@ -24,12 +24,12 @@ from training_core.llm.rewards.registry import reward_source
 
 _WORKER = "training_core.llm.rewards.worker"
 _STARTUP = 60.0
-"""Seconds that a new process may take until it says that it is ready; not counted against the judgement."""
+"""Seconds until a new process must report that it is ready; not part of the call's timeout."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a reward function made of an answer."""
+    """The result of a reward function for an answer."""
 
     reward: float
     timed_out: bool = False
@@ -58,7 +58,7 @@ class _Process:
         self._ready = False
 
     def ask(self, request: bytes, seconds: float) -> dict[str, Any]:
-        """The time counts from when the process is ready. Raises _OutOfTime, _Died."""
+        """Send a request; the timeout starts when the process is ready. Raises _OutOfTime, _Died."""
         if not self._ready:
             self._start()
         deadline = time.monotonic() + seconds
@@ -71,7 +71,7 @@ class _Process:
         return said
 
     def _start(self) -> None:
-        """Await the process's word that it is ready. One that takes too long is no fault of the answer's: it counts as dead."""
+        """Wait until the process reports that it is ready. A slow start is not caused by the answer, so it counts as a died process."""
         try:
             self._line(time.monotonic() + _STARTUP)
         except _OutOfTime as error:
@@ -94,19 +94,19 @@ class _Process:
         self._rest += more
 
     def end(self) -> str:
-        """Kill it with all that it started; how it ended."""
+        """Kill it with all its children; return how it ended."""
         code = self._child.poll()
-        with suppress(ProcessLookupError):  # it is gone already
+        with suppress(ProcessLookupError):  # it has already ended
             os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
         for pipe in (self._child.stdin, self._child.stdout):
-            with suppress(BrokenPipeError):  # what was not read dies with its reader
+            with suppress(BrokenPipeError):  # unread output is lost with its reader
                 _pipe(pipe).close()
         return f"exit code {code}" if code is not None else "killed"
 
 
 class RewardPool:
-    """Up to `processes` judgements at a time. Safe to call from several threads."""
+    """Up to `processes` calls at the same time. Thread-safe."""
 
     def __init__(self, section: RewardFunction) -> None:
         self._section = section
@@ -117,9 +117,9 @@ class RewardPool:
         atexit.register(self.close)
 
     def judge(self, request: dict[str, Any]) -> Judgement:
-        """One answer's reward: `request` are the function's keyword arguments, as JSON has them.
+        """One answer's reward: `request` contains the function's keyword arguments, as JSON types.
 
-        Raises EnvironmentFailure where the function still raises, or its process still dies, after all retries.
+        Raises EnvironmentFailure if the function still raises, or its process still dies, after all retries.
         """
         line = json.dumps(request).encode() + b"\n"
         said = ""
@@ -141,10 +141,10 @@ class RewardPool:
         raise EnvironmentFailure(f"reward function {self._path}: {said} ({self._section.retries + 1} tries)")
 
     def close(self) -> None:
-        """End the processes that are idle; others end with this one."""
+        """End the idle processes; others end with this process."""
         idle = [
             self._idle.get() for _ in range(self._idle.qsize())
-        ]  # all of them: what is put back comes out first
+        ]  # all of them: the queue returns the last one put back first
         for process in idle:
             if process is not None:
                 process.end()
@@ -152,7 +152,7 @@ class RewardPool:
 
 
 def reward_pool(section: RewardFunction) -> RewardPool:
-    """The pool of this process for a config: its environments share one."""
+    """The pool of this process for a config, shared by its environments."""
     return _pool(type(section), section.model_dump_json())
 
 

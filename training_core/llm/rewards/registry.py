@@ -1,11 +1,11 @@
-"""Reward functions by the `type` of their config: where they are, and what they are made with."""
+"""Reward functions by the `type` of their config: import path and arguments."""
 
 from typing import Any
 
 from training_core.config.rewards import RewardFunction
 
 REWARDS: dict[str, str] = {"math": "training_core.llm.rewards.math:MathJudge", "custom": ""}
-"""type -> import path; a custom one brings its own."""
+"""type -> import path; a custom function has its own."""
 _NOT_ARGUMENTS = {"type", "timeout", "retries", "processes", "memory_mib", "path", "args"}
 
 

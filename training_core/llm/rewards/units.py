@@ -1,6 +1,6 @@
-"""Units behind numbers: `100 dollars` answers a question whose label is `100`.
+"""Units after numbers: `100 dollars` is a correct answer for the label `100`.
 
-The words are those that public graders of mathematics leave out (Minerva, PRM800K, DAPO), and their short forms.
+The words are those that public mathematics graders ignore (Minerva, PRM800K, DAPO), and their short forms.
 """
 
 import re
@@ -50,7 +50,7 @@ _WORDS = {
     "multiple": "multiples",
 }
 _LETTERS = {"m": "meter", "g": "gram", "s": "second", "h": "hour", "l": "liter", "in": "inch", "mi": "mile"}
-"""Short forms that may as well be variables: units only inside of \\text{} or \\mathrm{}."""
+"""Short forms that can also be variables: units only inside \\text{} or \\mathrm{}."""
 _NAMES = {word: name for name, others in _WORDS.items() for word in (name, *others.split(", "))}
 _ALTERNATIVES = "|".join(sorted(map(re.escape, _NAMES), key=len, reverse=True))
 _POWER = r"(?:\s*\^\s*\{?\s*[23]\s*\}?)?"
@@ -64,7 +64,7 @@ _SIGNS = {"$": "dollar", "€": "euro", "£": "pound sterling"}
 
 
 def without_unit(text: str) -> tuple[str, str]:
-    r"""An answer and its unit, "" where it has none: `12\text{ cm}^2` is ("12", "centimeter^2"), `\$5` is ("5", "dollar")."""
+    r"""An answer and its unit, "" if it has none: `12\text{ cm}^2` is ("12", "centimeter^2"), `\$5` is ("5", "dollar")."""
     bare = text.strip()
     if sign := _CURRENCY.match(bare):
         return bare[sign.end() :].strip(), _SIGNS[sign[0].strip()[-1]]
@@ -78,7 +78,7 @@ def without_unit(text: str) -> tuple[str, str]:
 
 
 def _named(said: str, power: str) -> str:
-    """A unit's one name; empty for what is none."""
+    """The canonical name of a unit; empty if it is not a unit."""
     words = " ".join(said.replace("\\", " ").strip(" .~,").lower().split())
     kind, _, rest = words.partition(" ")
     raised = {"square": "2", "sq": "2", "cubic": "3"}.get(kind, "")

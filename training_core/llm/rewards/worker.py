@@ -1,9 +1,9 @@
-"""One process that judges answers: requests come in as lines of JSON, judgements go out as lines of JSON.
+"""A process that scores answers: it reads requests and writes results as lines of JSON.
 
     python -m training_core.llm.rewards.worker PATH ARGS_AS_JSON MEMORY_MIB
 
-Started and ended by training_core/llm/rewards/pool.py. The first line, {"ready"}, says that the reward function is imported and made.
-What it prints goes to stderr. MEMORY_MIB limits the address space; 0: no limit.
+Started and ended by training_core/llm/rewards/pool.py. The first line, {"ready"}, reports that the reward function is
+imported and constructed. Its prints go to stderr. MEMORY_MIB limits the address space; 0: no limit.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from training_core.importing import made
 
 
 def main(path: str, args: dict[str, Any], memory_mib: int) -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     threading.Thread(target=_leave_with_parent, args=(os.getppid(),), daemon=True).start()
@@ -42,7 +42,7 @@ def main(path: str, args: dict[str, Any], memory_mib: int) -> None:
 
 
 def _function(path: str, args: dict[str, Any]) -> tuple[Callable[..., Any] | None, dict[str, Any]]:
-    """The reward function, or else the answer that says why there is none."""
+    """The reward function, or the answer with the reason why it cannot be loaded."""
     try:
         return made(path, args, "reward.path"), {}
     except Exception as error:
@@ -54,13 +54,15 @@ def _told(error: Exception) -> dict[str, Any]:
 
 
 def judge(function: Callable[..., Any], request: dict[str, Any]) -> float:
-    """What a function, sync or async, makes of one answer. Raises what it raises, and TypeError for what is no number."""
+    """The result of a function, sync or async, for one answer. Propagates its exceptions; raises TypeError if the
+    result is not a number.
+    """
     found = function(**request)
     if inspect.isawaitable(found):
         found = asyncio.run(_awaited(found))
     if isinstance(found, bool | int | float) or hasattr(found, "__float__"):
         return float(found)
-    raise TypeError(f"a reward is a number, not {type(found).__name__}")
+    raise TypeError(f"a reward must be a number, not {type(found).__name__}")
 
 
 async def _awaited(found: Any) -> Any:
@@ -68,7 +70,7 @@ async def _awaited(found: Any) -> Any:
 
 
 def _leave_with_parent(parent: int) -> None:
-    """A function that never returns must not outlive the run."""
+    """End with the parent process: a function that never returns must not outlive the run."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)

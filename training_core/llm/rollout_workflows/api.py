@@ -1,6 +1,6 @@
-"""What a rollout workflow in AReaL's manner works with: requests, responses, and the class to derive from.
+"""The interface of rollout workflows as in AReaL: requests, responses, and the base class.
 
-Names and fields are AReaL's (areal/api, 2025), so that a workflow written for it needs other imports and nothing else.
+Names and fields are AReaL's (areal/api, 2025), so a workflow written for AReaL only needs other imports.
 """
 
 from abc import ABC, abstractmethod
@@ -30,15 +30,15 @@ class GenerationHyperparameters:
     """0 disables."""
     greedy: bool = False
     stop: tuple[str, ...] = ()
-    """Texts that end an answer."""
+    """Strings that end an answer."""
 
     def new(self, **changes: Any) -> Self:
-        """The same, with changes."""
+        """A copy with changes."""
         return replace(self, **changes)
 
 
 def new_id() -> str:
-    """A name for a request, or for all requests of one conversation."""
+    """A new id for a request, or for all requests of one conversation."""
     return uuid4().hex
 
 
@@ -47,10 +47,10 @@ class ModelRequest:
     """One call to the policy."""
 
     input_ids: Any
-    """Token ids: a list, a tensor, or what a tokenizer answered."""
+    """Token ids: a list, a tensor, or a tokenizer's output."""
     gconfig: GenerationHyperparameters = GenerationHyperparameters()
     rid: str = field(default_factory=new_id)
-    """The same for the calls of one conversation: an engine may keep what it computed of it."""
+    """Identical for the calls of one conversation, so that an engine may cache keys and values."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -60,7 +60,7 @@ LLMRequest = ModelRequest
 
 @dataclass(frozen=True)
 class ModelResponse:
-    """What the policy answered; the lists have one entry per output token."""
+    """The policy's answer; the lists have one entry per output token."""
 
     input_tokens: list[int]
     output_tokens: list[int]
@@ -73,23 +73,23 @@ class ModelResponse:
 
     @property
     def input_len(self) -> int:
-        """Tokens of the prompt."""
+        """Number of tokens of the prompt."""
         return len(self.input_tokens)
 
     @property
     def output_len(self) -> int:
-        """Tokens of the answer, its end-of-turn token included."""
+        """Number of tokens of the answer, including its end-of-turn token."""
         return len(self.output_tokens)
 
 
 @dataclass(frozen=True)
 class Interaction:
-    """One call with what it earned: another form in which a workflow may hand over an episode."""
+    """One call with its reward: another form in which a workflow may return an episode."""
 
     response: ModelResponse
     reward: float = 0.0
     role: str = ""
-    """Who spoke; empty for the team's first role."""
+    """Role of the call; empty for the team's first role."""
 
 
 Trajectory = dict[str, "Tensor"]
@@ -99,8 +99,8 @@ EpisodeResult = Trajectory | list[Interaction] | Mapping[str, Interaction] | Non
 
 
 class RolloutWorkflow(ABC):
-    """How one episode is played."""
+    """The base class of workflows, which play one episode."""
 
     @abstractmethod
     async def arun_episode(self, engine: "InferenceEngine", data: dict[str, Any]) -> EpisodeResult:
-        """Play one episode on `data`. None rejects it: its place goes to another."""
+        """Play one episode on `data`. None rejects it: another episode replaces it."""

@@ -1,4 +1,4 @@
-"""AReaL's names in one place: replace imports of areal, arealite or realhf by an import from here, and nothing else."""
+"""AReaL's names in one place: only imports of areal, arealite or realhf need to be replaced."""
 
 from training_core.llm.rollout_workflows.api import (
     GenerationHyperparameters,

@@ -1,4 +1,4 @@
-"""Several episodes on one row of data, as one: AReaL's `group_size`; and workflows by import path."""
+"""Several episodes on one row of data as one result (AReaL's `group_size`), and workflows by import path."""
 
 import asyncio
 import copy
@@ -16,31 +16,31 @@ if TYPE_CHECKING:
     from training_core.llm.rollout_workflows.inference_engine import InferenceEngine
 
 MEMBER = 1 << 20
-"""Calls that noise tells apart in each of a group's episodes."""
+"""Number of calls with distinct noise in each of a group's episodes."""
 
 
 @dataclass
 class Playing:
-    """The episode whose code runs: what sampling noise depends on, never timing; and what it was answered."""
+    """The running episode: the key of its sampling noise, which never depends on timing, and its responses."""
 
     number: int
     calls: int = 0
     heard: list[tuple[str, ModelResponse]] = field(default_factory=list)
-    """(role, response) of every call, in order of the responses."""
+    """(role, response) of every call, in the order of responses."""
 
 
 PLAYING: ContextVar[Playing] = ContextVar("playing")
 
 
 class Grouped(RolloutWorkflow):
-    """Plays `size` episodes on a copy of the data each, and lays the accepted ones' tensors or interactions together."""
+    """Plays `size` episodes, each on a copy of the data, and joins the accepted ones' tensors or interactions."""
 
     def __init__(self, make: Callable[[], RolloutWorkflow], size: int) -> None:
         self._make = make
         self._size = size
 
     async def arun_episode(self, engine: "InferenceEngine", data: dict[str, Any]) -> EpisodeResult:
-        """See RolloutWorkflow; None where every member is rejected."""
+        """See RolloutWorkflow; None if every member is rejected."""
         number = PLAYING.get().number
 
         async def member(place: int) -> EpisodeResult:
@@ -64,7 +64,7 @@ def maker(
     kwargs: Mapping[str, Any] | None,
     group_size: int,
 ) -> Callable[[], RolloutWorkflow]:
-    """What makes the workflow of an episode. Raises ValueError without one, ConfigError where its import path is wrong."""
+    """A function that constructs the workflow of an episode. Raises ValueError without one, ConfigError if its import path is invalid."""
     if isinstance(workflow, str):
         build = partial(load_object(workflow, "workflow"), **dict(kwargs or {}))
     elif workflow is not None:
@@ -72,7 +72,7 @@ def maker(
     if build is None:
         raise ValueError("submit needs a workflow, its import path, or a workflow_builder")
     if group_size < 1:
-        raise ValueError(f"group_size = {group_size}: an episode is played at least once")
+        raise ValueError(f"group_size = {group_size}: it must be at least 1")
     return build if group_size == 1 else partial(Grouped, build, group_size)
 
 

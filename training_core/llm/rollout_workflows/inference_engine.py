@@ -1,7 +1,8 @@
-"""The engine that rollout workflows talk to: one answer at a time from inside, batches of episodes from outside.
+"""The engine of rollout workflows: workflows request single answers, trainers request batches of episodes.
 
-After AReaL's InferenceEngine (arXiv 2505.24298). Workflows run in an event loop of their own thread; what they ask at about
-the same time is generated in one batch. Episodes begin as the bound on staleness allows, whoever asks for them.
+Based on AReaL's InferenceEngine (arXiv 2505.24298). Workflows run in an event loop in a separate thread; requests at
+about the same time are generated in one batch. Episodes start as the bound on staleness allows, independent of the
+caller.
 """
 
 import asyncio
@@ -31,31 +32,31 @@ from training_core.llm.rollout_workflows.token_ids import token_ids_of
 from training_core.types import NoiseKey, Prompt
 
 STREAM = 5
-"""Of sampling noise: episodes of rollout workflows."""
+"""Stream of sampling noise for episodes of rollout workflows."""
 ShouldAccept = Callable[[EpisodeResult], bool]
 _POLL = 0.05
 _BATCHES_OF_FAILURES = 3
-"""So many batches' worth of failed episodes in a row are borne."""
+"""Maximum consecutive failed episodes, in batches."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How many episodes may be in play, and how old what they say may become."""
+    """Limits on concurrent episodes and on the age of their tokens."""
 
     max_concurrent: int = 64
-    """Episodes in play at a time."""
+    """Episodes played at the same time."""
     batch: int = 1
-    """Episodes that one version of the weights learns from; only counts where staleness is bounded."""
+    """Episodes per version of the weights; only used if staleness is bounded."""
     staleness: int | None = None
-    """Eta: versions that data may be old when it is learnt from; None sets no bound."""
+    """Eta: maximum age of training data in versions; None sets no bound."""
     window: float = 0.002
-    """Seconds that a request waits for others, to be answered in one batch with them."""
+    """Seconds that a request waits for further requests, to be answered in one batch with them."""
 
 
 @dataclass(eq=False)
 class _Task:
-    """An episode that was asked for."""
+    """A requested episode."""
 
     number: int
     data: dict[str, Any]
@@ -67,7 +68,7 @@ class _Task:
 
 
 class InferenceEngine:
-    """See the head of this file. A context manager: `initialize` on entry, `destroy` on exit."""
+    """See the module docstring. A context manager: `initialize` on entry, `destroy` on exit."""
 
     def __init__(
         self,
@@ -77,8 +78,8 @@ class InferenceEngine:
         noise: tuple[int, int, int] = (0, STREAM, 0),
         first: int = 0,
     ) -> None:
-        """`engine` may be one for each role, which requests name as metadata["role"] (the first one, if they do not).
-        `noise` is (seed, stream, iteration) of all sampling, and `first` the number of the first episode.
+        """`engine` may be one per role, which requests name as metadata["role"] (default: the first). `noise` is
+        (seed, stream, iteration) of all sampling, and `first` the number of the first episode.
         """
         self._engines = dict(engine) if isinstance(engine, Mapping) else {"": engine}
         self._limits = limits or Limits()
@@ -87,22 +88,22 @@ class InferenceEngine:
         self._version = max(one.version for one in self._engines.values())
         self._next = first
         self._open: set[int] = set()
-        """Episodes that were asked for and have not ended, by number."""
+        """Requested episodes that have not ended, by number."""
         self._waiting: list[_Task] = []
         self._running = 0
         self._accepted = 0
         self._evaluating = 0
-        """Of those that run: episodes of evaluation, which the bound on staleness does not count."""
+        """Running episodes of evaluation, which do not count for the bound on staleness."""
         self._failed = 0
-        """Episodes that raised, since the last one that did not."""
+        """Failed episodes since the last successful one."""
         self._error = ""
-        """What the last of them raised."""
+        """Exception of the last failed episode."""
         self._ended: list[_Task] = []
-        """Accepted and not yet fetched, in the order in which they ended."""
+        """Accepted episodes that are not yet fetched, in the order of their end."""
         self._paused = False
         self._requests = Requests(self._engines, self._limits.window)
         self._alone = Playing(0)
-        """Of calls that no episode makes."""
+        """Noise of calls outside episodes."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -114,13 +115,13 @@ class InferenceEngine:
         self.destroy()
 
     def initialize(self) -> None:
-        """Start the thread that workflows run in."""
+        """Start the thread of the workflows."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="rollout-workflows", daemon=True)
         self._thread.start()
 
     def destroy(self) -> None:
-        """End it, and whatever is in play."""
+        """End the thread and all running episodes."""
         if self._loop is None or self._thread is None:
             return
         self._requests.generating.set()
@@ -130,12 +131,12 @@ class InferenceEngine:
         self._loop.close()
         self._loop = self._thread = None
 
-    # What a workflow calls.
+    # Called by workflows.
 
     async def agenerate(self, request: ModelRequest) -> ModelResponse:
-        """One answer. Weights that change meanwhile interrupt it; it goes on with them. Raises EngineFailure.
+        """One answer. If weights change during it, it continues with the new ones. Raises EngineFailure.
 
-        For workflows; from another event loop only while no episode is in play.
+        For workflows; from another event loop only while no episode is running.
         """
         started = time.time()
         playing = PLAYING.get(self._alone)
@@ -160,10 +161,10 @@ class InferenceEngine:
 
     @staticmethod
     def heard() -> list[tuple[str, ModelResponse]]:
-        """(role, response) of each call that the episode has made whose code runs now."""
+        """(role, response) of each call of the running episode."""
         return list(PLAYING.get().heard)
 
-    # What a trainer calls.
+    # Called by trainers.
 
     def submit(
         self,
@@ -176,10 +177,11 @@ class InferenceEngine:
         group_size: int = 1,
         is_eval: bool = False,
     ) -> int:
-        """Ask for an episode; its number. It begins when there is room, an evaluation's whatever the bound on staleness says.
+        """Request an episode; return its number. It starts when a slot is free; an evaluation's episode ignores the
+        bound on staleness.
 
-        `workflow` may be an import path, made with `workflow_kwargs`. `group_size` episodes are played on the row, and handed
-        over as one result. Raises ValueError without a workflow.
+        `workflow` may be an import path, constructed with `workflow_kwargs`. `group_size` episodes are played on the
+        row and returned as one result. Raises ValueError without a workflow.
         """
         make = maker(workflow, workflow_builder, workflow_kwargs, group_size)
         with self._lock:
@@ -191,10 +193,10 @@ class InferenceEngine:
         return task.number
 
     def wait(self, count: int, timeout: float | None = None) -> list[EpisodeResult]:
-        """`count` accepted episodes, in the order in which they were asked for. One that raised is rejected, and logged.
+        """`count` accepted episodes, in the order of requests. A failed episode is rejected and logged.
 
-        Raises TimeoutError, keeping what has ended; EnvironmentFailure where episodes have failed and none is in play that could
-        fill the count, or where too many fail in a row.
+        Raises TimeoutError, keeping finished episodes; EnvironmentFailure if episodes have failed and no running one
+        can fill the count, or if too many fail in a row.
         """
         with self._lock:
             if not self._lock.wait_for(
@@ -210,7 +212,7 @@ class InferenceEngine:
         return _results(taken)
 
     def wait_for_task(self, number: int, timeout: float | None = None) -> EpisodeResult:
-        """The result of the episode that `submit` gave this number; None where it was rejected or failed. Raises TimeoutError."""
+        """The result of the episode with this number from `submit`; None if it was rejected or failed. Raises TimeoutError."""
         with self._lock:
             if not self._lock.wait_for(lambda: number not in self._open, timeout):
                 raise TimeoutError(f"episode {number} had not ended after {timeout} s")
@@ -228,9 +230,9 @@ class InferenceEngine:
         workflow_kwargs: Mapping[str, Any] | None = None,
         group_size: int = 1,
     ) -> Trajectory:
-        """Play an episode on each row and wait for all; one padded batch. Rejected rows are missing from it.
+        """Play an episode on each row and wait for all; one padded batch. It does not contain rejected rows.
 
-        Raises EnvironmentFailure where every row failed.
+        Raises EnvironmentFailure if every row failed.
         """
         how: dict[str, Any] = {"workflow_kwargs": workflow_kwargs, "group_size": group_size}
         numbers = {self.submit(row, workflow, workflow_builder, should_accept, **how) for row in data}
@@ -252,9 +254,9 @@ class InferenceEngine:
         workflow_kwargs: Mapping[str, Any] | None = None,
         group_size: int = 1,
     ) -> Trajectory:
-        """The next loader.batch_size accepted episodes, while later ones are already in play: the asynchronous form.
+        """The next loader.batch_size accepted episodes, while later ones are already running: the asynchronous form.
 
-        Raises EnvironmentFailure where too many episodes fail in a row.
+        Raises EnvironmentFailure if too many episodes fail in a row.
         """
         how: dict[str, Any] = {"workflow_kwargs": workflow_kwargs, "group_size": group_size}
         while True:
@@ -269,7 +271,7 @@ class InferenceEngine:
                 continue
 
     def pause(self) -> None:
-        """Begin no episode until `resume`; what is in play goes on."""
+        """Start no episode until `resume`; running ones continue."""
         self._paused = True
 
     def resume(self) -> None:
@@ -278,23 +280,23 @@ class InferenceEngine:
         self._dispatch()
 
     def pause_generation(self) -> None:
-        """Interrupt answers between two tokens; returns when the model is at rest."""
+        """Interrupt answers between two tokens; returns when the model is idle."""
         self._requests.pause()
 
     def continue_generation(self) -> None:
-        """Go on with them, from the token where they were."""
+        """Continue them from the token at which they stopped."""
         self._requests.generating.set()
 
     def update_weights(self, weights: Any, version: int) -> None:
-        """Load weights (name -> tensor) between two tokens; answers in play go on with them. Raises EngineFailure.
+        """Load weights (name -> tensor) between two tokens; running answers continue with them. Raises EngineFailure.
 
-        For an engine that all roles share.
+        For an engine shared by all roles.
         """
         self._requests.load_weights(weights, version)
         self.set_version(version)
 
     def get_version(self) -> int:
-        """Version of the weights, by which new episodes are admitted."""
+        """Version of the weights, which limits the admission of new episodes."""
         return self._version
 
     def set_version(self, version: int) -> None:
@@ -304,7 +306,7 @@ class InferenceEngine:
 
     @property
     def capacity(self) -> int:
-        """How many more episodes may begin now."""
+        """Number of further episodes that may start now."""
         with self._lock:
             return self._capacity()
 
@@ -324,14 +326,14 @@ class InferenceEngine:
         return min(free, admitted)
 
     def _next_task(self) -> _Task | None:
-        """The first that waits and may begin."""
+        """The first waiting episode that may start."""
         if self._paused or self._running >= self._limits.max_concurrent:
             return None
         admits = self._capacity() > 0
         return next((task for task in self._waiting if admits or task.is_eval), None)
 
     def _dispatch(self) -> None:
-        """Begin what may begin."""
+        """Start the episodes that may start."""
         assert self._loop is not None, "initialize the engine first"
         with self._lock:
             while (task := self._next_task()) is not None:
@@ -364,18 +366,18 @@ class InferenceEngine:
         self._dispatch()
 
     def _is_hopeless(self, count: int) -> bool:
-        """Whether episodes failed, and none is in play that could take their place; or one after the other fails."""
+        """Whether episodes failed and no running one can replace them, or too many fail in a row."""
         return self._failed > 0 and (not self._open or self._failed >= _BATCHES_OF_FAILURES * count)
 
 
 def _tensors(result: EpisodeResult) -> Trajectory:
     if isinstance(result, dict):
         return result
-    raise TypeError("batches are made of tensors; a workflow that returns interactions is for `wait`")
+    raise TypeError("batches need tensors; for a workflow that returns interactions use `wait`")
 
 
 def _results(tasks: Sequence[_Task]) -> list[EpisodeResult]:
-    """In the order in which they were asked for."""
+    """Results in the order of requests."""
     return [task.done.result() for task in sorted(tasks, key=lambda task: task.number)]
 
 

@@ -1,4 +1,4 @@
-"""Calls whose prompts continue one another, as one sequence under a loss mask. Plain lists, no tensors."""
+"""Join calls whose prompts continue each other into one sequence under a loss mask. Plain lists, no tensors."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -6,14 +6,14 @@ from training_core.llm.rollout_workflows.api import Interaction, ModelResponse
 from training_core.types import NOT_SAMPLED, Answer
 
 Stretch = tuple[list[int], Answer, float, str]
-"""Prompt ids, what follows them, reward, role ("" for the first)."""
+"""Prompt ids, the rest of the sequence, reward, role ("" for the first)."""
 
 
 def as_heard(row: Stretch, heard: Sequence[tuple[str, ModelResponse]], role: str) -> list[Stretch]:
-    """The row of a result by the calls that were made for it, where it trains on exactly what they answered to one role.
+    """A result's row rebuilt from its calls, if it trains on exactly their answers to one role.
 
-    Several stretches where a call's prompt is not what was said before: each then has the prompt that was sampled from. The last
-    one has the reward. A row that trains on something else stays as it is.
+    Several sequences if a call's prompt does not continue the previous text: each then has its sampled prompt, and
+    the last one has the reward. A row that trains on something else is unchanged.
     """
     _, answer, reward, _ = row
     said = [token for _, response in heard for token in response.output_tokens]
@@ -30,7 +30,7 @@ def sequence_of(interactions: Iterable[Interaction]) -> Iterator[Stretch]:
 
 
 def call_of(each: Interaction) -> Stretch:
-    """One call: its prompt, its answer and its own reward."""
+    """One call: its prompt, answer and reward."""
     said, ids = each.response, list(each.response.output_tokens)
     answer = Answer(
         ids, list(said.output_logprobs), list(said.output_versions), said.stop_reason, "", [True] * len(ids)
@@ -39,9 +39,9 @@ def call_of(each: Interaction) -> Stretch:
 
 
 def joined_calls(calls: Iterable[Stretch]) -> Iterator[Stretch]:
-    """Each stretch of calls by one role whose prompts continue one another, with the sum of their rewards.
+    """Each series of calls by one role whose prompts continue each other, with the sum of their rewards.
 
-    A call whose prompt does not begin with all that was said before begins a new stretch. Answers have loss masks.
+    A call whose prompt does not begin with the whole previous text starts a new sequence. Answers have loss masks.
     """
     open_: dict[str, Stretch] = {}
     for prompt, said, reward, role in calls:
@@ -58,7 +58,7 @@ def joined_calls(calls: Iterable[Stretch]) -> Iterator[Stretch]:
 
 
 def _appended(answer: Answer, between: list[int], said: Answer) -> Answer:
-    """An answer, text that nobody sampled, and the next answer, as one."""
+    """An answer, unsampled text, and the next answer, joined."""
     quiet = len(between)
     return Answer(
         answer.token_ids + between + said.token_ids,

@@ -1,4 +1,4 @@
-"""Rows of data in batches, for ever: a loader that begins again when it runs out, shuffled anew each time."""
+"""An endless loader of data in batches, which restarts at the end of the data with a new shuffle."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -8,7 +8,7 @@ from training_core.seeding import keyed_seed
 
 
 class RestartingLoader:
-    """Iterates over batches of rows without end. The last rows of an epoch that fill no batch begin the next one."""
+    """Iterates over batches of rows without end. Remaining rows of an epoch that do not fill a batch start the next one."""
 
     def __init__(self, rows: Sequence[Any], batch_size: int, *, seed: int = 0, shuffle: bool = True) -> None:
         if not rows:
@@ -18,7 +18,7 @@ class RestartingLoader:
         self._seed = seed
         self._shuffle = shuffle
         self._given = 0
-        """Rows handed out so far."""
+        """Rows returned so far."""
         self._kept: list[int] = []
         self._epoch_of_order = -1
 
@@ -32,15 +32,15 @@ class RestartingLoader:
 
     @property
     def epoch(self) -> int:
-        """Times that all rows have been handed out."""
+        """Number of completed passes over all rows."""
         return self._given // len(self._rows)
 
     def state_dict(self) -> dict[str, int]:
-        """Where it stands."""
+        """The position of the loader."""
         return {"given": self._given}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on where `state_dict` was taken."""
+        """Resume from a `state_dict`."""
         self._given = state["given"]
 
     def _row(self, number: int) -> Any:

@@ -1,4 +1,4 @@
-"""Workflows from the config: classes by import path, made with what they ask for."""
+"""Workflows from the config: classes by import path, constructed with the arguments that they accept."""
 
 import asyncio
 import inspect
@@ -23,18 +23,18 @@ RewardFunction = Callable[..., float]
 
 
 class AsyncRewardWrapper:
-    """A reward function to be awaited: episodes do not wait for one another's judgements."""
+    """An awaitable reward function: episodes do not wait for each other's rewards."""
 
     def __init__(self, reward_fn: RewardFunction) -> None:
         self._reward_fn = reward_fn
 
     async def __call__(self, *args: Any, **kwargs: Any) -> float:
-        """What the function says."""
+        """The function's reward."""
         return await asyncio.to_thread(self._reward_fn, *args, **kwargs)
 
 
 def make_reward_function(section: Section) -> RewardFunction:
-    """The reward function of a workflow: judged in processes of its own, with a limit on time."""
+    """The reward function of a workflow: runs in separate processes with a time limit."""
     pool = reward_pool(section.reward)
 
     def reward_fn(
@@ -58,7 +58,7 @@ def make_workflow(
     reward_fn: RewardFunction,
     dataset: str = "",
 ) -> RolloutWorkflow:
-    """The workflow that a config names; `dataset` is the file of the run's data, if it has one. Raises ConfigError."""
+    """The workflow for a config; `dataset` is the file of the run's data, if it has one. Raises ConfigError."""
     at_hand = {"gconfig": gconfig, "tokenizer": tokenizer, "reward_fn": reward_fn}
     made: Any = _made(
         section.path, "workflow.path", section.args, at_hand | {"dataset": DatasetFile(dataset)}
@@ -80,7 +80,7 @@ def make_workflow(
 
 
 def _experiment(made: AsyncRLExperimentConfig, path: str, at_hand: dict[str, Any]) -> QueueAgentWorkflow:
-    """The registered agent and environment that an experiment's config names."""
+    """The registered agent and environment of an experiment's config."""
     agent, service = made.agent, made.env
     environment = registered_environment(service)
     return QueueAgentWorkflow(
@@ -93,17 +93,17 @@ def _experiment(made: AsyncRLExperimentConfig, path: str, at_hand: dict[str, Any
 
 
 def _made(path: str, field: str, args: dict[str, Any], at_hand: dict[str, Any]) -> Any:
-    """An object of the class at an import path."""
+    """An instance of the class at an import path."""
     return _called(load_object(path, field), path, field.replace("path", "args"), args, at_hand)
 
 
 def _called(
     found: Callable[..., Any], name: str, field: str, args: dict[str, Any], at_hand: dict[str, Any]
 ) -> Any:
-    """An object of a class, with those of `at_hand` that it takes by name."""
+    """An instance of a class, with the arguments in `at_hand` that it accepts by name."""
     takes = inspect.signature(found).parameters
     wanted = {name: value for name, value in at_hand.items() if name in takes}
     try:
         return found(**(wanted | args))
     except TypeError as error:
-        raise ConfigError({field: f"{name} cannot be made: {error}"}) from error
+        raise ConfigError({field: f"{name} cannot be constructed: {error}"}) from error

@@ -1,6 +1,6 @@
-"""Agents that talk by queues, as AReaL's older interface has it: observations out, actions in, an environment beside them.
+"""Agents that communicate by queues, as in AReaL's older interface: observations out, actions in, and an environment.
 
-The adapter keeps the tokens of every call itself, so that an agent need only say what they earned.
+The adapter records the tokens of every call, so an agent only has to return rewards.
 """
 
 import asyncio
@@ -22,33 +22,33 @@ from training_core.llm.rollout_workflows.api import (
 from training_core.llm.rollout_workflows.inference_engine import InferenceEngine
 
 Observation = tuple[str, list[int], GenerationHyperparameters]
-"""(id of the question, token ids, how to sample)"""
+"""(id of the question, token ids, sampling settings)"""
 
 
 @dataclass(frozen=True)
 class BundledGenerationOutputs:
-    """What the policy answered to one observation; one entry per answer."""
+    """The policy's answers to one observation; one entry per answer."""
 
     qid: str
     prompt_ids: list[int]
     output_ids: list[list[int]]
     logprobs: list[list[float]]
     no_eos: list[bool]
-    """Cut off at the token limit."""
+    """Whether the answer was truncated at the token limit."""
     version_start: list[int]
     version_end: list[int]
 
     @property
     def seqs(self) -> list[list[int]]:
-        """Prompt and answer of each."""
+        """Prompt and answer of each sequence."""
         return [self.prompt_ids + ids for ids in self.output_ids]
 
 
 class EnvironmentService(ABC):
-    """A Gym-like environment whose calls do not block one another."""
+    """A Gym-like environment whose calls do not block each other."""
 
     async def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Start again; (observation, info)."""
+        """Reset; return (observation, info)."""
         return None, {}
 
     @abstractmethod
@@ -69,7 +69,7 @@ class Agent(ABC):
     ) -> Trajectory | Sequence[float] | float | None:
         """Play `prompt` (data with `qid` and `input_ids`).
 
-        Returns tensors, a reward for each call or one for the whole, or None for a rejected episode.
+        Returns tensors, a reward per call or one for all, or None for a rejected episode.
         """
 
 
@@ -81,7 +81,7 @@ class QueueAgentWorkflow(RolloutWorkflow):
         self._environment = environment
 
     async def arun_episode(self, engine: InferenceEngine, data: dict[str, Any]) -> EpisodeResult:
-        """See RolloutWorkflow. Raises EnvironmentFailure where rewards and calls do not match."""
+        """See RolloutWorkflow. Raises EnvironmentFailure if rewards and calls do not match."""
         obs_queue: asyncio.Queue[Observation] = asyncio.Queue()
         act_queue: asyncio.Queue[BundledGenerationOutputs] = asyncio.Queue()
         calls: list[ModelResponse] = []
@@ -92,7 +92,7 @@ class QueueAgentWorkflow(RolloutWorkflow):
         try:
             await asyncio.wait({serving, playing}, return_when=asyncio.FIRST_COMPLETED)
             if serving.done():
-                serving.result()  # it ends by an error alone
+                serving.result()  # it only ends with an error
             result = await playing
         finally:
             serving.cancel()
@@ -108,12 +108,13 @@ async def _serve(
     act_queue: "asyncio.Queue[BundledGenerationOutputs]",
     calls: list[ModelResponse],
 ) -> None:
-    """Answer observations, one after the other, for ever."""
+    """Answer observations one after the other, without end."""
     while True:
         qid, ids, gconfig = await obs_queue.get()
         if gconfig.n_samples != 1:
             raise EnvironmentFailure(
-                f"an agent asked for n_samples = {gconfig.n_samples}; ask once for each (rollout.group_size plays K episodes)"
+                f"an agent asked for n_samples = {gconfig.n_samples}; request each separately (rollout.group_size "
+                "plays K episodes)"
             )
         response = await engine.agenerate(ModelRequest(list(ids), gconfig, rid=str(qid)))
         calls.append(response)
@@ -127,7 +128,7 @@ async def _serve(
 
 
 def _rewarded(calls: Sequence[ModelResponse], result: Sequence[float] | float) -> list[Interaction]:
-    """Calls with what they earned; one reward for the whole is the last call's."""
+    """Calls with their rewards; a single reward is that of the last call."""
     rewards = (
         [0.0] * (len(calls) - 1) + [result]
         if isinstance(result, int | float)

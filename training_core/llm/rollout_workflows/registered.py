@@ -1,7 +1,7 @@
-"""Agents and environments by name, as AReaL's older experiment files (realhf) have them.
+"""Agents and environments by name, as in AReaL's older experiment files (realhf).
 
-Such a file registers classes under names, and its config says in two properties which name is played with which arguments. Here
-the config class is named by `workflow.path`, and its fields are `workflow.args`.
+Such a file registers classes under names, and two properties of its config select a name with arguments. Here
+`workflow.path` names the config class, and `workflow.args` are its fields.
 """
 
 from collections.abc import Callable
@@ -11,23 +11,23 @@ from typing import Any
 from training_core.errors import ConfigError
 
 AGENTS: dict[str, Callable[..., Any]] = {}
-"""Filled by the user's modules, when they are imported."""
+"""Filled by custom modules on import."""
 ENVIRONMENTS: dict[str, Callable[..., Any]] = {}
 
 
 def register_agent(name: str, agent: Callable[..., Any]) -> None:
-    """Make a class known to AgentAbstraction. Raises ConfigError where another one has the name."""
+    """Make a class available to AgentAbstraction. Raises ConfigError if another class has the name."""
     _register(AGENTS, name, agent)
 
 
 def register_environment(name: str, environment: Callable[..., Any]) -> None:
-    """Make a class known to EnvServiceAbstraction. Raises ConfigError where another one has the name."""
+    """Make a class available to EnvServiceAbstraction. Raises ConfigError if another class has the name."""
     _register(ENVIRONMENTS, name, environment)
 
 
 @dataclass
 class AgentAbstraction:
-    """A registered agent and what it is made with."""
+    """A registered agent and its arguments."""
 
     type_: str
     args: dict[str, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class AgentAbstraction:
 
 @dataclass
 class EnvServiceAbstraction:
-    """A registered environment and what it is made with; "null" is none."""
+    """A registered environment and its arguments; "null" is none."""
 
     type_: str = "null"
     args: dict[str, Any] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class EnvServiceAbstraction:
 
 @dataclass
 class DatasetFile:
-    """What an experiment's config says of its data."""
+    """The data of an experiment's config."""
 
     path: str = ""
 
@@ -56,28 +56,28 @@ class AsyncRLExperimentConfig:
 
     @property
     def agent(self) -> AgentAbstraction:
-        """Who plays. Raises ConfigError where the class does not say."""
+        """The agent. Raises ConfigError if the class does not define it."""
         raise ConfigError(
             {"workflow.path": f"{type(self).__name__} needs a property agent: an AgentAbstraction"}
         )
 
     @property
     def env(self) -> EnvServiceAbstraction:
-        """Where it is played."""
+        """The environment."""
         return EnvServiceAbstraction()
 
 
 class PPOMATHConfig:
-    """The second base that such configs name. What it holds in AReaL is in the run's own config here."""
+    """The second base class of these configs. Its fields in AReaL are part of the run config here."""
 
 
 def registered_agent(abstraction: AgentAbstraction) -> Callable[..., Any]:
-    """The class of an agent. Raises ConfigError, naming those that there are."""
+    """The class of an agent. Raises ConfigError, which lists the registered ones."""
     return _known(AGENTS, abstraction.type_, "agent", "register_agent")
 
 
 def registered_environment(abstraction: EnvServiceAbstraction) -> Callable[..., Any] | None:
-    """The class of an environment, None for "null". Raises ConfigError, naming those that there are."""
+    """The class of an environment, None for "null". Raises ConfigError, which lists the registered ones."""
     if abstraction.type_ == "null":
         return None
     return _known(ENVIRONMENTS, abstraction.type_, "environment", "register_environment")
@@ -87,7 +87,7 @@ def _register(known: dict[str, Callable[..., Any]], name: str, made_by: Callable
     there = known.setdefault(name, made_by)
     if (there.__module__, there.__qualname__) != (made_by.__module__, made_by.__qualname__):
         raise ConfigError(
-            {"workflow.path": f"{name!r} is already registered for {there.__qualname__}; take another name"}
+            {"workflow.path": f"{name!r} is already registered for {there.__qualname__}; use another name"}
         )
     known[name] = made_by
 

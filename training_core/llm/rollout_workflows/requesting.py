@@ -1,4 +1,4 @@
-"""Requests of episodes: those that come at about the same time are generated in one batch."""
+"""Requests of episodes: requests at about the same time are generated in one batch."""
 
 import asyncio
 import threading
@@ -22,21 +22,21 @@ class _Asked:
 
 
 class Requests:
-    """Answers what is asked in one event loop. Thread-safe where it is paused and where weights are loaded."""
+    """Answers requests in one event loop. Pausing and loading weights are thread-safe."""
 
     def __init__(self, engines: Mapping[str, Engine], window: float) -> None:
         self._engines = engines
         self._window = window
-        """Seconds that a request waits for others."""
+        """Seconds that a request waits for further requests."""
         self._asked: list[_Asked] = []
         self.generating = threading.Event()
         """Cleared while generation is paused."""
         self.generating.set()
         self._model = threading.Lock()
-        """Held while the model generates, and while its weights change."""
+        """Lock held during generation and while weights change."""
 
     async def ask(self, role: str, prompt: Prompt, settings: SamplingSettings) -> Answer:
-        """One answer. Raises what the engine raises for this request; the other requests of its batch do not fail with it."""
+        """One answer. Propagates the engine's exception for this request; other requests of its batch are not affected."""
         loop = asyncio.get_running_loop()
         asked = _Asked(role, prompt, settings, loop.create_future())
         self._asked.append(asked)
@@ -51,7 +51,7 @@ class Requests:
             pass
 
     def load_weights(self, weights: Any, version: int) -> None:
-        """Load weights between two tokens; answers in play go on with them. Raises EngineFailure.
+        """Load weights between two tokens; running answers continue with them. Raises EngineFailure.
 
         For an engine that all roles share.
         """
@@ -64,7 +64,7 @@ class Requests:
             self.generating.set()
 
     def _serve(self) -> None:
-        """Generate for all that have asked, in a thread; runs in the event loop."""
+        """Generate for all waiting requests in a thread; runs in the event loop."""
         asked, self._asked = self._asked, []
         loop = asyncio.get_running_loop()
         for kind in dict.fromkeys((one.role, one.settings) for one in asked):
@@ -72,7 +72,7 @@ class Requests:
             loop.run_in_executor(None, self._generate, some, loop)
 
     def _generate(self, some: list[_Asked], loop: asyncio.AbstractEventLoop) -> None:
-        """Answer requests of one role that are sampled alike; where that fails, one by one: only those at fault fail."""
+        """Answer requests of one role with the same sampling settings; on failure one by one, so that only the invalid ones fail."""
         engine, settings = self._engines[some[0].role], some[0].settings
 
         def say(prompts: Sequence[Prompt]) -> list[list[Answer]]:
@@ -93,10 +93,10 @@ class Requests:
 
 
 def settings_from(given: GenerationHyperparameters) -> SamplingSettings:
-    """What our engines call them. Raises EngineFailure for more than one sample."""
+    """Convert to the engines' settings. Raises EngineFailure for more than one sample."""
     if given.n_samples != 1:
         raise EngineFailure(
-            "agenerate gives one answer; call it n_samples times, at once with asyncio.gather"
+            "agenerate gives one answer; call it n_samples times, concurrently with asyncio.gather"
         )
     return SamplingSettings(
         given.temperature, given.top_k, given.top_p, given.max_new_tokens, given.greedy, tuple(given.stop)

@@ -1,15 +1,16 @@
-"""The data that a workflow gets of its task."""
+"""The data of a task that is passed to a workflow."""
 
 from typing import Any
 
 REWARD_ARGUMENTS = ("prompt", "completions", "prompt_ids", "completion_ids")
-"""What AReaL's reward functions are given by name, beside **data."""
+"""Arguments that AReaL's reward functions receive by name, in addition to **data."""
 
 
 class RowData(dict[str, Any]):
-    """A row whose columns can all be read, but `**row` leaves out those that a reward function is given by other means.
+    """A row in which all columns can be read, but `**row` omits those that a reward function receives by name.
 
-    AReaL's workflows call `reward_fn(prompt=..., completions=..., **data)`; a row that has a column `prompt` would give it twice.
+    AReaL's workflows call `reward_fn(prompt=..., completions=..., **data)`; a row with a column `prompt` would pass
+    it twice.
     """
 
     def __init__(self, row: dict[str, Any]) -> None:
@@ -23,5 +24,5 @@ class RowData(dict[str, Any]):
         return super().__contains__(name) or name in self._hidden
 
     def get(self, name: str, default: Any = None) -> Any:
-        """As of a dict, the hidden columns included."""
+        """As dict.get, including the hidden columns."""
         return self._hidden.get(name, super().get(name, default))

@@ -1,4 +1,4 @@
-"""How long the parts of a training script take, under AReaL's names. Runs have the metrics `time/...` without it."""
+"""Durations of parts of a training script, under AReaL's names. Runs have the metrics `time/...` without it."""
 
 import time
 from collections.abc import Iterator
@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 
 class StatsTracker:
-    """Seconds by part, until they are exported."""
+    """Seconds by part, until export."""
 
     def __init__(self) -> None:
         self._seconds: dict[str, list[float]] = {}
 
     @contextmanager
     def record_timing(self, key: str) -> Iterator[None]:
-        """Note how long the block takes."""
+        """Record the duration of the block."""
         start = time.perf_counter()
         try:
             yield

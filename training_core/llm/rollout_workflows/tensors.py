@@ -1,4 +1,4 @@
-"""Trajectories as padded tensors, and as what the learner takes.
+"""Trajectories as padded tensors, and in the learner's form.
 
 B sequences, S padded length.
 """
@@ -18,9 +18,9 @@ NEEDED = ("input_ids", "attention_mask", "loss_mask", "logprobs", "rewards")
 
 
 def concat_padded_tensors(parts: Sequence[Trajectory], pad: float = 0.0) -> Trajectory:
-    """One batch of all sequences, padded on the right to the longest; attention_mask is 0 there.
+    """One batch of all sequences, padded on the right to the longest; attention_mask is 0 on padding.
 
-    Tensors of one dimension (B,) are laid end to end. Raises ValueError where parts have different keys.
+    Tensors of one dimension (B,) are concatenated. Raises ValueError if parts have different keys.
     """
     if not parts:
         return {}
@@ -43,9 +43,10 @@ def _widened(tensor: Tensor, width: int, pad: float) -> Tensor:
 
 
 def rows_of(trajectory: Trajectory, version: int) -> Iterator[Stretch]:
-    """(prompt ids, what follows, reward, "") of each sequence of a trajectory; the prompt ends where learning begins.
+    """(prompt ids, the rest, reward, "") of each sequence of a trajectory; the prompt ends before the first trained
+    token.
 
-    `version` is that of tokens whose versions are not told. Raises EnvironmentFailure naming what is missing.
+    `version` applies to tokens without versions. Raises EnvironmentFailure, which names missing keys.
     """
     missing = [key for key in NEEDED if key not in trajectory]
     if missing:
@@ -59,7 +60,8 @@ def rows_of(trajectory: Trajectory, version: int) -> Iterator[Stretch]:
         start = mask.index(True) if True in mask else len(ids)
         if start == 0:
             raise EnvironmentFailure(
-                "arun_episode returned a sequence without a prompt: its first token is learnt from"
+                "arun_episode returned a sequence without a prompt: its first token is trained on; set its "
+                "loss_mask to 0"
             )
         rest = slice(start, None)
         yield (
@@ -82,10 +84,10 @@ def is_tensors(result: EpisodeResult) -> TypeGuard[Trajectory]:
 
 
 def stretches(result: EpisodeResult, version: int, *, by_call: bool = False) -> list[Stretch]:
-    """(prompt ids, what follows, reward, role) of all sequences of an episode's result; none for a rejected one.
+    """(prompt ids, the rest, reward, role) of all sequences of an episode's result; none for a rejected one.
 
-    Interactions are joined to sequences, or with `by_call` one each. Raises EnvironmentFailure for a result that is none of the
-    known forms.
+    Interactions are joined into sequences, or with `by_call` one each. Raises EnvironmentFailure for a result of
+    another form.
     """
     if result is None:
         return []

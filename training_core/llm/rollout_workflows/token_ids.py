@@ -1,4 +1,4 @@
-"""Token ids in the forms in which workflows have them, and the tokenizer that workflows written for AReaL expect."""
+"""Token ids in the forms used by workflows, and the tokenizer that workflows written for AReaL expect."""
 
 import copy
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from training_core.errors import PromptRefused
 
 
 class TokenIds(list[int]):
-    """Token ids of one text: a list, which also answers to the names that transformers 5 gives its parts."""
+    """Token ids of one text: a list that also supports the key access of transformers 5."""
 
     def __getitem__(self, key: Any) -> Any:
-        """An id by its place; or, by name, input_ids or attention_mask."""
+        """An id by its index; or, by name, input_ids or attention_mask."""
         if key == "input_ids":
             return list(self)
         if key == "attention_mask":
@@ -25,13 +25,13 @@ class TokenIds(list[int]):
 
 
 def token_ids_of(given: Any) -> list[int]:
-    """Ids of a list, an array or a tensor, of one such in a batch, or of what a tokenizer answered. Raises PromptRefused."""
+    """Ids of a list, an array or a tensor, of a batch of one, or of a tokenizer's output. Raises PromptRefused."""
     found = given
     if (
         isinstance(found, Mapping) or hasattr(found, "data") and hasattr(found, "input_ids")
-    ):  # a BatchEncoding is no Mapping
+    ):  # a BatchEncoding is not a Mapping
         if "input_ids" not in found:
-            raise PromptRefused("what a request has as input_ids has no input_ids in it")
+            raise PromptRefused("a request's input_ids is a mapping without the key input_ids")
         found = found["input_ids"]
     if hasattr(found, "tolist"):
         found = found.tolist()
@@ -42,14 +42,15 @@ def token_ids_of(given: Any) -> list[int]:
     if not all(isinstance(each, int) and not isinstance(each, bool) for each in found):
         found = [each.item() if hasattr(each, "item") else each for each in found]
     if not all(isinstance(each, int) and not isinstance(each, bool) for each in found):
-        raise PromptRefused("a request's input_ids must be one list of whole numbers")
+        raise PromptRefused("a request's input_ids must be one list of integers")
     return list(found)
 
 
 def workflow_tokenizer(tokenizer: Any) -> Any:
-    """A tokenizer of the same class whose `apply_chat_template(tokenize=True)` answers with a list of ids, as transformers 4's did.
+    """A tokenizer of the same class whose `apply_chat_template(tokenize=True)` returns a list of ids, as in
+    transformers 4.
 
-    `return_dict=True` answers with a BatchEncoding, and `decode` takes one.
+    `return_dict=True` returns a BatchEncoding, and `decode` accepts one.
     """
     kind = type(tokenizer)
 
@@ -61,12 +62,12 @@ def workflow_tokenizer(tokenizer: Any) -> Any:
         return TokenIds(answered) if flat else answered
 
     def decode(self: Any, token_ids: Any, *args: Any, **kwargs: Any) -> Any:
-        """See PreTrainedTokenizerBase; takes a BatchEncoding of one text, too."""
+        """See PreTrainedTokenizerBase; also accepts a BatchEncoding of one text."""
         ids = token_ids_of(token_ids) if hasattr(token_ids, "input_ids") else token_ids
         return kind.decode(self, ids, *args, **kwargs)
 
     def reduced(self: Any) -> Any:
-        """For processes of a workflow's own: the class is made again there."""
+        """Pickle support for a workflow's own processes, which recreate the class."""
         return workflow_tokenizer, (tokenizer,)
 
     methods = {"apply_chat_template": apply_chat_template, "decode": decode, "__reduce__": reduced}

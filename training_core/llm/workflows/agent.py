@@ -1,9 +1,10 @@
-"""Agents of one's own: K episodes of each task, played by any program through the gateway.
+"""Custom agents: K episodes of each task, played by any program through the gateway.
 
-An agent is a class with `async run(data, **kwargs)` that is run here (AReaL's newer form), or any process that takes
-episodes over HTTP. The group is (task, role), as in whole episodes: every token that a role said in an episode has the
-advantage of what the role earned in it. With workflow.export_style = "individual" it is (task, role, number of the call), and
-each call has the advantage of its own return. An agent that fails is data: its episode has failed, and is not learnt from.
+An agent is a class with `async run(data, **kwargs)` that runs here (AReaL's newer interface), or any process that
+requests episodes over HTTP. The group is (task, role), as for whole episodes: every token of a role in an episode has
+the advantage of the role's reward. With workflow.export_style = "individual" it is (task, role, number of the call),
+and each call has the advantage of its own return. If an agent fails, its episode counts as failed and is not trained
+on.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ from training_core.types import Episode
 
 AGENT_STREAM, AGENT_EVALUATION_STREAM = 3, 4
 _LOOK = 0.2
-"""Seconds between looks at agents outside."""
+"""Seconds between checks of external agents."""
 log = logging.getLogger(__name__)
 
 
@@ -78,7 +79,7 @@ def play_agents_evaluation(
 
 
 def turn_discount_of(config: RunConfig) -> float | None:
-    """None where calls are joined to sequences; see workflow.export_style."""
+    """None if calls are joined into sequences; see workflow.export_style."""
     workflow = config.workflow
     if isinstance(workflow, Agent | RolloutWorkflow) and workflow.export_style == "individual":
         return workflow.turn_discount
@@ -86,7 +87,7 @@ def turn_discount_of(config: RunConfig) -> float | None:
 
 
 def _play(sessions: list[Session], table: Table) -> list[Episode]:
-    """Have every session played, here or outside, and write what was played."""
+    """Have every session played, here or externally, and return the episodes."""
     workflow, gateway = table.config.workflow, table.gateway
     assert isinstance(workflow, Agent), "this workflow is for agents"
     assert gateway is not None, "agents need a gateway"
@@ -112,7 +113,7 @@ async def _run_here(sessions: Sequence[Session], workflow: Agent, gateway: Agent
     from openai import AsyncOpenAI
 
     agent_class = load_agent(workflow.path)
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every call, with the episode's key
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # httpx logs every call, with the episode's key
     room = asyncio.Semaphore(workflow.concurrency)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=workflow.concurrency)
     async with httpx.AsyncClient(limits=limits, timeout=workflow.timeout, trust_env=False) as http:
@@ -130,7 +131,7 @@ async def _run_here(sessions: Sequence[Session], workflow: Agent, gateway: Agent
 async def _run_one(
     make: Callable[[], Any], session: Session, connection: dict[str, Any], timeout: float
 ) -> None:
-    """One agent from first to last call; whatever it raises is its episode's end."""
+    """One agent from first to last call; any exception makes its episode fail."""
     try:
         agent = make()
         if inspect.iscoroutinefunction(agent.run):
@@ -148,7 +149,7 @@ async def _run_one(
 
 
 def _wait_for_others(sessions: Sequence[Session], workflow: Agent, gateway: AgentGateway) -> None:
-    """Until agents outside have played every session. Raises EnvironmentFailure where nobody comes."""
+    """Wait until external agents have played every session. Raises EnvironmentFailure if none connects."""
     gateway.offer(sessions)
     last = time.monotonic()
     taken = 0
@@ -163,13 +164,13 @@ def _wait_for_others(sessions: Sequence[Session], workflow: Agent, gateway: Agen
             last, taken = time.monotonic(), now
         if workflow.patience and time.monotonic() - last > workflow.patience:
             raise EnvironmentFailure(
-                f"no agent took an episode for workflow.patience = {workflow.patience:g} seconds; start agents that ask "
-                "the gateway for episodes, or give workflow.path"
+                f"no agent accepted an episode within workflow.patience = {workflow.patience:g} seconds; start "
+                "agents that request episodes from the gateway, or set workflow.path"
             )
 
 
 def views_of(tasks: Sequence[int], table: Table, split: Split) -> dict[int, dict[str, SlotView]]:
-    """By task: what each role sees of it at its beginning; "" is the task itself."""
+    """By task: the initial observation of each role; "" is the task itself."""
     slots = dict(enumerate(tasks))
     started = table.pool.reset({slot: (task, split) for slot, task in slots.items()})
     seen = {role: table.pool.observe(list(slots), role) for role in table.config.team.order}
@@ -180,7 +181,7 @@ def views_of(tasks: Sequence[int], table: Table, split: Split) -> dict[int, dict
 
 
 def data_of(task: int, split: Split, views: dict[str, SlotView], config: RunConfig) -> dict[str, Any]:
-    """A task as an agent gets it."""
+    """A task as passed to an agent."""
     first = config.team.order[0]
     row: dict[str, Any] = {}
     if isinstance(config.environment, Dataset):

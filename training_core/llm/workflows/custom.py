@@ -1,4 +1,4 @@
-"""A workflow of the user's own: an object by import path that plays tasks."""
+"""A custom workflow: an object by import path that plays tasks."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -12,14 +12,14 @@ from training_core.types import Episode
 
 
 def play_custom(tasks: Sequence[int], table: Table) -> list[Episode]:
-    """What the object makes of training tasks. Raises EnvironmentFailure for anything but a list of episodes."""
+    """The object's episodes of training tasks. Raises EnvironmentFailure for anything but a list of episodes."""
     return _episodes(_object(table)(tasks, table))
 
 
 def evaluate_custom(
     tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]
 ) -> list[Episode]:
-    """By the object's method `evaluate` where it has one, else by independent play at the environment."""
+    """Evaluate with the object's method `evaluate` if it has one, otherwise by independent play in the environment."""
     evaluate = getattr(_object(table), "evaluate", None)
     return (
         play_independent(tasks, table, kind) if evaluate is None else _episodes(evaluate(tasks, table, kind))
@@ -35,6 +35,6 @@ def _object(table: Table) -> Any:
 def _episodes(found: Any) -> list[Episode]:
     if not isinstance(found, list) or not all(isinstance(each, Episode) for each in found):
         raise EnvironmentFailure(
-            f"workflow.path: a workflow answers with a list of Episode, not {type(found).__name__}"
+            f"workflow.path: a workflow must return a list of Episode, not {type(found).__name__}"
         )
     return found

@@ -1,7 +1,7 @@
-"""Whole episodes as candidates: K independent plays of each task, compared by what they earned in the end.
+"""Whole episodes as candidates: K independent plays of each task, compared by their return.
 
-GRPO (arXiv 2402.03300) for teams: the group is (task, role), and every turn of a role in an episode has the advantage of
-the episode. It is AT-GRPO's control at equal sampling budget, tasks x K answers a turn.
+GRPO (arXiv 2402.03300) for teams: the group is (task, role), and every turn of a role in an episode has the advantage
+of the episode. It is the control for AT-GRPO at equal sampling budget, tasks x K answers per turn.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ EPISODES_STREAM = 2
 
 
 def play_episodes(tasks: Sequence[int], table: Table) -> list[Episode]:
-    """Play training tasks, K = rollout.group_size slots each; siblings know one another by `siblings`."""
+    """Play training tasks, K = rollout.group_size slots each; siblings share the field `siblings`."""
     config, count = table.config, table.config.rollout.group_size
     slots = [task for task in tasks for _ in range(count)]
 

@@ -1,4 +1,4 @@
-"""Independent play for evaluation: one answer per turn, no tree, nothing is selected."""
+"""Independent play for evaluation: one answer per turn, no tree, no selection."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,13 +13,13 @@ from training_core.types import Episode, NoiseKey
 
 EVALUATION_STREAM = 1
 EVALUATION_SEED = 0
-"""Evaluations do not depend on the run's seed: same tasks, same noise, so that runs can be compared."""
+"""Evaluations do not depend on the run's seed: tasks and noise are the same, so runs can be compared."""
 
 
 def evaluation_settings(
     config: RunConfig, role: str, kind: Literal["eval", "eval_sampled"]
 ) -> SamplingSettings:
-    """How a role's tokens are drawn in an evaluation."""
+    """Sampling settings of a role in an evaluation."""
     sampling = config.team.roles[role].sampling
     sampled = sampling.eval_temperature or config.evaluation.temperature
     temperature = 1.0 if kind == "eval" else sampled
@@ -31,7 +31,7 @@ def play_independent(
 ) -> list[Episode]:
     """Play held-out tasks, one slot each: "eval" greedily, "eval_sampled" at the role's temperature for it.
 
-    The noise does not depend on the iteration, so that what changes between evaluations is the policy alone.
+    The noise does not depend on the iteration, so only the policy changes between evaluations.
     """
     config = table.config
 

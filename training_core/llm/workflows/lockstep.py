@@ -1,7 +1,7 @@
-"""Play many tasks in step: one role at a time speaks in every live task, so that each call to a policy is one batch.
+"""Play many tasks in lockstep: one role at a time speaks in every live task, so each call to a policy is one batch.
 
-Within a turn the team's steps follow one another (`team.steps`). In a step all roles see the state as it was before it;
-then their answers are applied, in turn order. Roles whose turn it is not are left out.
+Within a turn the team's steps follow each other (`team.steps`). In a step all roles see the state before it; then
+their answers are applied in turn order. Roles that do not speak in a turn are skipped.
 """
 
 import time
@@ -28,33 +28,33 @@ from training_core.llm.workflows.table import (
 from training_core.types import Candidate, Episode, NoiseKey
 
 MOST_TURNS = 1024
-"""Turns of an episode whose environment sets no limit."""
+"""Maximum turns of an episode whose environment sets no limit."""
 EpisodeKind = Literal["train", "eval", "eval_sampled"]
 
 
 @dataclass(frozen=True)
 class Manner:
-    """How a workflow plays: what is sampled at a turn, and which answer goes on."""
+    """How a workflow plays: what is sampled in a turn, and which answer is executed."""
 
     kind: EpisodeKind
     split: Split
     count: int
     """Answers per turn."""
     settings: Callable[[str], SamplingSettings]
-    """By role."""
+    """Sampling settings by role."""
     key: Callable[[int, int, int], NoiseKey]
-    """(slot, turn, place in the turn order) -> what the sampling noise depends on."""
+    """(slot, turn, index in the turn order) -> the key of the sampling noise."""
     choose: Callable[[list[Candidate], NoiseKey], int]
-    """The candidate that is carried on."""
+    """Selects the candidate that is executed."""
     talks: Conversations | None = None
-    """Where a role's turns are one conversation: what was said so far."""
+    """The conversations so far, if a role's turns form one conversation."""
 
 
 def play(tasks: Sequence[int], table: Table, manner: Manner) -> list[Episode]:
-    """Play the tasks, one slot each, to their ends. Raises what the policies' engines raise.
+    """Play the tasks, one slot each, to their ends. Propagates exceptions of the policies' engines.
 
-    At a role's turn the answers of a slot are tried on copies of its state, one copy is carried on, and the next role
-    acts on that. A slot whose environment raises becomes a failed episode; the others go on.
+    In a role's turn the answers of a slot are executed on copies of its state, one copy is selected, and the next
+    role acts on that. A slot whose environment raises becomes a failed episode; the others continue.
     """
     views = table.pool.reset({slot: (task, manner.split) for slot, task in enumerate(tasks)})
     episodes = []
@@ -86,7 +86,7 @@ def _step(
     table: Table,
     manner: Manner,
 ) -> list[int]:
-    """Those who act at once, (place in the turn order, role) each, in every live slot; returns the slots that go on."""
+    """Let roles act simultaneously, each as (index in the turn order, role), in every live slot; return the slots that continue."""
     questions: list[Question] = []
     for seat, role in step:
         if not table.config.team.roles[role].speaks.in_turn(turn + 1):
@@ -114,7 +114,7 @@ def _act(
     table: Table,
     manner: Manner,
 ) -> list[int]:
-    """Try a role's answers on copies, carry one on; returns the slots that go on."""
+    """Execute a role's answers on copies and select one; return the slots that continue."""
     passes = table.config.team.roles[role].may_pass
     texts = {item.slot: [_said(answer.text, passes) for answer in item.answers] for item in asked}
     tried = table.pool.try_answers(texts, role)
@@ -144,7 +144,7 @@ def _act(
 
 
 def _said(text: str, passes: bool) -> str | None:
-    """What the environment is told; None for nothing, which only a role that may pass can say."""
+    """The text passed to the environment; None for a pass, which only a role with may_pass can make."""
     return None if passes and not text.strip() else text
 
 
@@ -155,9 +155,9 @@ def _without_failed(live: list[int], errors: Mapping[int, str], episodes: list[E
 
 
 def _without_silent(live: list[int], turn: int, episodes: list[Episode]) -> list[int]:
-    """Fail the episodes in which the environment let nobody speak for a whole turn: they would never end."""
+    """Fail the episodes in which no role could speak for a whole turn, because they would never end."""
     silent = {
-        slot: f"nobody's turn: observe() was None for every role in turn {turn + 1}"
+        slot: f"no role can speak: observe() returned None for every role in turn {turn + 1}"
         for slot in live
         if not episodes[slot].turns or episodes[slot].turns[-1].index != turn
     }
@@ -165,7 +165,7 @@ def _without_silent(live: list[int], turn: int, episodes: list[Episode]) -> list
 
 
 def _cut_off(live: list[int], episodes: list[Episode], table: Table) -> None:
-    """End the episodes that have had all turns without their environment's having counted them (roles were left out)."""
+    """End the episodes that have used all turns although their environment did not count them (because roles were skipped)."""
     for slot, view in table.pool.observe(live, "").items() if live else ():
         close_episode(episodes[slot], replace(view, outcome="turns used up"), time.time())
 
@@ -177,7 +177,7 @@ def _count_timeouts(episode: Episode, results: list[StepResult]) -> None:
 
 
 def _candidates(asked: Asked, results: list[StepResult], table: Table, role: str) -> list[Candidate]:
-    """Answers with what they earned: alpha * team + beta * local, less what an answer near its limit of tokens costs."""
+    """Answers with rewards: alpha * team + beta * local, less the penalty for answers near their token limit."""
     algorithm = table.config.algorithm
     return [
         Candidate(

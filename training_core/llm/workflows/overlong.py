@@ -1,4 +1,4 @@
-"""What answers near the limit of their length cost (DAPO, arXiv 2503.14476, equation 13), in every workflow."""
+"""Penalty for answers near their length limit (DAPO, arXiv 2503.14476, equation 13), in every workflow."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -9,7 +9,7 @@ from training_core.types import Answer, Episode
 
 
 def answer_cost(answer: Answer, role: str, config: RunConfig) -> float:
-    """Reward that an answer of this role loses: the sum over all that the policy said in it, each up to the role's max_tokens."""
+    """Penalty of an answer of this role: the sum over its sampled parts, each limited by the role's max_tokens."""
     algorithm, limit = config.algorithm, config.team.roles[role].sampling.max_tokens
     soft = soft_limit(limit, algorithm.overlong_tokens, algorithm.overlong_share)
     return sum(
@@ -18,14 +18,14 @@ def answer_cost(answer: Answer, role: str, config: RunConfig) -> float:
 
 
 def said_lengths(answer: Answer) -> list[int]:
-    """Tokens of each stretch that is learnt from: one, or several with text of others between them."""
+    """Lengths in tokens of each part that is trained on: one, or several with other text between them."""
     if answer.loss_mask is None:
         return [len(answer.token_ids)]
     return [len(list(stretch)) for learnt, stretch in groupby(answer.loss_mask) if learnt]
 
 
 def charge_overlong(episodes: Sequence[Episode], config: RunConfig) -> None:
-    """Take the cost from the candidates of episodes whose program paid them without regard to length."""
+    """Subtract the penalty from the candidates of episodes whose program computed rewards without regard to length."""
     for episode in episodes:
         for turn in episode.turns:
             for candidate in turn.candidates:

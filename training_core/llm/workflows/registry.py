@@ -1,4 +1,4 @@
-"""Workflows of training by the `type` of their config."""
+"""Training workflows by the `type` of their config."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -15,7 +15,7 @@ from training_core.types import Episode
 
 def _rollout_workflows(tasks: Sequence[int], table: Table) -> list[Episode]:
     from training_core.llm.workflows.rollout_workflow import (
-        play_rollout_workflows,  # torch: only where it is used
+        play_rollout_workflows,  # imports torch, only when used
     )
 
     return play_rollout_workflows(tasks, table)

@@ -1,7 +1,8 @@
-"""Rollouts from outside: K records of each prompt, made by any program, handed over by a rollout buffer service.
+"""External rollouts: K records of each prompt, produced by any program and delivered by a rollout buffer service.
 
-The group is (prompt, role), as in whole episodes. What the policy said comes as token ids with logprobs and versions; or as text,
-without the logprobs it was sampled with: the learner computes those at the weights as they are when the update begins.
+The group is (prompt, role), as for whole episodes. The policy's output arrives as token ids with logprobs and
+versions, or as text without sampling logprobs; the learner then computes them with the weights at the start of the
+update.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from training_core.types import Episode
 
 
 def play_rollout_buffer(tasks: Sequence[int], table: Table) -> list[Episode]:
-    """As many groups as there are tasks. Raises BufferFailure where they do not come."""
+    """As many groups as there are tasks. Raises BufferFailure if they do not arrive."""
     source, reader = _source(table)
     with _engine(table, "train") as engine_url:
         groups = source.take(len(tasks), engine_url)
@@ -31,7 +32,7 @@ def play_rollout_buffer(tasks: Sequence[int], table: Table) -> list[Episode]:
 def evaluate_rollout_buffer(
     tasks: Sequence[int], table: Table, kind: Literal["eval", "eval_sampled"]
 ) -> list[Episode]:
-    """The generator plays workflow.evaluation_file; without one the held-out tasks are played here, as ever."""
+    """The generator plays workflow.evaluation_file; without one the held-out tasks are played here."""
     workflow = table.config.workflow
     if not (isinstance(workflow, RolloutBuffer) and workflow.evaluation_file):
         return play_independent(tasks, table, kind)
@@ -49,7 +50,7 @@ def evaluate_rollout_buffer(
 
 
 def _engine(table: Table, kind: Kind) -> AbstractContextManager[str]:
-    """The server that generators ask: the one of the config, or the run's own policies."""
+    """The server that generators call: the config's, or the run's own policies."""
     if table.served is not None:
         return table.served.serving(table.generate, kind)
     workflow = table.config.workflow

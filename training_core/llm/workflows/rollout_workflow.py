@@ -1,7 +1,8 @@
-"""Rollout workflows of one's own, in AReaL's manner: K episodes of each task, compared as wholes.
+"""Custom rollout workflows with AReaL's interface: K episodes of each task, compared as wholes.
 
-The group is (task, role), as in whole episodes; for interactions with workflow.export_style = "individual" it is (task, role,
-number of the call), and each call has its own return. An episode that is rejected teaches nothing; one that raises is data.
+The group is (task, role), as for whole episodes; for interactions with workflow.export_style = "individual" it is
+(task, role, number of the call), and each call has its own return. A rejected episode is not trained on; one that
+raises counts as failed.
 """
 
 import asyncio
@@ -42,15 +43,15 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _Seat:
-    """An episode to be played."""
+    """An episode to play."""
 
     episode: Episode
     data: dict[str, Any]
     result: EpisodeResult = None
     heard: list[tuple[str, ModelResponse]] = field(default_factory=list)
-    """(role, response) of its calls."""
+    """(role, response) of the episode's calls."""
     version: int = 0
-    """Of the first role's policy when it was about to begin: that of tokens whose versions its result does not tell."""
+    """Version of the first role's policy at the start: used for tokens whose versions the result does not contain."""
 
 
 class _Voice:
@@ -64,12 +65,12 @@ class _Voice:
     def generate(
         self, prompts: Sequence[Prompt], settings: SamplingSettings, interrupted: Interrupted | None = None
     ) -> list[list[Answer]]:
-        """See Engine. Raises EngineFailure where a request is sampled otherwise than the role is."""
+        """See Engine. Raises EngineFailure if a request's sampling settings differ from the role's."""
         wanted = replace(self._settings, max_tokens=settings.max_tokens, stop=settings.stop)
         if settings != wanted:
             raise EngineFailure(
-                "a request was sampled by other settings than its role's; pass on the gconfig that the workflow was made with "
-                "(team.roles.*.sampling sets it)"
+                "a request has other sampling settings than its role; pass on the gconfig that the workflow was "
+                "constructed with (team.roles.*.sampling sets it)"
             )
         return self._generate(prompts, settings)
 
@@ -79,7 +80,7 @@ class _Voice:
 
 
 class _Guarded(RolloutWorkflow):
-    """A workflow whose errors end its own episode alone, and that takes no longer than it may."""
+    """A workflow whose errors end only its own episode, with a time limit."""
 
     def __init__(self, inner: RolloutWorkflow, seat: _Seat, timeout: float) -> None:
         self._inner = inner
@@ -140,7 +141,7 @@ def _play(
     first: int,
 ) -> list[Episode]:
     config, section = table.config, table.config.workflow
-    assert isinstance(section, Section), "this workflow is for classes in AReaL's manner"
+    assert isinstance(section, Section), "this workflow is for classes with AReaL's interface"
     order = config.team.order
     voices = {role: _Voice(table, role, settings[role]) for role in order}
     workflow = make_workflow(
@@ -175,7 +176,7 @@ def _gconfig(settings: SamplingSettings) -> GenerationHyperparameters:
 
 
 def _written(seat: _Seat, table: Table, section: Section) -> Iterator[Episode]:
-    """What was played: one episode, or one for each sequence where a result has several that nobody names by role."""
+    """What was played: one episode, or one for each sequence if a result has several without role names."""
     episode = seat.episode
     try:
         found = _found(seat, table)
@@ -192,17 +193,17 @@ def _written(seat: _Seat, table: Table, section: Section) -> Iterator[Episode]:
 
 
 def _found(seat: _Seat, table: Table) -> list[Stretch]:
-    """The sequences of an episode's result, by the engine's own record of its calls where they agree with it.
+    """The sequences of an episode's result, replaced by the engine's record of its calls where they match.
 
-    A conversation that was rendered again from text may have other ids than those that were sampled; the calls have the true
-    ones. Raises EnvironmentFailure, DataError.
+    A conversation rendered again from text may have other ids than the sampled ones; the calls have the sampled ids.
+    Raises EnvironmentFailure, DataError.
     """
     first = table.config.team.order[0]
     discount = turn_discount_of(table.config)
     if discount is not None and is_tensors(seat.result):
         raise DataError(
-            'the workflow returned tensors, which have one reward a sequence; workflow.export_style = "individual" needs '
-            "interactions or an agent with queues. Leave export_style and turn_discount out, or return interactions"
+            'the workflow returned tensors, which have one reward per sequence; workflow.export_style = "individual" needs '
+            "interactions or an agent with queues. Remove export_style and turn_discount, or return interactions"
         )
     found = stretches(seat.result, seat.version, by_call=discount is not None)
     if not is_tensors(seat.result):

@@ -1,4 +1,4 @@
-"""What a workflow plays at: the environments, the policies' voices, and how observations become prompts."""
+"""The context in which a workflow plays: environments, engines of policies, and rendering of observations as prompts."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ from training_core.types import (
 )
 
 if TYPE_CHECKING:
-    from training_core.llm.outside.served_policies import ServedPolicies  # which evaluates as workflows do
+    from training_core.llm.outside.served_policies import ServedPolicies  # which evaluates like workflows
 
 Render = Callable[[Sequence[Message]], list[int]]
 """Chat messages -> prompt token ids, with the generation prompt."""
@@ -37,39 +37,39 @@ Render = Callable[[Sequence[Message]], list[int]]
 
 @dataclass(frozen=True)
 class Table:
-    """Everything that play needs besides the tasks."""
+    """Everything that a play needs in addition to the tasks."""
 
     config: RunConfig
     pool: EnvironmentPool
     generate: Mapping[str, Generate]
-    """By policy."""
+    """Engine call by policy."""
     render: Mapping[str, Render]
-    """By policy."""
+    """Renderer by policy."""
     attempt: int
     iteration: int
     first: int = 0
-    """Number of the first episode in its iteration, whose tasks may be played in several waves."""
+    """Index of the first episode in its iteration, because tasks may be played in several waves."""
     gateway: AgentGateway | None = None
-    """Where agents of one's own reach the policies; only for workflows of such agents."""
+    """The gateway through which custom agents reach the policies; only for agent workflows."""
     tokenizers: Mapping[str, Any] = field(default_factory=dict)
-    """By policy."""
+    """Tokenizer by policy."""
     outside: RolloutSource | None = None
-    """Where rollouts from outside come from; only for workflows of such."""
+    """The source of external rollouts; only for the rollout_buffer workflow."""
     served: "ServedPolicies | None" = None
-    """What generators outside ask for answers, where that is the run itself."""
+    """The server that external generators call, if it is the run itself."""
     side_by_side: bool = False
-    """Whether policies have processes of their own, so that several may speak at the same time."""
+    """Whether policies have separate processes, so that several can generate at the same time."""
     version: Callable[[str], int] = lambda policy: 0
-    """Version of a policy's weights as they are now, by its name."""
+    """Current version of a policy's weights, by its name."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A role's turn in some slots, about to be put to its policy."""
+    """A role's turn in some slots, before it is sent to its policy."""
 
     role: str
     began: float
-    """When the slots' episodes came to this turn, seconds since the epoch."""
+    """When the slots' episodes reached this turn, in seconds since the epoch."""
     slots: list[int]
     views: list[SlotView]
     messages: list[list[Message]]
@@ -79,7 +79,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Asked:
-    """One slot at one role's turn: the prompt that was sent and the answers that came."""
+    """One slot in one role's turn: the prompt and its answers."""
 
     slot: int
     view: SlotView
@@ -87,7 +87,7 @@ class Asked:
     prompt: Prompt
     answers: list[Answer]
     sent: float
-    """When the prompt was sent, seconds since the epoch."""
+    """When the prompt was sent, in seconds since the epoch."""
     answered: float
 
 
@@ -99,9 +99,10 @@ def question(
     settings: SamplingSettings,
     talks: Conversations | None = None,
 ) -> tuple[Question, dict[int, str]]:
-    """What a role is asked in the slots of `keys`, for `count` answers each; and the errors of slots whose environment raised.
+    """The prompts of a role in the slots of `keys`, for `count` answers each; and the errors of slots whose
+    environment raised.
 
-    Slots whose environment says that it is not this role's turn are in neither.
+    Slots in which it is not this role's turn, according to the environment, are in neither.
     """
     began = time.time()
     policy = table.config.team.roles[role].policy
@@ -123,7 +124,7 @@ def question(
 
 
 def ask(table: Table, questions: Sequence[Question]) -> list[list[Asked]]:
-    """Let roles speak: answers per question. Noise is keyed, so policies that speak at the same time say the same."""
+    """Let roles speak: answers per question. Noise is keyed, so concurrent generation does not change the answers."""
     by_policy: dict[str, list[int]] = {}
     for place, each in enumerate(questions):
         by_policy.setdefault(table.config.team.roles[each.role].policy, []).append(place)
@@ -151,12 +152,12 @@ def _answered(generate: Generate, question: Question) -> list[Asked]:
 
 
 def _conversation(key: NoiseKey) -> str:
-    """A name for all prompts of a role in one episode."""
+    """The common name of all prompts of a role in one episode."""
     return "-".join(map(str, key._replace(turn=0)))
 
 
 def opening(role: Role, view: SlotView) -> list[Message]:
-    """What a role is asked, rewritten by its agent where it has one of its own."""
+    """A role's messages, rewritten by its custom agent if it has one."""
     messages = chat(role, view)
     return (
         list(made(role.agent.path, role.agent.args, "team.roles")(messages)) if role.agent.path else messages
@@ -164,7 +165,7 @@ def opening(role: Role, view: SlotView) -> list[Message]:
 
 
 def chat(role: Role, view: SlotView) -> list[Message]:
-    """The messages that an agent sees: its role's system prompt takes the place of the environment's, examples follow it."""
+    """The messages that an agent sees: its role's system prompt replaces the environment's, followed by the examples."""
     seen: Sequence[Message] = view.messages or [{"role": "user", "content": view.observation}]
     if not role.prompt and not role.examples:
         return list(seen)
@@ -196,9 +197,9 @@ def record_turn(
 
 
 def record_voice(episode: Episode, table: Table, role: str, began: float, asked: Asked) -> None:
-    """Note whom the episode waited for until a role had answered, from `began` on.
+    """Record what the episode waited for from `began` until a role had answered.
 
-    Of roles that speak at the same time the later ones are waited for only as long as they take longer.
+    For roles that speak at the same time, a later role is charged only with its additional time.
     """
     known = [version for answer in asked.answers for version in answer.versions if version != NOT_SAMPLED]
     policy = table.config.team.roles[role].policy
@@ -209,17 +210,17 @@ def record_voice(episode: Episode, table: Table, role: str, began: float, asked:
 
 
 def record_environment(episode: Episode, start: float, end: float) -> None:
-    """Note that the episode waited for its environment; two such stretches that follow each other are one."""
+    """Record that the episode waited for its environment; two adjacent spans are merged."""
     if episode.stages:
         last = episode.stages[-1]
         start = episode.stages.pop().start if last.kind == "environment" else max(start, last.end)
-    if end < start:  # it waited for a role that was asked at the same time
+    if end < start:  # it waited for a role that was called at the same time
         return
     episode.stages.append(Stage("environment", start, end))
 
 
 def close_episode(episode: Episode, view: SlotView, now: float) -> None:
-    """Note how an episode ended."""
+    """Record how an episode ended."""
     episode.outcome, episode.success, episode.final_board = view.outcome, view.success, view.board
     episode.role_success = dict(view.role_success)
     episode.ended = now
@@ -228,5 +229,5 @@ def close_episode(episode: Episode, view: SlotView, now: float) -> None:
 
 
 def fail_episode(episode: Episode, error: str, now: float) -> None:
-    """The environment raised: the episode is data, and ends here."""
+    """The environment raised: the episode ends and counts as failed."""
     episode.failed, episode.error, episode.outcome, episode.ended = True, error, f"failed: {error}"[:200], now

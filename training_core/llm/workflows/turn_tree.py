@@ -1,8 +1,8 @@
 """Turn-tree play for training: AT-GRPO (arXiv 2510.11062, section 4, algorithm 1).
 
-At each agent's turn K candidates are sampled from the same state, each is tried on a copy of it, and one copy is
-carried on. Where the public code departs from the paper this follows the paper: a group never mixes tasks, the copies
-that are stepped are those that are selected from, and every agent sees the selection of the one before.
+At each agent's turn K candidates are sampled from the same state, each is executed on a copy of it, and one copy is
+continued. Where the public code differs from the paper, this follows the paper: a group never mixes tasks, selection
+is among the copies that were stepped, and every agent sees the previous agent's selection.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from training_core.types import Candidate, Episode, NoiseKey
 
 TRAINING_STREAM = 0
 _CARRY = 1_000_003
-"""Keeps the draw of the carried candidate apart from the draws of tokens."""
+"""Separates the draw of the carried candidate from the draws of tokens."""
 
 
 def play_turn_tree(tasks: Sequence[int], table: Table) -> list[Episode]:
@@ -35,10 +35,10 @@ def play_turn_tree(tasks: Sequence[int], table: Table) -> list[Episode]:
 
 
 def choose_best(candidates: list[Candidate], key: NoiseKey) -> int:
-    """The first candidate of the highest reward."""
+    """The first candidate with the highest reward."""
     return max(range(len(candidates)), key=lambda index: candidates[index].reward)
 
 
 def choose_sampled(candidates: list[Candidate], key: NoiseKey) -> int:
-    """Any candidate, drawn by key."""
+    """A random candidate, drawn by key."""
     return int(keyed_uniform(*key, _CARRY) * len(candidates))

@@ -1,10 +1,10 @@
-"""Environments of small-network agents: B of them stepped at once, on arrays.
+"""Environments of small-network agents: B of them stepped together, on arrays.
 
-Letters: B environments, n agents of a role, D numbers of an observation, A actions (choices, of all sets together, or numbers of a
-continuous action), K sets of choices, S numbers of what a centralised critic sees.
+Letters: B environments, n agents of a role, D numbers of an observation, A actions (choices of all sets together, or
+components of a continuous action), K sets of choices, S size of a centralised critic's observation.
 
-Agents of one role have observations and actions of one size; an environment pads narrower ones (observations with zeros, actions
-with choices that its masks forbid). What belongs to a role comes in a dict by the role's name.
+Agents of one role have observations and actions of the same size; an environment pads narrower ones (observations
+with zeros, actions with masked choices). Data of roles is in dicts by role name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,17 +28,17 @@ class Choices:
 
     count: int
     names: tuple[str, ...] = ()
-    """For people, in the order of the actions; empty where they have no names."""
+    """Display names in the order of the actions; empty if they have none."""
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Of its one set."""
+        """Counts of its single set."""
         return (self.count,)
 
 
 @dataclass(frozen=True)
 class SeveralChoices:
-    """One action from each of several sets, all at once. Masks have the choices of one set after those of the other."""
+    """One action from each of several sets, simultaneously. Masks concatenate the choices of the sets."""
 
     counts: tuple[int, ...]
     """Actions of each set."""
@@ -46,7 +46,7 @@ class SeveralChoices:
 
 @dataclass(frozen=True)
 class Continuous:
-    """Numbers within bounds, one tuple entry for each."""
+    """Continuous components within bounds, one tuple entry for each."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -60,86 +60,88 @@ class RoleSpec:
     """A role's agents."""
 
     agents: tuple[str, ...]
-    """Their names; n of them."""
+    """Names of the n agents."""
     observation_dim: int
     """D."""
     actions: ActionKind
     widths: tuple[int, ...] = ()
-    """Of continuous actions, how many numbers each agent has; the others are padding. Empty where all agents have all."""
+    """Number of components of each agent's continuous action; the others are padding. Empty if all agents have all."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What is played, for whom."""
+    """Description of an environment and its roles."""
 
     roles: Mapping[str, RoleSpec]
     state_dim: int = 0
-    """S of the environment's own `critic_obs`; 0 where it has none, and the joint observation takes its place."""
+    """S of the environment's `critic_obs`; 0 if it has none, in which case the joint observation is used."""
     max_steps: int = 0
-    """Longest episode; 0 where that is not known."""
+    """Steps of the longest episode; 0 if unknown."""
 
 
 @dataclass
 class View:
-    """What agents, and a centralised critic, see of B environments."""
+    """Observations of B environments for agents and a centralised critic."""
 
     observations: dict[str, Reals]
     """By role (B, n, D)."""
     masks: dict[str, Flags] = field(default_factory=dict)
-    """By role (B, n, A): choices that are allowed now; a role that may always do everything is left out."""
+    """By role (B, n, A): choices that are currently allowed; a role whose choices are always allowed is omitted."""
     state: Reals | None = None
-    """(B, S), where the environment has its own."""
+    """(B, S), if the environment has one."""
     alive: dict[str, Flags] = field(default_factory=dict)
-    """By role (B, n): agents that take part now. A role is in every view of an environment, or in none where its agents always do."""
+    """By role (B, n): currently active agents. A role is in every view of an environment, or in none if its agents are always active."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an episode broke off."""
+    """The cause of a failed episode."""
 
     error: str
-    """For people; names the environment."""
+    """Message that names the environment."""
     lost: bool = False
-    """The process of the environment died: it may itself be well."""
+    """Whether the environment's process died, which may have another cause than the environment."""
 
 
 @dataclass(frozen=True)
 class Success:
-    """What an environment says of an episode that has ended."""
+    """The reported success of an episode that has ended."""
 
     whole: bool | None = None
-    """Of all agents together."""
+    """Success of all agents together."""
     agents: Mapping[str, bool] = field(default_factory=dict)
-    """By agent, for those of whom it says so."""
+    """Success by agent, for agents with a reported one."""
 
 
 @dataclass
 class Transition:
-    """What came of a step. Environments whose episode ended stand at the start of the next one already."""
+    """The result of a step. Environments whose episode ended are already at the start of the next one."""
 
     view: View
-    """What the next actions are chosen from."""
+    """The observations for the next actions."""
     rewards: dict[str, Reals]
-    """By role (B, n): what each agent earned in this step."""
+    """By role (B, n): each agent's reward in this step."""
     terminated: Flags
-    """(B,): the episode came to its own end; nothing follows."""
+    """(B,): the episode terminated."""
     truncated: Flags
-    """(B,): the episode was cut off; values bootstrap from `final`."""
+    """(B,): the episode was truncated; values bootstrap from `final`."""
     final: View | None = None
-    """The last states of episodes that ended in this step; other environments' rows mean nothing. None where none ended."""
+    """The final states of episodes that ended in this step; other environments' rows are undefined. None if none ended."""
     last_boards: dict[int, dict[str, Any] | None] = field(default_factory=dict)
-    """The last states as pictures, of the environments that were watched and whose episode ended in this step."""
+    """The final states as pictures, for watched environments whose episode ended in this step."""
     failures: dict[int, Failure] = field(default_factory=dict)
-    """By row, of environments that failed in this step: truncated, with rewards and last states that mean nothing, and no last board."""
+    """By row, for environments that failed in this step: truncated, with undefined rewards and final states, and no last board."""
     agent_terminated: dict[str, Flags] = field(default_factory=dict)
-    """By role (B, n): agents that came to an end of their own in this step, in an episode that may go on. An agent that leaves without it
-    was cut off. A role is in every transition, or in none where its agents end with their episode."""
+    """By role (B, n): agents that terminated individually in this step, in an episode that may continue. An agent
+    that leaves without it was truncated. A role is in every transition, or in none if its agents end with their
+    episode.
+    """
     successes: dict[int, Success] = field(default_factory=dict)
-    """By row, of episodes that ended in this step and said whether they succeeded."""
+    """By row, for episodes that ended in this step with a reported success."""
 
 
 class VectorEnvironment(Protocol):
-    """B environments. Arrays that are handed over belong to the caller: a later step does not change them."""
+    """B environments. Returned arrays belong to the caller: a later step does not change them."""
 
     @property
     def spec(self) -> Spec: ...
@@ -150,41 +152,43 @@ class VectorEnvironment(Protocol):
         ...
 
     def reset(self, seed: int, first: int = 0) -> View:
-        """Begin B new episodes, all of which (and those that follow them) depend on `seed`, `first` and B alone.
+        """Begin B new episodes, which (like the following ones) depend only on `seed`, `first` and B.
 
-        `first`: these are the environments from that number on of a larger whole, whose shares are stepped apart. Where every
-        environment's episodes follow from `seed` and its own number (see seeds.py), it does not matter how the whole is shared.
+        `first`: the number of the first of these environments within a larger set that is divided into shares. If
+        every environment's episodes follow from `seed` and its own number (see seeds.py), the division has no effect.
         """
         ...
 
     def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
-        """One step of all environments, by role; of the `watched` ones, last boards are kept.
+        """One step of all environments, by role; last boards of the `watched` ones are recorded.
 
-        Where environments are stepped one by one, one that fails is told in the transition, and begins its next episode. Raises
-        EnvironmentFailure where none can go on: all are stepped at once, or one cannot begin an episode.
+        If environments are stepped one by one, a failed one is reported in the transition and begins its next
+        episode. Raises EnvironmentFailure if none can continue: all are stepped together, or one cannot begin an
+        episode.
         """
         ...
 
     def board(self, index: int) -> dict[str, Any] | None:
-        """The present state of one environment as a picture (training_core.boards: plane or grid); None where it has none."""
+        """The current state of one environment as a picture (training_core.boards: plane or grid); None if it has none."""
         ...
 
     def episodes(self) -> Kept | None:
-        """The episodes under way, as arrays from which `go_on` continues them; None where they cannot be kept."""
+        """The unfinished episodes, as arrays from which `go_on` continues them; None if they cannot be stored."""
         ...
 
     def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
-        """Continue the episodes that `episodes` of equal environments gave: what is seen in them now. None where these do not play
-        the same again from the same seed and actions; they need a reset then."""
+        """Continue the episodes from `episodes` of equal environments; return their current view. None if the
+        environments do not reproduce them from the same seed and actions; they then need a reset.
+        """
         ...
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release resources."""
         ...
 
 
 def last_boards(
     environments: VectorEnvironment, watched: Sequence[int], ended: Flags
 ) -> dict[int, dict[str, Any] | None]:
-    """Pictures of the watched environments whose episode has just ended (B,); to be taken before the next one begins."""
+    """Pictures of the watched environments whose episode has just ended (B,); call before the next one begins."""
     return {index: environments.board(index) for index in watched if ended[index]}

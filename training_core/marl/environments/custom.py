@@ -1,14 +1,15 @@
-"""Environments by MARLKit's contract, a class of the user's own:
+"""Custom environments with MARLKit's interface:
 
-    num_agents, obs_dim, action_dim                     whole numbers
-    reset(seed=None) -> (obs (N, obs_dim), critic_obs (any length, always the same))
+    num_agents, obs_dim, action_dim                     integers
+    reset(seed=None) -> (obs (N, obs_dim), critic_obs (any fixed length))
     step(actions (N,) int64) -> (obs, critic_obs, reward: float, done: bool, info: dict)
 
-or a factory(num_agents, seed, max_cycles, ...) -> (environment, obs_dim, action_dim, num_agents), as MARLKit's register_env takes.
+or a factory(num_agents, seed, max_cycles, ...) -> (environment, obs_dim, action_dim, num_agents), as for MARLKit's
+register_env.
 
-The one reward is the team's: every agent earns an equal share. Of `info`: `action_mask` (N, action_dim), where true choices are allowed,
-`truncated`, true where the episode was cut off rather than ended, and `success` at its end, one for the team or one per agent. A method
-board(), where there is one, gives pictures.
+The single reward is the team's: every agent gets an equal share. Keys of `info`: `action_mask` (N, action_dim), true
+for allowed choices, `truncated`, true if the episode was truncated rather than terminated, and `success` at its end,
+one for the team or one per agent. An optional method board() returns pictures.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ SIZES = ("obs_dim", "action_dim", "num_agents")
 
 
 class ContractSingle:
-    """One environment by the contract; or what MARLKit's factories answer with, (env, obs_dim, action_dim, num_agents)."""
+    """One environment with this interface; or the result of MARLKit's factories, (env, obs_dim, action_dim, num_agents)."""
 
     def __init__(self, made: Any) -> None:
         whole = isinstance(made, tuple) and len(made) == 4
@@ -74,7 +75,7 @@ class ContractSingle:
             self._env.close()
 
     def _success(self, info: Mapping[str, Any]) -> Success | None:
-        """Of the team, or of each agent where there are as many."""
+        """Success of the team, or of each agent if there are as many values."""
         told = next((info[key] for key in SUCCESS if info.get(key) is not None), None)
         if told is None:
             return None
@@ -99,7 +100,7 @@ class ContractSingle:
 
 
 def make(section: CustomMarl, count: int) -> Singles:
-    """`count` objects of the class. Raises ConfigError where it cannot be made or does not meet the contract."""
+    """`count` instances of the class. Raises ConfigError if it cannot be constructed or does not match the interface."""
     found = load_object(section.path, FIELD)
 
     def one() -> ContractSingle:
@@ -107,7 +108,7 @@ def make(section: CustomMarl, count: int) -> Singles:
             environment = found(**section.args)
         except TypeError as error:
             raise ConfigError(
-                {FIELD: f"{section.path} cannot be made with environment.args: {error}"}
+                {FIELD: f"{section.path} cannot be constructed with environment.args: {error}"}
             ) from error
         return ContractSingle(environment)
 

@@ -14,29 +14,29 @@ Whole = NDArray[np.int64]
 
 
 class Game(Protocol):
-    """Rules of a game, B of which are played at once. `steps` (B,) counts what has been played of each episode.
+    """Rules of a game, B of which are played together. `steps` (B,) counts the steps of each episode.
 
-    What changes in the course of an episode is kept in attributes that are arrays: checkpoints hold these.
+    State that changes during an episode is in array attributes, which checkpoints store.
     """
 
     spec: Spec
     last_step: str
-    """What an episode that reaches spec.max_steps is: "terminated" where its end is part of the game, else "truncated"."""
+    """End of an episode that reaches spec.max_steps: "terminated" if it is part of the game, otherwise "truncated"."""
 
     def begin(self, rows: Whole, seeds: Whole) -> None:
-        """Set up new episodes in these rows (k,), by their seeds (k,)."""
+        """Start new episodes in these rows (k,), with their seeds (k,)."""
         ...
 
     def play(self, actions: Mapping[str, Actions], steps: Whole) -> tuple[dict[str, Reals], Flags]:
-        """One step of all: rewards by role (B, n), and which came to an end by themselves (B,)."""
+        """One step of all: rewards by role (B, n), and which terminated (B,)."""
         ...
 
     def view(self, steps: Whole) -> View:
-        """What agents see now; arrays of the caller's own."""
+        """The current observations, in new arrays."""
         ...
 
     def board(self, row: int) -> dict[str, Any] | None:
-        """A picture of one of them."""
+        """A picture of one game."""
         ...
 
 
@@ -91,7 +91,7 @@ class Games:
         return self.game.view(self._steps)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There are no resources to release."""
 
     def _begin(self, rows: Whole) -> None:
         self._episodes[rows] += 1

@@ -1,8 +1,8 @@
 """Gymnasium's vectorised environments: one agent, B environments in one process, stepped by gymnasium.vector.SyncVectorEnv.
 
-Gymnasium begins episodes again by itself at the next step, or in the same one, and then hides the last state from who looks only at
-observations. Here that is switched off: what a step returns is the last state, and ended environments alone are reset, with
-seeds of their own.
+Gymnasium resets episodes automatically at the next step, or in the same one, and then does not return the final state
+as observation. Here this is disabled: a step returns the final state, and only ended environments are reset, each
+with its own seed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ class GymnasiumEnvironments:
                 **section.args,
             )
         except (gymnasium.error.Error, TypeError, ImportError) as error:
-            raise ConfigError({"environment.id": f"{section.id} cannot be made: {error}"}) from error
+            raise ConfigError({"environment.id": f"{section.id} cannot be constructed: {error}"}) from error
         self._name, self._count = section.id, count
         self._seen, self._acting = self._env.single_observation_space, self._env.single_action_space
         role = RoleSpec(
@@ -101,13 +101,13 @@ class GymnasiumEnvironments:
         )
 
     def board(self, index: int) -> dict[str, Any] | None:
-        """The environment's own board(), where it has one."""
+        """The environment's board(), if it has one."""
         inner = self._env.envs[index].unwrapped
         board: dict[str, Any] | None = inner.board() if hasattr(inner, "board") else None
         return board
 
     def episodes(self) -> Kept | None:
-        """Seeds, and what was done since episodes began: they are played again from there."""
+        """Seeds, and the actions since episodes began, from which they are replayed."""
         counters = {"seed": np.array([self._seed]), "numbers": self._numbers, "episodes": self._episodes}
         return {name: part.copy() for name, part in counters.items()} | self._log.kept()
 
@@ -129,7 +129,7 @@ class GymnasiumEnvironments:
         self._env.close()
 
     def _own(self, action: Any) -> Any:
-        """An action of one environment, in the type that a step of all of them gives it."""
+        """An action of one environment, in the type used by a step of all environments."""
         kind = np.int64 if isinstance(self._spec.roles["agents"].actions, Choices) else self._acting.dtype
         return np.asarray(given_to(self._acting, action), dtype=kind)
 
@@ -149,7 +149,7 @@ class GymnasiumEnvironments:
 
 
 def _successes(infos: Mapping[str, Any], ended: Flags) -> dict[int, Success]:
-    """Of episodes that ended. Gymnasium hands over one array per key, and under "_key" which environments gave it."""
+    """Successes of episodes that ended. Gymnasium returns one array per key, and under "_key" which environments set it."""
     for key in SUCCESS:
         if key in infos:
             told = np.asarray(infos.get(f"_{key}", ended), dtype=bool) & ended

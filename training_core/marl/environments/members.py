@@ -1,4 +1,4 @@
-"""Agents into roles, by the start of their names."""
+"""Assignment of agents to roles by name prefix."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,8 @@ def by_role(
 ) -> dict[str, tuple[str, ...]]:
     """Agents of each role, in the order of `agents`. Without `members`, one role `agents` has all of them.
 
-    The longest start that fits decides. Raises ConfigError, under the config's `field`, where an agent has no role or a role no agent.
+    The longest matching prefix determines the role. Raises ConfigError for the config's `field` if an agent has no
+    role or a role has no agent.
     """
     if not members:
         return {"agents": tuple(agents)}
@@ -21,7 +22,7 @@ def by_role(
     for agent in agents:
         role = next((role for start, role in starts if agent.startswith(start)), None)
         if role is None:
-            raise ConfigError({field: f"no role has the agent {agent!r}; the agents are {', '.join(agents)}"})
+            raise ConfigError({field: f"the agent {agent!r} has no role; the agents are {', '.join(agents)}"})
         found[role].append(agent)
     if empty := [role for role, own in found.items() if not own]:
         raise ConfigError({field: f"{empty[0]} has no agent; the agents are {', '.join(agents)}"})

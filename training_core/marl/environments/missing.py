@@ -5,11 +5,13 @@ from typing import Any
 
 from training_core.errors import ConfigError
 
-REMEDY = "pip install 'troupe[marl]' where runs are played (`make run` does), then launch again"
+REMEDY = (
+    "pip install 'troupe[marl]' on the machine that runs the workers (`make run` does), then launch again"
+)
 
 
 def needed(module: str, kind: str) -> Any:
-    """A module that environments of this `type` need. Raises ConfigError that says how to get it."""
+    """A module that environments of this `type` need. Raises ConfigError with the install command."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

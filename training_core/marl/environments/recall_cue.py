@@ -1,5 +1,6 @@
-"""recall_cue: a cue at the first step, a choice at the last. In between, and at the choice, agents with and without a memory see the
-same, whatever the cue was: without memory nothing beats a guess, right once in `num_cues`."""
+"""recall_cue: a cue at the first step, a choice at the last. In between, and at the choice, observations do not
+depend on the cue: without memory no policy beats guessing, which is correct with probability 1 / `num_cues`.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,8 +15,10 @@ from training_core.marl.environments.seeds import draws
 
 
 class RecallCueGame:
-    """n agents, C cues. An agent sees its own cue (one-hot) at step 0, and zeros afterwards; a last number is 1 when it is time to
-    choose. The choice at that step earns 1 if it is the agent's cue, else 0; all choices before it do nothing."""
+    """n agents, C cues. An agent sees its own cue (one-hot) at step 0, and zeros afterwards; a last number is 1 at
+    the step of the choice. The choice at that step has reward 1 if it is the agent's cue, else 0; earlier choices
+    have no effect.
+    """
 
     last_step = "terminated"
 
@@ -34,7 +37,7 @@ class RecallCueGame:
         self._drawn[rows] = (draws(seeds, 0, self._drawn.shape[1]) * self._cues).astype(np.int64)
 
     def play(self, actions: Mapping[str, Actions], steps: Whole) -> tuple[dict[str, Reals], Flags]:
-        """Only the last choice counts."""
+        """Only the last choice is rewarded."""
         right = (actions["agents"] == self._drawn) & (steps == self._delay)[:, None]
         return {"agents": right.astype(np.float32)}, np.zeros(len(steps), dtype=bool)
 

@@ -1,5 +1,6 @@
-"""Environments of small-network agents by the `type` of their config. Modules are imported when one is made, so that a run needs the
-packages of its own environment alone."""
+"""Environments of small-network agents by the `type` of their config. Modules are imported on construction, so a run
+only needs its own environment's packages.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -150,7 +151,7 @@ MARL_ENVIRONMENTS: dict[str, Callable[[Any, int], VectorEnvironment]] = {
 
 
 def make_environments(section: MarlEnvironment, count: int) -> VectorEnvironment:
-    """`count` environments behind one interface. Raises ConfigError where a package is missing."""
+    """`count` environments behind one interface. Raises ConfigError if a package is missing."""
     if isinstance(section, NativeMpe) and section.backend == "mpe2":
         return _mpe(section, count)
     made = MARL_ENVIRONMENTS[section.type](section, count)

@@ -1,6 +1,7 @@
-"""Seeds of episodes: each follows from the run's seed, the environment's number and how many episodes it has played.
+"""Seeds of episodes: each follows from the run's seed, the environment's number and its number of played episodes.
 
-So an environment plays the same episodes however many stand beside it, in whichever process, whatever was played before.
+Therefore an environment plays the same episodes independent of the number of environments, the process, and earlier
+play.
 """
 
 import numpy as np
@@ -9,11 +10,11 @@ from numpy.typing import NDArray
 from training_core.seeding import Words, fold, key_states, uniforms
 
 SEED_BITS = 31
-"""Environments hand their seeds to all sorts of generators; some take no more."""
+"""Environments pass their seeds to various generators, some of which accept no more bits."""
 
 
 def episode_seeds(seed: int, numbers: NDArray[np.int64], episodes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Seeds (k,) of the episodes that environments (k,) by number begin; `episodes` (k,) counts from 0."""
+    """Seeds (k,) of the episodes that these environments (k,) begin; `episodes` (k,) counts from 0."""
     keys = np.stack([np.full_like(numbers, seed), numbers, episodes], axis=1)
     return (key_states(keys) >> np.uint64(64 - SEED_BITS)).astype(np.int64)
 

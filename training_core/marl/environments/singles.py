@@ -1,7 +1,7 @@
 """Environments that are stepped one by one, behind the vectorised interface: seeds, ends of episodes, last states.
 
-One that raises in a step, or says what is no number, fails by itself: its episode breaks off, and it begins the next one. An environment
-that cannot begin is made anew, once; then nobody can play it.
+If one raises in a step, or returns a number that is not finite, only its episode fails, and it begins the next one.
+An environment that cannot begin an episode is constructed again once; if that fails too, the error is raised.
 """
 
 import logging
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Sight:
-    """What agents see of one environment: a View without its first dimension."""
+    """Observations of one environment: a View without its first dimension."""
 
     observations: dict[str, Reals]
     """By role (n, D)."""
@@ -46,7 +46,7 @@ class Sight:
 
 @dataclass
 class Outcome:
-    """What came of a step of one environment."""
+    """The result of a step of one environment."""
 
     sight: Sight
     rewards: dict[str, Reals]
@@ -56,11 +56,11 @@ class Outcome:
     agent_terminated: dict[str, Flags] = field(default_factory=dict)
     """By role (n,), as in a Transition."""
     success: Success | None = None
-    """Of an episode that has ended."""
+    """Success of an episode that has ended."""
 
 
 class Single(Protocol):
-    """One environment. Arrays that it hands over may be written to by its next step."""
+    """One environment. Its next step may overwrite returned arrays."""
 
     spec: Spec
 
@@ -69,20 +69,20 @@ class Single(Protocol):
         ...
 
     def step(self, actions: Mapping[str, Actions]) -> Outcome:
-        """One step; actions by role (n,) or (n, A). It does not begin again by itself."""
+        """One step; actions by role (n,) or (n, A). It does not reset automatically."""
         ...
 
     def board(self) -> dict[str, Any] | None:
-        """A picture of its present state."""
+        """A picture of its current state."""
         ...
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release resources."""
         ...
 
 
 class Singles:
-    """A VectorEnvironment of single ones. Each episode is begun with a seed of its own, by the environment's number."""
+    """A VectorEnvironment of single ones. Each episode has its own seed, derived from the environment's number."""
 
     def __init__(self, make: Callable[[], Single], count: int, name: str) -> None:
         """`name`: what is made, for people. Raises ConfigError, and EnvironmentFailure where `make` raises anything else."""
@@ -143,7 +143,7 @@ class Singles:
         )
 
     def board(self, index: int) -> dict[str, Any] | None:
-        """None from the first time on that a picture could not be made: it is told once, and play goes on."""
+        """A picture; None after the first failure to draw one, which is logged once."""
         try:
             return self._all[index].board() if self._drawn else None
         except Exception as error:
@@ -180,19 +180,20 @@ class Singles:
             raise
         except Exception as error:
             raise EnvironmentFailure(
-                f"{self._name} cannot be made: {_said(error)}. Mend it, and try it by itself before you launch again"
+                f"{self._name} cannot be constructed: {_said(error)}. Fix it, and test it separately before you "
+                "launch again"
             ) from error
 
     def _begin(self, row: int) -> Sight:
-        """The next episode; by an environment made anew, where this one cannot begin it."""
+        """Begin the next episode, with a newly constructed environment if this one cannot begin it."""
         self._episodes[row] += 1
         self._log.begin(row)
         seed = int(episode_seeds(self._seed, self._numbers[row : row + 1], self._episodes[row : row + 1])[0])
         try:
             return self._reset(row, seed)
         except EnvironmentFailure as failure:
-            log.warning("%s; making it anew", failure)
-        with suppress(Exception):  # what cannot begin may not be able to end
+            log.warning("%s; constructing it again", failure)
+        with suppress(Exception):  # an environment that cannot begin may also fail to close
             self._all[row].close()
         self._all[row] = self._made()
         return self._reset(row, seed)
@@ -203,8 +204,8 @@ class Singles:
             _refuse_no_numbers(sight)
         except Exception as error:
             raise EnvironmentFailure(
-                f"environment {self._numbers[row]}, {self._name}, cannot begin an episode: {_said(error)}. "
-                f"Mend its reset, and try it by itself with seed={seed} before you launch again"
+                f"environment {self._numbers[row]}, {self._name}, cannot begin an episode: {_said(error)}. Fix its "
+                f"reset, and test it separately with seed={seed} before you launch again"
             ) from error
         return sight
 
@@ -223,7 +224,7 @@ def _said(error: Exception) -> str:
 
 
 def _refuse_no_numbers(sight: Sight, rewards: Mapping[str, Reals] | None = None) -> None:
-    """Raises EnvironmentFailure where something that is learnt from is nan or infinite."""
+    """Raises EnvironmentFailure if training data is nan or infinite."""
     found = {f"rewards of {role}": earned for role, earned in (rewards or {}).items()}
     found |= {f"observations of {role}": seen for role, seen in sight.observations.items()}
     if sight.state is not None:

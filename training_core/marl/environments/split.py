@@ -1,8 +1,8 @@
-"""One VectorEnvironment out of several: shares of B environments, whose views and rewards are put together again.
+"""One VectorEnvironment from several: shares of B environments, whose views and rewards are concatenated.
 
-Environments are numbered through: share k begins where share k - 1 ends, and is reset with the same seed and its first number. As every
-environment's episodes follow from the seed and its own number (seeds.py), the whole plays the same however it is shared. VMAS alone
-draws per share: same seed and same shares, same episodes.
+Environments are numbered consecutively: share k begins where share k - 1 ends, and is reset with the same seed and
+its first number. Because every environment's episodes follow from the seed and its own number (seeds.py), the
+division has no effect. Only VMAS draws per share: the same seed and shares give the same episodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from training_core.marl.environments.keeping import Kept, part_of, under
 
 
 class Share(Protocol):
-    """Some of the environments, that can work while others do: what is begun is asked for later."""
+    """Some of the environments, which can run concurrently with others: an operation is started first, and its result read later."""
 
     spec: Spec
     count: int
@@ -26,11 +26,11 @@ class Share(Protocol):
     def begin_step(self, actions: dict[str, Actions], watched: Sequence[int]) -> None: ...
 
     def view(self) -> View:
-        """What the reset that was begun has given."""
+        """The result of the started reset."""
         ...
 
     def transition(self) -> Transition:
-        """What the step that was begun has given. Raises EnvironmentFailure."""
+        """The result of the started step. Raises EnvironmentFailure."""
         ...
 
     def board(self, index: int) -> dict[str, Any] | None: ...
@@ -58,11 +58,11 @@ class LocalShare:
         self._transition = self._environments.step(actions, watched)
 
     def view(self) -> View:
-        assert self._view is not None, "no reset was begun"
+        assert self._view is not None, "no reset was started"
         return self._view
 
     def transition(self) -> Transition:
-        assert self._transition is not None, "no step was begun"
+        assert self._transition is not None, "no step was started"
         return self._transition
 
     def board(self, index: int) -> dict[str, Any] | None:
@@ -79,7 +79,7 @@ class LocalShare:
 
 
 class SplitEnvironments:
-    """A VectorEnvironment over shares, all of which are begun before any is waited for."""
+    """A VectorEnvironment over shares, which starts all shares before waiting for any."""
 
     def __init__(self, shares: Sequence[Share]) -> None:
         self._shares = list(shares)
@@ -110,7 +110,7 @@ class SplitEnvironments:
         return self._shares[number].board(index - int(self._edges[number]))
 
     def episodes(self) -> Kept | None:
-        """By the number of the share."""
+        """Episodes by the number of the share."""
         kept: Kept = {}
         for number, share in enumerate(self._shares):
             own = share.episodes()
@@ -130,13 +130,13 @@ class SplitEnvironments:
 
 
 def shares_of(count: int, shares: int) -> list[int]:
-    """`count` environments in at most so many shares, as even as can be, none of them empty."""
+    """`count` environments divided as evenly as possible into at most `shares` non-empty shares."""
     shares = min(count, shares)
     return [count // shares + (number < count % shares) for number in range(shares)]
 
 
 def merged_views(views: Sequence[View]) -> View:
-    """Views of shares one below the other."""
+    """Concatenated views of shares."""
     states = [view.state for view in views if view.state is not None]
     return View(
         {role: np.concatenate([view.observations[role] for view in views]) for role in views[0].observations},
@@ -147,7 +147,7 @@ def merged_views(views: Sequence[View]) -> View:
 
 
 def merged_transitions(parts: Sequence[Transition]) -> Transition:
-    """Steps of shares one below the other. Where one share has last states and another none, the other's present ones stand in."""
+    """Concatenated steps of shares. If one share has final states and another has none, the other's current ones are used."""
     finals = [part.view if part.final is None else part.final for part in parts]
     firsts = np.cumsum([0, *(len(part.terminated) for part in parts)]).tolist()
     return Transition(
@@ -164,7 +164,7 @@ def merged_transitions(parts: Sequence[Transition]) -> Transition:
 
 
 def _merged_ends(parts: Sequence[Transition]) -> dict[str, Flags]:
-    """Ends of single agents; a share whose environments all failed says nothing of them."""
+    """Ends of single agents; a share whose environments all failed has none."""
     roles = {role for part in parts for role in part.agent_terminated}
     return {
         role: np.concatenate(
@@ -175,7 +175,7 @@ def _merged_ends(parts: Sequence[Transition]) -> dict[str, Flags]:
 
 
 def _renumbered(tables: Sequence[Mapping[int, Any]], firsts: Sequence[int]) -> dict[int, Any]:
-    """What shares say of single environments, by the number in the whole."""
+    """Data of single environments in shares, by the number in the whole."""
     return {
         first + row: said for table, first in zip(tables, firsts, strict=False) for row, said in table.items()
     }

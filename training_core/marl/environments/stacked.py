@@ -1,4 +1,4 @@
-"""SuperSuit's padding and frame stacking for environments that are stepped all at once."""
+"""SuperSuit's padding and frame stacking for vectorised environments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ from training_core.marl.environments.keeping import Kept, part_of, under
 class StackedEnvironments:
     """A VectorEnvironment whose observations are padded to the widest role, then stacked over the last steps of the episode.
 
-    As in SuperSuit: the newest observation is last, and what was before the episode's first step is zeros.
+    As in SuperSuit: the newest observation is last, and frames before the episode's first step are zeros.
     """
 
     def __init__(self, environments: VectorEnvironment, section: SuperSuit) -> None:
@@ -74,7 +74,7 @@ class StackedEnvironments:
         self._inner.close()
 
     def _seen(self, view: View, begins: Flags) -> View:
-        """Take a view in; environments of `begins` (B,) stand at an episode's first step."""
+        """Add a view; environments in `begins` (B,) are at an episode's first step."""
         frames = {}
         for role, seen in view.observations.items():
             width = self._widths[role]
@@ -91,7 +91,7 @@ class StackedEnvironments:
 
 
 def wrapped(environments: VectorEnvironment, section: SuperSuit) -> VectorEnvironment:
-    """With the wrappers that the config asks for. Action spaces of native environments are all of one size: nothing to pad."""
+    """The environments with the configured wrappers. Action spaces of native environments have equal sizes, so they need no padding."""
     if section.frame_stack == 1 and not section.pad_observations:
         return environments
     return StackedEnvironments(environments, section)

@@ -1,14 +1,14 @@
-"""Whether an episode succeeded, as environments say it in their infos."""
+"""Success of episodes, as reported in environments' infos."""
 
 from collections.abc import Mapping
 from typing import Any
 
 SUCCESS = ("success", "is_success")
-"""Keys that environments use; the second is that of gymnasium-robotics and Stable-Baselines3."""
+"""Keys that environments use; the second is used by gymnasium-robotics and Stable-Baselines3."""
 
 
 def success_in(info: Any) -> bool | None:
-    """What an info says; None where it does not say."""
+    """The success in an info; None if it has none."""
     if isinstance(info, Mapping):
         for key in SUCCESS:
             if info.get(key) is not None:

@@ -1,4 +1,4 @@
-"""Environments that a package steps all at once: where one raises, none can go on."""
+"""Environments that a package steps together: if one raises, none can continue."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,11 @@ from training_core.errors import EnvironmentFailure
 
 @contextmanager
 def all_at_once(name: str) -> Iterator[None]:
-    """Around a call that moves them all. `name`: what they are, for people. Raises EnvironmentFailure where anything is raised."""
+    """Context for a call that steps them all. `name` is their display name. Converts any exception to EnvironmentFailure."""
     try:
         yield
     except Exception as error:
         raise EnvironmentFailure(
-            f"{name}: {type(error).__name__}: {error}. These environments are stepped all at once, so none can go on: mend it, and "
-            "try it by itself before you launch again"
+            f"{name}: {type(error).__name__}: {error}. These environments are stepped together, so none can "
+            "continue: fix it, and test it separately before you launch again"
         ) from error

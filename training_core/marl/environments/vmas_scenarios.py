@@ -1,7 +1,9 @@
-"""Scenarios of the vectorised simulator VMAS (arXiv 2207.03530): B environments at once on torch tensors, here on arrays.
+"""Scenarios of the vectorised simulator VMAS (arXiv 2207.03530): B environments together on torch tensors, converted
+to arrays.
 
-VMAS draws from one random state that all its environments of a process share. It is seeded before episodes begin, by the seed and
-how many steps were made, so that the same seed and B give the same episodes; shares of a whole draw others than the whole would.
+VMAS draws from one random state shared by all its environments in a process. It is seeded before episodes begin, from
+the seed and the number of steps, so the same seed and B give the same episodes; divided into shares, the episodes
+differ.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +35,7 @@ from training_core.seeding import keyed_seed
 
 LEAST_EDGE = 1.2
 SMALLEST = 0.03
-"""Radius of what has none (lines, boxes are drawn as discs of their reach) in pictures."""
+"""Radius of objects without one in pictures (lines and boxes are drawn as discs of their extent)."""
 
 
 class VmasEnvironments:
@@ -99,14 +101,14 @@ class VmasEnvironments:
         return {"kind": "plane", "bounds": [-edge, -edge, edge, edge], "entities": agents + marks}
 
     def episodes(self) -> Kept | None:
-        """VMAS has no state that could be kept; the config refuses what would need it."""
+        """VMAS has no state that can be stored; the config refuses settings that need it."""
         return None
 
     def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
         return None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There are no resources to release."""
 
     def _role(self, agents: tuple[str, ...]) -> RoleSpec:
         places = [self._place[name] for name in agents]
@@ -115,7 +117,7 @@ class VmasEnvironments:
         return RoleSpec(agents, width, actions_of(acting, "environment.scenario"), widths_of(acting))
 
     def _allowed(self) -> dict[str, Flags]:
-        """By role (B, n, A), where its agents have different numbers of choices."""
+        """By role (B, n, A), if its agents have different numbers of choices."""
         masks = {}
         for role, own in self._spec.roles.items():
             if isinstance(own.actions, Choices):
@@ -126,10 +128,10 @@ class VmasEnvironments:
         return masks
 
     def _translated(self, section: Vmas) -> list[torch.Tensor]:
-        """By agent (A, P): the push that each choice stands for; empty where VMAS translates choices itself.
+        """By agent (A, P): the force of each choice; empty if VMAS translates choices itself.
 
-        VMAS does that anew at every step, which is a third of its time with few agents; given numbers, it makes the same steps.
-        Where agents speak, choices are messages as well, and stay choices.
+        VMAS does this in every step, which is a third of its time with few agents; with continuous forces it makes
+        the same steps. If agents communicate, choices are also messages and are not translated.
         """
         if section.continuous_actions or not all(agent.silent for agent in self._env.agents):
             return []
@@ -137,7 +139,7 @@ class VmasEnvironments:
         return [_pushes(agent) for agent in self._env.agents]
 
     def _given(self, actions: Mapping[str, Actions]) -> list[torch.Tensor]:
-        """One tensor per agent, in the order of the world: (B, 1) choices, or (B, own width) numbers within its bounds."""
+        """One tensor per agent, in the order of the world: (B, 1) choices, or (B, own width) components within its bounds."""
         given: list[torch.Tensor] = [torch.empty(0)] * len(self._place)
         for role, own in self._spec.roles.items():
             for number, name in enumerate(own.agents):
@@ -196,12 +198,16 @@ def _made(section: Vmas, count: int) -> Any:
             **section.args,
         )
     except (AssertionError, FileNotFoundError, TypeError, ValueError) as error:
-        raise ConfigError({"environment.scenario": f"{section.scenario} cannot be made: {error}"}) from error
+        raise ConfigError(
+            {"environment.scenario": f"{section.scenario} cannot be constructed: {error}"}
+        ) from error
     return environment
 
 
 def _pushes(agent: Any) -> torch.Tensor:
-    """(A, P): as VMAS's Environment translates choices: the last number changes fastest, the first of an odd number is none."""
+    """(A, P): as VMAS's Environment translates choices: the last component changes fastest, and with an odd count the
+    first choice is zero.
+    """
     counts = [int(count) for count in agent.discrete_action_nvec]
     levels = []
     for count, most in zip(counts, agent.action.u_range_tensor, strict=True):
@@ -213,12 +219,12 @@ def _pushes(agent: Any) -> torch.Tensor:
 
 
 def _space(space: Any, scenario: str) -> Any:
-    """VMAS's spaces are those of Gymnasium's forerunner. Raises ConfigError for what is neither numbers nor choices."""
+    """VMAS uses the spaces of Gym, Gymnasium's predecessor. Raises ConfigError for spaces that are neither Box nor discrete."""
     spaces = needed("gymnasium.spaces", "vmas")
     if hasattr(space, "n"):
         return spaces.Discrete(int(space.n))
     if hasattr(space, "low"):
         return spaces.Box(space.low, space.high, space.shape, np.float32)
     raise ConfigError(
-        {"environment.scenario": f"{scenario} has {space}, which is neither plain numbers nor choices"}
+        {"environment.scenario": f"{scenario} has {space}, which is neither a Box nor a discrete space"}
     )

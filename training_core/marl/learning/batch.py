@@ -1,4 +1,4 @@
-"""What a policy learns from in one iteration: its rollout with advantages and returns, cut into chunks.
+"""Training data of a policy in one iteration: its rollout with advantages and returns, divided into chunks.
 
 Letters: T steps, B environments, N agents, L steps of a chunk, G chunks (all environments' together), K columns of values.
 """
@@ -23,11 +23,11 @@ class Chunks:
     raw: Tensor
     """(G, L, N) or (G, L, N, A)."""
     log_probs: Tensor
-    """(G, L, N): when they were drawn."""
+    """(G, L, N): at sampling time."""
     advantages: Tensor
     """(G, L, N)."""
     weights: Tensor | None
-    """(G, L, N): 0 for what is not learnt from: frozen roles, and steps that another chunk has too; None where all is."""
+    """(G, L, N): 0 for data that is not trained on: frozen roles, and steps that are also in another chunk; None if all is trained on."""
     critic_inputs: Tensor
     """(G, L, M, C)."""
     returns: Tensor
@@ -47,7 +47,7 @@ class Chunks:
         return len(self.begins)
 
     def minibatches(self, order: Tensor, size: int) -> Iterator["Chunks"]:
-        """The chunks in the order of `order` (G,), in parts of about equal size, at most `size` chunks each."""
+        """The chunks in the order of `order` (G,), in parts of about equal size, with at most `size` chunks each."""
         for piece in order.tensor_split(-(-len(order) // size)):
             yield self._picked(piece)
 
@@ -79,12 +79,12 @@ class Chunks:
 
 
 def chunk_starts(steps: int, length: int) -> tuple[int, ...]:
-    """Where chunks of `length` begin; the last one reaches back so that it is whole."""
+    """Start steps of chunks of `length`; the last one overlaps the previous so that it is complete."""
     return tuple(min(start, steps - length) for start in range(0, steps, length))
 
 
 def fresh_steps(steps: int, length: int) -> Tensor:
-    """(chunks, L): False for steps that the chunk before has as well."""
+    """(chunks, L): False for steps that are also in the previous chunk."""
     starts = chunk_starts(steps, length)
     return torch.tensor(
         [[begin + t >= place * length for t in range(length)] for place, begin in enumerate(starts)]
@@ -92,7 +92,7 @@ def fresh_steps(steps: int, length: int) -> Tensor:
 
 
 def cut(track: Tensor, length: int) -> Tensor:
-    """(T, B, ...) -> (G, L, ...); chunks of one stretch of steps lie together, environment by environment."""
+    """(T, B, ...) -> (G, L, ...); chunks of the same steps are adjacent, environment by environment."""
     if length == 1:
         return track.flatten(0, 1).unsqueeze(1)
     times = torch.tensor([[begin + t for t in range(length)] for begin in chunk_starts(len(track), length)])
@@ -100,7 +100,7 @@ def cut(track: Tensor, length: int) -> Tensor:
 
 
 def memories_at(kept: Mapping[int, Memory], starts: tuple[int, ...], agents: int) -> Memory:
-    """Memories (B x agents, ...) kept at every start -> (G, agents, ...)."""
+    """Memories (B x agents, ...) stored at every start -> (G, agents, ...)."""
     if not kept:
         return ()
     together = map_memory(lambda *parts: torch.cat(parts), *[kept[start] for start in starts])

@@ -1,8 +1,8 @@
-"""What critics see, and what they say of a whole rollout.
+"""Inputs of critics, and their values of a whole rollout.
 
-Letters: T steps, B environments, N agents of the policy, K columns of values: one per role for a centralised critic (MAPPO) of a team's
-reward, one per agent where each agent learns from its own reward, and for an independent critic (IPPO). M is 1 for a centralised critic
-and N for an independent one, C inputs.
+Letters: T steps, B environments, N agents of the policy, K columns of values: one per role for a centralised critic
+(MAPPO) of a team's reward, one per agent if each agent learns from its own reward, and for an independent critic
+(IPPO). M is 1 for a centralised critic and N for an independent one, C inputs.
 """
 
 from dataclasses import dataclass
@@ -21,18 +21,18 @@ from training_core.marl.seats import Seats
 
 @dataclass
 class Judged:
-    """Values of a rollout, on the critic's own scale."""
+    """Values of a rollout, on the critic's scale."""
 
     values: Tensor
-    """(T, B, K): V of what was acted on."""
+    """(T, B, K): V of the state before the action."""
     next_values: Tensor
-    """(T, B, K): V of what each step led to; of the episode's own last state where it was cut off."""
+    """(T, B, K): V of the state after each step; of the episode's final state if it was truncated."""
     memories: dict[int, Memory]
-    """Of the critic, by the step before which they were kept."""
+    """Memories of the critic, by the step before which they were stored."""
 
 
 class Sight:
-    """Which inputs a policy's critic has: own observations, its team's, everybody's, or the environment's own state."""
+    """Inputs of a policy's critic: own observations, its team's, all agents', or the environment's state."""
 
     def __init__(
         self, algorithm: MarlPpo, seats: Seats, every: dict[str, Seats], spec: Spec, reward: str
@@ -46,7 +46,7 @@ class Sight:
         self.rows = 1 if self.central else seats.count
         """M."""
         self.per_role = self.central and reward != "agent"
-        """One value for all agents of a role, who earn the same; otherwise each has its own."""
+        """One value for all agents of a role, which have the same reward; otherwise one each."""
         self.outputs = (len(seats.roles) if self.per_role else seats.count) if self.central else 1
 
     def network(self, config: Network) -> Networks:
@@ -82,7 +82,7 @@ class Sight:
         return torch.stack([by_agent[..., where].mean(-1) for where in self.seats.slices], dim=-1)
 
     def any_by_column(self, by_agent: Tensor) -> Tensor:
-        """(..., N) -> (..., K) bool: whether it is so of any agent of a role."""
+        """(..., N) -> (..., K) bool: whether it is true for any agent of a role."""
         if not self.per_role:
             return by_agent
         return torch.stack([by_agent[..., where].any(-1) for where in self.seats.slices], dim=-1)
@@ -92,7 +92,7 @@ class Sight:
 def judge(
     critic: Networks, sight: Sight, rollout: Rollout, before: Memory, keep: tuple[int, ...]
 ) -> tuple[Judged, Tensor, Memory]:
-    """Values of a rollout that the critic entered with the memory `before`; also its inputs (T + 1, B, M, C) and its memory after."""
+    """Values of a rollout, with the critic's memory `before` it; also its inputs (T + 1, B, M, C) and its memory after it."""
     seen = {name: track.observations for name, track in rollout.tracks.items()}
     inputs = sight.inputs_of(seen, rollout.state)
     finals = [
@@ -123,7 +123,7 @@ def _at_once(
 def _by_steps(
     critic: Networks, inputs: Tensor, finals: Finals, begins: Tensor, before: Memory, keep: tuple[int, ...]
 ) -> tuple[Tensor, list[Tensor], dict[int, Memory], Memory]:
-    """With the memory that the critic would have had, had it watched."""
+    """Values step by step, with the memory that the critic would have at each step."""
     fresh = critic.start(inputs.shape[1])
     starts = begins.repeat_interleave(critic.agents, dim=1)
     last = {t: (rows, seen) for t, rows, seen in finals}

@@ -1,11 +1,11 @@
-"""Who takes part in which step, and what ends there, agent by agent.
+"""Active agents and ends of each step, per agent.
 
 Letters: T steps, B environments, N agents of a policy.
 
-An agent may leave before its episode ends. With a reward of its own (`environment.reward = "agent"`) its own end is a terminal: nothing
-follows, or, where it was cut off, the value of its own last observation. With a team's reward its last action still earns what the rest
-of its role earns later, so only the end of the whole role is a terminal; until then the value of an agent that has left is the mean value
-of those of its role that have not.
+An agent may leave before its episode ends. With its own reward (`environment.reward = "agent"`), its own end is
+terminal: the value after it is 0 or, if it was truncated, that of its own last observation. With a team's reward, its
+last action still gets later rewards of the rest of its role, so only the end of the whole role is terminal; until
+then the value of an agent that has left is the mean value of the remaining agents of its role.
 """
 
 from dataclasses import dataclass
@@ -19,20 +19,20 @@ from training_core.marl.seats import Seats
 
 @dataclass(frozen=True)
 class Ends:
-    """What ends at which step."""
+    """The ends in each step."""
 
     terminated: Tensor
-    """(T, B, 1) or (T, B, N): nothing follows."""
+    """(T, B, 1) or (T, B, N): terminal, with value 0 after it."""
     truncated: Tensor
-    """The same shape: cut off; the value of the last state follows."""
+    """The same shape: truncated; the value of the last state follows."""
     alive: Tensor | None = None
-    """(T, B, N): agents that take part; None where all do."""
+    """(T, B, N): active agents; None if all are."""
     alive_after: Tensor | None = None
-    """(T, B, N): agents whose value follows: those that take part in the next step, or did when the episode ended."""
+    """(T, B, N): agents with a next value: those active in the next step, or active when the episode ended."""
 
 
 def ends_of(track: Track, rollout: Rollout, seats: Seats, reward: str) -> Ends:
-    """The ends that a policy's agents learn from."""
+    """The ends used for training a policy's agents."""
     over, cut = rollout.terminated.unsqueeze(-1), rollout.truncated.unsqueeze(-1)
     if track.alive is None and track.terminated is None:
         return Ends(over, cut)
@@ -50,7 +50,7 @@ def ends_of(track: Track, rollout: Rollout, seats: Seats, reward: str) -> Ends:
 
 
 def of_living(values: Tensor, alive: Tensor | None, seats: Seats) -> Tensor:
-    """Values (T, B, N) in which an agent that has left has the mean of its role's others; unchanged where none are left."""
+    """Values (T, B, N) in which an agent that has left has the mean of its role's others; unchanged if none remain."""
     if alive is None:
         return values
     parts = []
@@ -65,7 +65,7 @@ def of_living(values: Tensor, alive: Tensor | None, seats: Seats) -> Tensor:
 def _of_roles(
     here: Tensor, leaves: Tensor, own_over: Tensor, goes_on: Tensor, seats: Seats
 ) -> tuple[Tensor, Tensor]:
-    """Ends of whole roles, for each of their agents: which end, and which of these by terminals alone."""
+    """Ends of whole roles, for each of their agents: which end, and which of these only by termination."""
     ends, overs = [], []
     for where in seats.slices:
         end = here[..., where].any(-1, keepdim=True) & ~goes_on[..., where].any(-1, keepdim=True)

@@ -1,7 +1,7 @@
-"""Adam over all weights of a network at once.
+"""Adam over all weights of a network as one vector.
 
-Weights and gradients lie in one vector each, of which the network's own tensors are views: an optimiser step, the norm and the
-zeroing of gradients are then one operation each, whatever the number of layers.
+Weights and gradients are one vector each, with the network's tensors as views: an optimiser step, the norm and the
+zeroing of gradients are then one operation each, independent of the number of layers.
 """
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class FlatAdam:
-    """AdamW (Loshchilov and Hutter 2019; Adam where weight_decay is 0), with gradients scaled down to a norm."""
+    """AdamW (Loshchilov and Hutter 2019; Adam if weight_decay is 0), with gradients scaled down to a norm."""
 
     def __init__(self, module: nn.Module, weight_decay: float, max_norm: float) -> None:
         parameters = list(module.parameters())
@@ -27,17 +27,17 @@ class FlatAdam:
         self.adam = torch.optim.AdamW([self.weights], lr=0.0, eps=1e-5, weight_decay=weight_decay, fused=True)
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate of the steps that follow."""
+        """Set the learning rate of the following steps."""
         self.adam.param_groups[0]["lr"] = rate
 
     def clear(self) -> None:
-        """Before backward."""
+        """Zero the gradients; call before backward."""
         self.gradients.zero_()
 
     def step(self) -> Tensor:
-        """Apply the gradients; returns their norm () before it was limited.
+        """Apply the gradients; return their norm () before clipping.
 
-        Gradients that are not finite change nothing: neither weights nor moments nor the count of steps.
+        Gradients that are not finite change neither weights nor moments nor the step count.
         """
         norm: Tensor = torch.linalg.vector_norm(self.gradients)
         if self.max_norm:
@@ -47,12 +47,12 @@ class FlatAdam:
         return norm
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Moments and the count of steps; empty before the first."""
+        """Moments and the step count; empty before the first step."""
         state = self.adam.state.get(self.weights, {})
         return {name: tensor.detach().clone() for name, tensor in state.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on from `state_dict`. Raises ValueError where it is another network's."""
+        """Restore `state_dict`. Raises ValueError if it belongs to another network."""
         for name in ("exp_avg", "exp_avg_sq"):
             if state and state[name].shape != self.weights.shape:
                 raise ValueError(

@@ -16,9 +16,10 @@ def advantages(
 ) -> Tensor:
     """All arguments and the result are (T, ...).
 
-    next_values[t] is V of the state that step t led to: the episode's own last state where it was cut off there, not the first
-    state of the episode after it. What terminated has no value after it; the trace is cut at both ends. A step that failed (which is
-    truncated, too) has no advantage: the one before it is followed by V of the state in which it failed.
+    next_values[t] is V of the state that step t led to: the episode's final state if it was truncated there, not the
+    first state of the next episode. A terminated step has no next value; the trace is cut at both kinds of ends. A
+    failed step (which is also truncated) has no advantage: the step before it is followed by V of the state in which
+    it failed.
 
         delta_t = r_t + discount * V(s_{t+1}) * (1 - terminated_t) - V(s_t)
         A_t     = delta_t + discount * gae_lambda * (1 - terminated_t) * (1 - truncated_t) * A_{t+1}
@@ -36,6 +37,6 @@ def advantages(
 
 
 def explained_variance(values: Tensor, returns: Tensor) -> float:
-    """1 - Var(returns - values) / Var(returns): 1 where values are perfect, 0 where a constant does as well; 0 without variance."""
+    """1 - Var(returns - values) / Var(returns): 1 for perfect values, 0 for values no better than a constant; 0 without variance."""
     spread = returns.var(correction=0)
     return float(1 - (returns - values).var(correction=0) / spread) if spread > 0 else 0.0

@@ -31,9 +31,9 @@ from training_core.marl.seats import Seats
 from training_core.seeding import keyed_seed
 
 SHUFFLES = 3
-"""Stream of the minibatches' orders; see MarlTrainer."""
+"""Random stream of the minibatches' order; see MarlTrainer."""
 HISTOGRAM = 500
-"""Most numbers that stand for a layer's weights or gradients."""
+"""Maximum number of values that represent a layer's weights or gradients."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Figures:
     epochs: int = 0
 
     def means(self, first: int = 0) -> Tensor:
-        """Of the minibatches from `first` on, weighted by how many samples of each are learnt from."""
+        """Means over the minibatches from `first` on, weighted by their number of trained samples."""
         table = torch.stack(self.rows[first:]).double()
         shares = table[:, 8] / table[:, 8].mean().clamp_min(1e-8)
         return (table * shares.unsqueeze(-1)).mean(0)
@@ -70,7 +70,7 @@ class Figures:
 
 
 class PolicyLearner:
-    """Networks, optimisers and value scale of one policy. Weights are drawn from `seed`; `reward` is environment.reward."""
+    """Networks, optimisers and value scale of one policy. Weights are initialised from `seed`; `reward` is environment.reward."""
 
     def __init__(
         self,
@@ -111,17 +111,17 @@ class PolicyLearner:
         return Sight(self.algorithm, self.seats, seats, spec, self.reward)
 
     def policy_loss(self, log_ratio: Tensor, advantages: Tensor) -> Tensor:
-        """The actor's loss, sample by sample: (G, L, N) each, and of the result."""
+        """The actor's loss per sample: arguments and result are (G, L, N)."""
         return policy_loss(log_ratio, advantages, self.algorithm.clip)
 
     def losses(self, part: Chunks) -> tuple[Tensor, Tensor]:
-        """The sum of actor's and critic's losses (), whose gradients do not meet; and a row of Figures without the norms."""
+        """The sum of actor's and critic's losses (), which share no weights; and a row of Figures without the norms."""
         algorithm = self.algorithm
         out = masked(self.actor.sequence(part.observations, part.actor_memory, part.begins), part.masks)
         log_probs, entropies = self.head.log_prob(out, part.raw)
         log_ratio = log_probs - part.log_probs
         if part.weights is not None:
-            # What does not count may be any number, even one whose ratio is infinite.
+            # Samples of weight 0 may have any value, even an infinite ratio.
             log_ratio = log_ratio.masked_fill(part.weights == 0, 0.0)
         actor_loss = mean(self.policy_loss(log_ratio, part.advantages), part.weights)
         entropy = mean(entropies, part.weights)
@@ -137,20 +137,20 @@ class PolicyLearner:
         return loss, torch.cat([losses, ratio_figures(log_ratio, algorithm.clip, part.weights), weight])
 
     def kept(self, steps: int) -> tuple[int, ...]:
-        """The steps before which a rollout keeps the actor's memory: where chunks begin."""
+        """The steps before which a rollout stores the actor's memory: the starts of chunks."""
         return chunk_starts(steps, self.length) if self.actor.remembers else ()
 
     @property
     def memory(self) -> Memory | None:
-        """The critic's, with which it enters the next rollout; None where that begins with new episodes everywhere."""
+        """The critic's memory at the start of the next rollout; None if all environments start new episodes."""
         return self._critic_memory
 
     def remember(self, memory: Memory | None) -> None:
-        """Enter the next rollout with this memory; None: it begins with new episodes everywhere."""
+        """Start the next rollout with this memory; None: all environments start new episodes."""
         self._critic_memory = memory
 
     def update(self, rollout: Rollout, iteration: int, iterations: int) -> dict[str, float]:
-        """PPO on one rollout (iterations count from 1). Raises LearnerFailure where a loss is no number."""
+        """PPO on one rollout (iterations count from 1). Raises LearnerFailure if a loss is not finite."""
         rate = self._rate(iteration, iterations)
         chunks, explained = self._prepare(rollout)
         figures = Figures()
@@ -168,8 +168,8 @@ class PolicyLearner:
         metrics = figures.metrics()
         if not all(math.isfinite(number) for number in metrics.values()):
             raise LearnerFailure(
-                f"policy {self.seats.policy}: losses or gradients of iteration {iteration} are not finite; "
-                "lower the learning rates, or look for rewards or observations that are no numbers"
+                f"policy {self.seats.policy}: losses or gradients of iteration {iteration} are not finite; lower "
+                "the learning rates, or check rewards and observations for values that are not finite"
             )
         return metrics | {"explained_variance": explained, "lr": rate}
 
@@ -184,7 +184,7 @@ class PolicyLearner:
         }
 
     def _rate(self, iteration: int, iterations: int) -> float:
-        """Set both learning rates; returns the actor's."""
+        """Set both learning rates; return the actor's."""
         share = 1 - (iteration - 1) / iterations if self.settings.schedule == "linear" else 1.0
         share = max(share, 0.0)
         self.actor_adam.set_rate(self.settings.actor_learning_rate * share)
@@ -250,7 +250,7 @@ class PolicyLearner:
         return gains, self.sight.by_column(gains + values)
 
     def _normalised(self, gains: Tensor, rollout: Rollout, alive: Tensor | None) -> Tensor:
-        """Advantages (T, B, N), over all steps and agents that are learnt from."""
+        """Advantages (T, B, N), over all trained steps and agents."""
         if not self.algorithm.normalise_advantages:
             return gains
         if alive is None:
@@ -273,7 +273,7 @@ class PolicyLearner:
         )
 
     def _weights(self, rollout: Rollout, alive: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-        """(G, L, N) and (G, L, K), None where every sample counts once."""
+        """(G, L, N) and (G, L, K), None if every sample has weight 1."""
         steps, environments = rollout.failed.shape
         whole = steps % self.length == 0 and not rollout.failed.any()
         if all(self.seats.trained) and whole and alive is None:
@@ -286,7 +286,7 @@ class PolicyLearner:
         return counted.float(), self.sight.any_by_column(counted).float()
 
     def _step(self, part: Chunks) -> Tensor:
-        """One optimiser step of both networks; returns a row of Figures. A minibatch of which nothing is learnt changes nothing."""
+        """One optimiser step of both networks; return a row of Figures. A minibatch without trained samples changes nothing."""
         if part.weights is not None and not part.weights.any():
             return torch.zeros(11, device=part.weights.device)
         self.actor_adam.clear()
@@ -300,7 +300,7 @@ class PolicyLearner:
 
 
 def learnt_from(rewards: Tensor, seats: Seats, reward: str) -> Tensor:
-    """Rewards (T, B, N) as agents learn from them: their own, or the sum or mean over the agents of their role, never of two roles."""
+    """Rewards (T, B, N) for training: each agent's own, or the sum or mean over the agents of its role, never over two roles."""
     if reward == "agent":
         return rewards
     parts = []
@@ -312,7 +312,7 @@ def learnt_from(rewards: Tensor, seats: Seats, reward: str) -> Tensor:
 
 
 def _quantiles(tensor: Tensor) -> list[float]:
-    """All numbers of a tensor, or HISTOGRAM of them at even places in their order."""
+    """All numbers of a tensor, or HISTOGRAM evenly spaced quantiles."""
     found = tensor.detach().float().flatten().sort().values
     if len(found) > HISTOGRAM:
         found = found[torch.linspace(0, len(found) - 1, HISTOGRAM, device=found.device).round().long()]

@@ -5,18 +5,18 @@ from torch import Tensor
 
 
 def mean(x: Tensor, weights: Tensor | None) -> Tensor:
-    """Weighted mean; None weighs all alike."""
+    """Weighted mean; None gives all the same weight."""
     return x.mean() if weights is None else (x * weights).sum() / weights.sum().clamp_min(1e-8)
 
 
 def policy_loss(log_ratio: Tensor, advantages: Tensor, clip: float) -> Tensor:
-    """-min(r A, clip(r, 1 - clip, 1 + clip) A), sample by sample (eq. 7)."""
+    """-min(r A, clip(r, 1 - clip, 1 + clip) A) per sample (eq. 7)."""
     ratio = log_ratio.exp()
     return -torch.minimum(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
 
 
 def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None) -> Tensor:
-    """(V - R)^2, sample by sample; with `clip`, the larger of that and the loss of V held within `clip` of the old value."""
+    """(V - R)^2 per sample; with `clip`, the larger of that and the loss of V clipped to within `clip` of the old value."""
     plain = (values - returns).square()
     if clip is None:
         return plain
@@ -25,7 +25,7 @@ def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None)
 
 
 def approximate_kl(log_ratio: Tensor) -> Tensor:
-    """(r - 1) - log r, sample by sample: unbiased and never below 0 (Schulman, "Approximating KL divergence", 2020)."""
+    """(r - 1) - log r per sample: unbiased and never below 0 (Schulman, "Approximating KL divergence", 2020)."""
     return log_ratio.exp() - 1 - log_ratio
 
 

@@ -48,7 +48,7 @@ def save_policy(folder: Path, learner: PolicyLearner) -> None:
 
 
 def load_policy(folder: Path, learner: PolicyLearner) -> None:
-    """Put weights, optimisers and value scale back as they were. Raises CheckpointError."""
+    """Restore weights, optimisers and value scale. Raises CheckpointError."""
     with explained(folder, "this policy's networks"):
         facts = json.loads((folder / FACTS).read_text())
         moments = load_file(folder / "optimizer.safetensors")
@@ -67,6 +67,6 @@ def load_policy(folder: Path, learner: PolicyLearner) -> None:
 
 
 def load_actor(folder: Path, learner: PolicyLearner) -> None:
-    """Only the weights that act. Raises CheckpointError."""
+    """Load only the actor's weights. Raises CheckpointError."""
     with explained(folder, "this policy's networks"), torch.no_grad():
         learner.actor.load_state_dict(load_file(folder / "actor.safetensors"))

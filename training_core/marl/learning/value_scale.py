@@ -1,6 +1,6 @@
-"""The scale on which values are learnt: returns minus a running mean, divided by a running standard deviation.
+"""The normalisation of value targets: returns minus a running mean, divided by a running standard deviation.
 
-After each change of scale the critic's last layer is corrected so that the values it stands for stay what they were (PopArt, van
+After each change of scale the critic's last layer is corrected so that unnormalised values do not change (PopArt, van
 Hasselt et al. 2016, arXiv 1602.07714).
 """
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 SLOWEST = 0.05
-"""Least weight of a new iteration's returns; the first iterations weigh as in a plain mean."""
+"""Minimum weight of a new iteration's returns; the first iterations have weights as in a plain mean."""
 
 
 @dataclass
@@ -34,7 +34,7 @@ class ValueScale:
         return values * self.std + self.mean
 
     def update(self, returns: Tensor, head: list[nn.Linear]) -> None:
-        """Take another iteration's returns in, and keep what the critic's last layers say of each state."""
+        """Add another iteration's returns, and preserve the critic's value of each state."""
         mean, std = self.mean, self.std
         self.updates += 1
         weight = max(1 / self.updates, SLOWEST)

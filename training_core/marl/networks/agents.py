@@ -1,4 +1,4 @@
-"""A network that answers for N agents at once: identity, backbone, head.
+"""A network for N agents: identity, backbone, head.
 
 Letters: B environments, N agents, D inputs, O outputs, L steps of a chunk.
 """
@@ -15,14 +15,14 @@ from training_core.marl.networks.registry import BACKBONES
 
 
 class AgentNetwork(Protocol):
-    """What actors and critics are to those who play and learn with them."""
+    """The interface of actors and critics."""
 
     chunk_length: int
-    """L, into which rollouts are cut for learning: 1 where nothing is remembered."""
+    """L, the chunk length for learning: 1 without memory."""
     remembers: bool
 
     def start(self, environments: int) -> Memory:
-        """The memory with which episodes begin, rows B x N."""
+        """The initial memory of episodes, with B x N rows."""
         ...
 
     def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
@@ -35,7 +35,7 @@ class AgentNetwork(Protocol):
 
 
 class SharedNetwork(nn.Module):
-    """One network for all agents, told apart by a learnt embedding of who they are (parameter sharing)."""
+    """One network for all agents, distinguished by a learnt identity embedding (parameter sharing)."""
 
     def __init__(self, config: Network, inputs: int, outputs: int, agents: int, gain: float) -> None:
         super().__init__()
@@ -61,14 +61,14 @@ class SharedNetwork(nn.Module):
         return out
 
     def _named(self, x: Tensor) -> Tensor:
-        """Inputs with each agent's identity after them."""
+        """Inputs with each agent's identity appended."""
         if self.identity is None:
             return x
         return torch.cat([x, self.identity.weight.expand(*x.shape[:-1], -1)], dim=-1)
 
 
 class SeparateNetworks(nn.Module):
-    """Weights of its own for every agent."""
+    """Separate weights for every agent."""
 
     def __init__(self, config: Network, inputs: int, outputs: int, agents: int, gain: float) -> None:
         super().__init__()

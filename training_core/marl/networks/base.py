@@ -1,4 +1,4 @@
-"""What turns inputs into features, with or without a memory.
+"""Backbones, which map inputs to features, with or without memory.
 
 Letters: R rows (environment x agent, agents fastest), D inputs, H features, L steps of a chunk.
 """
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 Memory = Tensor | tuple[Tensor, ...]
-"""What is carried from step to step, rows in dimension 0; an empty tuple where nothing is."""
+"""State carried from step to step, rows in dimension 0; an empty tuple without memory."""
 
 
 class Backbone(nn.Module, ABC):
@@ -23,7 +23,7 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def start(self, rows: int) -> Memory:
-        """The memory with which an episode begins, for so many rows."""
+        """The initial memory of an episode, for this many rows."""
 
     @abstractmethod
     def step(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
@@ -33,19 +33,19 @@ class Backbone(nn.Module, ABC):
     def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
         """L steps of learning: inputs (L, R, D) -> features (L, R, H), the same as step by step.
 
-        begins (L, R): a new episode begins at this step of this row, before which its memory starts anew.
+        begins (L, R): a new episode begins at this step of this row, so its memory is reset before it.
         """
 
 
 def map_memory(change: Callable[..., Tensor], first: Memory, *others: Memory) -> Memory:
-    """`change` of the tensors that memories of one shape have at the same place."""
+    """Apply `change` to the corresponding tensors of memories of one shape."""
     if isinstance(first, Tensor):
         return change(first, *others)
     return tuple(change(*parts) for parts in zip(first, *others, strict=True))
 
 
 def begin_anew(memory: Memory, fresh: Memory, rows: Tensor) -> Memory:
-    """`memory`, with those rows (R,) bool as they are in `fresh`."""
+    """`memory`, with the selected rows (R,) bool replaced by those of `fresh`."""
 
     def chosen(old: Tensor, new: Tensor) -> Tensor:
         return torch.where(rows.view(-1, *[1] * (old.dim() - 1)), new, old)
@@ -54,11 +54,11 @@ def begin_anew(memory: Memory, fresh: Memory, rows: Tensor) -> Memory:
 
 
 def memory_arrays(memory: Memory | None) -> dict[str, NDArray[Any]]:
-    """A memory's tensors by their place; nothing of None, and of networks that remember nothing."""
+    """A memory's tensors by index; empty for None and for networks without memory."""
     parts = (memory,) if isinstance(memory, Tensor) else memory or ()
     return {str(place): part.cpu().numpy() for place, part in enumerate(parts)}
 
 
 def memory_of(arrays: Mapping[str, NDArray[Any]], device: torch.device) -> Memory:
-    """What `memory_arrays` was made of."""
+    """The inverse of `memory_arrays`."""
     return tuple(torch.from_numpy(arrays[str(place)].copy()).to(device) for place in range(len(arrays)))

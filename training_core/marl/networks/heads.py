@@ -1,7 +1,7 @@
-"""What an actor's outputs mean: a distribution over choices, or over continuous actions within bounds.
+"""The distribution of an actor's outputs: over choices, or over continuous actions within bounds.
 
-Letters: O outputs, A choices, or numbers of a continuous action, K sets of choices. "Raw" actions are what is learnt from: the
-choice (...), a choice from each set (..., K), or the Gaussian's number before it is squashed (..., A).
+Letters: O outputs, A choices or components of a continuous action, K sets of choices. Training uses "raw" actions:
+the choice (...), a choice from each set (..., K), or the Gaussian sample before squashing (..., A).
 """
 
 import math
@@ -16,15 +16,17 @@ from torch import Tensor
 from training_core.marl.environments.base import ActionKind, Actions, Choices, Continuous, SeveralChoices
 
 FORBIDDEN = -1e9
-"""Logit of a choice that a mask forbids: finite, so that an agent who may do nothing at all does no harm."""
+"""Logit of a masked choice: finite, so that an agent without allowed choices causes no NaN."""
 LOG_STD = (-5.0, 2.0)
 """Bounds of a Gaussian's log standard deviation."""
 NODES, REACH = 17, 4.0
-"""Of the quadrature of an entropy: its gradient is off by 0.2 % at a standard deviation of 2.7 and by 1.6 % at the upper bound, 7.4."""
+"""Nodes and range of the entropy's quadrature: the gradient's error is 0.2 % at a standard deviation of 2.7 and 1.6 %
+at the upper bound, 7.4.
+"""
 
 
 def _quadrature() -> list[tuple[float, float]]:
-    """Places and weights of an expectation over the standard Gaussian: the trapezoidal rule, which is exact to many digits for it."""
+    """Nodes and weights of an expectation over the standard Gaussian by the trapezoidal rule, which is accurate to many digits here."""
     places = np.linspace(-REACH, REACH, NODES)
     weights = np.exp(-(places**2) / 2)
     return list(zip(places.tolist(), (weights / weights.sum()).tolist(), strict=True))
@@ -40,11 +42,11 @@ class Head(Protocol):
     """O."""
 
     def noise(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        """What `act` needs to draw actions for `shape` agents: (*shape, A)."""
+        """The noise for `act` for `shape` agents: (*shape, A)."""
         ...
 
     def act(self, out: Tensor, noise: Tensor | None) -> Tensor:
-        """Raw actions for outputs (..., O): drawn by `noise` (..., A), or the likeliest where it is None."""
+        """Raw actions for outputs (..., O): drawn with `noise` (..., A), or the most likely ones if it is None."""
         ...
 
     def log_prob(self, out: Tensor, raw: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,12 +54,12 @@ class Head(Protocol):
         ...
 
     def sent(self, raw: Tensor) -> Actions:
-        """What the environment is given for raw actions."""
+        """The environment's actions for raw actions."""
         ...
 
 
 def masked(out: Tensor, mask: Tensor | None) -> Tensor:
-    """Logits with forbidden choices (mask False) out of reach."""
+    """Logits with masked choices (mask False) set to FORBIDDEN."""
     return out if mask is None else out.masked_fill(~mask, FORBIDDEN)
 
 
@@ -112,12 +114,13 @@ class SeveralChoicesHead:
 class GaussianHead:
     """Diagonal Gaussian, squashed into the bounds by tanh: action = middle + half * tanh(raw).
 
-    The density of the action is the Gaussian's divided by the slope half * (1 - tanh(raw)^2) of the squashing (Haarnoja et al.
-    2018, appendix C). The entropy is that of the action: the Gaussian's plus E[log slope], where the expectation over the present
-    mean and standard deviation is computed by quadrature. Its gradient is therefore the one that a reparametrised
-    estimate has on average (SAC, Brax and TorchRL use the estimate). A number without two finite bounds is not squashed.
+    The density of the action is the Gaussian's divided by the slope half * (1 - tanh(raw)^2) of the squashing
+    (Haarnoja et al. 2018, appendix C). The entropy is that of the action: the Gaussian's plus E[log slope], where the
+    expectation over the current mean and standard deviation is computed by quadrature. Its gradient therefore equals
+    the expected gradient of a reparametrised estimate (which SAC, Brax and TorchRL use). A component without two
+    finite bounds is not squashed.
 
-    `widths`: how many numbers each of the N agents has; the numbers after them are padding and have no density and no entropy.
+    `widths`: number of components of each of the N agents; further ones are padding without density and entropy.
     """
 
     def __init__(self, actions: Continuous, widths: Sequence[int] = ()) -> None:
@@ -155,7 +158,7 @@ class GaussianHead:
         return mean, _Clamp.apply(log_std)  # type: ignore[no-untyped-call]
 
     def _sum(self, numbers: Tensor) -> Tensor:
-        """Over the numbers (..., A) that an agent has."""
+        """Sum over an agent's components (..., A)."""
         if self.used is not None:
             numbers = torch.where(self.used.to(numbers.device), numbers, 0.0)
         return numbers.sum(-1)
@@ -166,16 +169,16 @@ class GaussianHead:
         return torch.stack([w * self._log_slope(mean + z * std) for z, w in QUADRATURE]).sum(0)
 
     def _log_slope(self, raw: Tensor) -> Tensor:
-        """log d action / d raw; log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2x)) without loss of digits."""
+        """log d action / d raw; log(1 - tanh(x)^2) = 2 (log 2 - x - softplus(-2x)) without loss of precision."""
         squashed = 2 * (math.log(2) - raw - F.softplus(-2 * raw))
         slope = torch.where(self.bounded.to(raw.device), squashed, 0.0)
         return slope + self.half.to(raw.device).log()
 
 
 class _Clamp(torch.autograd.Function):
-    """A Gaussian's log standard deviation within its bounds. Beyond them only a gradient that leads back is passed on.
+    """A Gaussian's log standard deviation within its bounds. Outside them, only gradients that lead back are passed.
 
-    torch.clamp passes none on: a number once outside stays there.
+    torch.clamp passes no gradient, so a value outside would stay there.
     """
 
     @staticmethod
@@ -192,7 +195,7 @@ class _Clamp(torch.autograd.Function):
 
 
 def make_head(actions: ActionKind, widths: Sequence[int] = ()) -> Head:
-    """The family for a kind of actions; `widths` of continuous ones as in GaussianHead."""
+    """The head for a type of actions; `widths` of continuous ones as in GaussianHead."""
     if isinstance(actions, Choices):
         return ChoiceHead(actions)
     return (

@@ -1,4 +1,4 @@
-"""Layers without memory."""
+"""Networks without memory."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from training_core.marl.networks.base import Backbone, Memory
 
 
 class _Tanh(torch.autograd.Function):
-    """2 sigmoid(2x) - 1, in fp32 where x is bf16: near 0 the difference of two numbers near 1 needs its digits."""
+    """2 sigmoid(2x) - 1, in fp32 where x is bf16: near 0 the difference of two numbers near 1 needs fp32 precision."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ class _Tanh(torch.autograd.Function):
 
 
 class Tanh(nn.Module):
-    """tanh to within 1e-6, by the logistic function: torch's own tanh takes twice as long where MKL is slow (AMD)."""
+    """tanh to within 1e-6, by the logistic function: torch's tanh takes twice as long if MKL is slow (AMD)."""
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = _Tanh.apply(x)  # type: ignore[no-untyped-call]
@@ -36,11 +36,11 @@ class Tanh(nn.Module):
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": Tanh, "relu": nn.ReLU, "gelu": nn.GELU}
 GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "gelu": math.sqrt(2)}
-"""Of orthogonal initial weights before each activation."""
+"""Gain of orthogonal initial weights before each activation."""
 
 
 def linear(inputs: int, outputs: int, orthogonal: bool, gain: float) -> nn.Linear:
-    """A layer, orthogonal with zero bias, or as torch begins it."""
+    """A layer, orthogonal with zero bias, or with torch's initialisation."""
     layer = nn.Linear(inputs, outputs)
     if orthogonal:
         nn.init.orthogonal_(layer.weight, gain)
@@ -61,7 +61,7 @@ def layers(config: Network, inputs: int) -> nn.Sequential:
 
 
 class MlpBackbone(Backbone):
-    """A multi-layer perceptron: every step by itself."""
+    """A multi-layer perceptron, applied to each step independently."""
 
     def __init__(self, config: Network, inputs: int) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from training_core.marl.networks.mlp import layers
 
 
 class Recurrence(Backbone):
-    """One of torch's recurrent networks as a backbone."""
+    """A recurrent network of torch as a backbone."""
 
     def __init__(self, config: Recurrent, inputs: int, kind: type[nn.GRU] | type[nn.LSTM]) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Recurrence(Backbone):
         return features[0], memory
 
     def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
-        """Between two steps at which any row begins, the whole stretch is one call."""
+        """All steps between two episode starts of any row are one call."""
         x = self.before(x)
         cuts = [t for t in begins.any(1).nonzero().flatten().tolist() if t > 0]
         parts = []
@@ -47,7 +47,7 @@ class Recurrence(Backbone):
         return torch.cat(parts)
 
     def _run(self, x: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """L steps (L, R, D) without a begin among them; torch wants layers before rows."""
+        """L steps (L, R, D) without an episode start; torch expects layers before rows."""
         states = [state.transpose(0, 1).contiguous() for state in memory]
         if self.states == 1:
             features, hidden = self.cells(x, states[0])
@@ -56,9 +56,9 @@ class Recurrence(Backbone):
         return features, (hidden.transpose(0, 1), cell.transpose(0, 1))
 
     def _orthogonal(self) -> None:
-        """Each gate's weights by themselves (torch stacks the gates).
+        """Initialise each gate's weights separately (torch stacks the gates).
 
-        An LSTM begins with its forget gates open (Jozefowicz et al. 2015): it remembers before it has learnt to.
+        An LSTM starts with open forget gates (Jozefowicz et al. 2015), so it retains its state before training.
         """
         for name, parameter in self.cells.named_parameters():
             if "weight" not in name:

@@ -1,4 +1,4 @@
-"""Backbones by the `type` of `policies.*.network`: made from that section and the number of inputs."""
+"""Backbones by the `type` of `policies.*.network`: constructed from that section and the number of inputs."""
 
 from collections.abc import Callable
 from typing import Any

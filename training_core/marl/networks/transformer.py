@@ -1,9 +1,9 @@
 """A causal transformer over a sliding window of the episode's last steps.
 
-Every layer looks at its own inputs of the last C steps (the present one included) and no further back than the episode's begin.
-The memory is these inputs, as in Transformer-XL (arXiv 1901.02860): what a layer was given in the C - 1 steps before, with no
-gradient through them, while the keys and values made of them learn. Positions are distances: a learnt number per head and
-distance is added to the attention (arXiv 1910.10683), so that it matters nowhere where in the episode the window stands.
+Every layer attends to its inputs of the last C steps (including the current one) within the episode. The memory is
+these inputs, as in Transformer-XL (arXiv 1901.02860): a layer's inputs in the previous C - 1 steps, without gradient
+through them, while their keys and values are trained. Positions are relative: a learnt number per head and distance
+is added to the attention (arXiv 1910.10683), so the window's position in the episode has no effect.
 
 Letters: R rows, L steps, C context_length, d recurrent_hidden_dim, W = C - 1 remembered steps.
 """
@@ -18,7 +18,7 @@ from training_core.marl.networks.mlp import layers
 
 
 class Block(nn.Module):
-    """Attention and a feed-forward layer, each behind a layer norm and beside a residual."""
+    """Attention and a feed-forward layer, each with a preceding layer norm and a residual connection."""
 
     def __init__(self, width: int, heads: int, context: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Block(nn.Module):
         self.feed_forward = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, x: Tensor, seen: Tensor, distance: Tensor, allowed: Tensor) -> Tensor:
-        """x (R, L, d) looks at seen (R, W + L, d); distance (L, W + L) and allowed (R, L, W + L) say how far back and whether."""
+        """x (R, L, d) attends to seen (R, W + L, d); distance (L, W + L) is the offset in steps, allowed (R, L, W + L) the mask."""
         keys, values = self.key_value(self.attention_norm(seen)).chunk(2, -1)
         bias = self.by_distance[:, distance.clamp(0, self.by_distance.shape[1] - 1)]
         mask = bias.masked_fill(~allowed[:, None], float("-inf"))
@@ -51,7 +51,7 @@ class Block(nn.Module):
 
 
 class TransformerBackbone(Backbone):
-    """Hidden layers, then the transformer. Memory: layers' inputs (R, layers, W, d), latest last, and how many are real (R,)."""
+    """Hidden layers, then the transformer. Memory: layers' inputs (R, layers, W, d), latest last, and the number of valid ones (R,)."""
 
     def __init__(self, config: Transformer, inputs: int) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class TransformerBackbone(Backbone):
         return self._run(x, memory, begins)[0]
 
     def _run(self, x: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Tensor]:
-        """Features (L, R, d), and what every layer was given, memory included (R, layers, W + L, d)."""
+        """Features (L, R, d), and every layer's inputs, including the memory (R, layers, W + L, d)."""
         inputs, lengths = memory
         distance, allowed = self._window(lengths, begins)
         x = self.before(x).transpose(0, 1)
@@ -90,7 +90,7 @@ class TransformerBackbone(Backbone):
         return self.norm(x).transpose(0, 1), torch.stack(given, 1)
 
     def _window(self, lengths: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
-        """How far back each seen step lies (L, W + L), and whether it is within window and episode (R, L, W + L)."""
+        """Distance of each seen step (L, W + L), and whether it is within window and episode (R, L, W + L)."""
         steps = torch.arange(-self.remembered, len(begins), device=begins.device)
         distance = steps[self.remembered :, None] - steps
         episode = begins.cumsum(0).T

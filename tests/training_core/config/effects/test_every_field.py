@@ -94,7 +94,7 @@ def test_a_setting_says_what_it_needs() -> None:
         "algorithm.kl_estimator": "kl_coefficient = 0.0 leaves it unused",
         "algorithm.filter_low": 'only with group_filter = "mean" or group_filter = "std"',
         "algorithm.correction_cap": 'correction = "none" leaves it unused',
-        "health.kl_blow_up.above": "the KL from the base model is only known with algorithm.kl_coefficient above 0",
+        "health.kl_blow_up.above": "the KL from the base model is only computed with algorithm.kl_coefficient above 0",
     }
 
 

@@ -35,7 +35,7 @@ def test_sampled_evaluations_may_have_a_number_of_episodes_of_their_own() -> Non
     [
         (
             {"team": {"roles": {"wolves": {"policy": "agents"}}}},
-            r"is played by agents, not by wolves. Start from the preset spread_mappo, .* or give the team exactly \[team.roles.agents\]",
+            r"needs the roles agents, not wolves. Start from the preset spread_mappo, .* or give the team exactly \[team.roles.agents\]",
         ),
         ({"team": {"roles": {"agents": {"policy": "agents", "trained": False}}}}, "no role is trained"),
         ({"policies": {"others": {}}}, r"there is no policy 'agents'; add \[policies.agents\]"),
@@ -49,7 +49,7 @@ def test_sampled_evaluations_may_have_a_number_of_episodes_of_their_own() -> Non
         ),
         (
             {"environment": {"type": "mpe_simple_tag"}},
-            r"is played by adversaries, good, not by agents. Start from the preset tag_mappo, .* "
+            r"needs the roles adversaries, good, not agents. Start from the preset tag_mappo, .* "
             r"\[team.roles.adversaries\] and \[team.roles.good\]",
         ),
         (
@@ -62,7 +62,7 @@ def test_sampled_evaluations_may_have_a_number_of_episodes_of_their_own() -> Non
         ),
         (
             {"environment": {"type": "mpe_simple_spread", "action_masks": False}},
-            "action_masks: has no effect on the native mpe_simple_spread, where no action is ever forbidden",
+            "action_masks: has no effect on the native mpe_simple_spread, where all actions are always allowed",
         ),
         (
             {"environment": {"type": "toy_simple_spread", "max_cycles": 101}, "rollout": {"fresh": True}},
@@ -70,9 +70,9 @@ def test_sampled_evaluations_may_have_a_number_of_episodes_of_their_own() -> Non
         ),
         (
             {"environment": {"type": "vmas", "max_cycles": 101}},
-            "rollout.steps: episodes of vmas cannot be kept .* at least environment.max_cycles = 101",
+            "rollout.steps: episodes of vmas cannot be stored .* at least environment.max_cycles = 101",
         ),
-        ({"environment": {"type": "vmas"}, "rollout": {"fresh": False}}, "episodes of vmas cannot be kept"),
+        ({"environment": {"type": "vmas"}, "rollout": {"fresh": False}}, "episodes of vmas cannot be stored"),
     ],
 )
 def test_what_does_not_fit_together_is_said(change: dict[str, Any], said: str) -> None:

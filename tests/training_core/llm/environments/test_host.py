@@ -73,5 +73,8 @@ def test_a_reward_that_is_no_number_fails_its_own_slot_only(monkeypatch: pytest.
     host.reset({0: (0, "train"), 1: (1, "train")})
     tried = host.try_answers({0: ["north"], 1: ["north"]}, "planner")
     assert isinstance(tried[0], list)
-    assert tried[1] == "EnvironmentFailure: rewards of nan and 0.0 are no finite numbers"
+    assert (
+        tried[1]
+        == "EnvironmentFailure: rewards of nan and 0.0 are not finite; act() must return finite rewards"
+    )
     assert host.observe([1], "executor")[1].error == tried[1]

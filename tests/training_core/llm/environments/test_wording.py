@@ -90,9 +90,9 @@ def test_the_tiny_model_reads_no_sentences(preset: str) -> None:
 @pytest.mark.parametrize(
     ("names", "proposer", "told"),
     [
-        (("solver",), "solver", "add one that decides"),
-        (("tool",), "", "add one that decides"),
-        (("tool", "solver"), "solver", "add one that decides"),
+        (("solver",), "solver", "add a role that decides"),
+        (("tool",), "", "add a role that decides"),
+        (("tool", "solver"), "solver", "add a role that decides"),
         (("tool", "reasoner"), "tool", "other than tool"),
         (("tool", "reasoner"), "solver", "roles are tool, reasoner"),
     ],

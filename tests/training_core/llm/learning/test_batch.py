@@ -230,7 +230,7 @@ def test_baselines_are_read_as_they_were_written(tmp_path: Path) -> None:
     save_baselines(tmp_path, {"planner": 0.1 + 0.2, "executor": -1e-17})
     assert read_baselines(tmp_path) == {"planner": 0.1 + 0.2, "executor": -1e-17}
     (tmp_path / "baselines.json").write_text("[")
-    with pytest.raises(CheckpointError, match="torn"):
+    with pytest.raises(CheckpointError, match="damaged"):
         read_baselines(tmp_path)
 
 

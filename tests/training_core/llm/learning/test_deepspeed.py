@@ -42,7 +42,7 @@ def test_half_precision(precision: str) -> None:
 
 
 def test_stage_0_has_no_copies_in_fp32() -> None:
-    with pytest.raises(ValidationError, match="trains in fp32 alone"):
+    with pytest.raises(ValidationError, match="trains only in fp32"):
         Deepspeed(zero_stage=0, precision="bf16")
 
 

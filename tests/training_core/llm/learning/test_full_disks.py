@@ -150,5 +150,5 @@ def test_what_was_found_whole_is_loaded(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '"x"'])
 def test_a_damaged_rollout_state_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "rollout_buffer.json").write_text(text)
-    with pytest.raises(CheckpointError, match="does not fit a rollout buffer's run, or is torn"):
+    with pytest.raises(CheckpointError, match="does not fit a rollout buffer's run, or is damaged"):
         read_outside(tmp_path)

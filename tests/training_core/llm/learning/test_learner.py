@@ -162,7 +162,7 @@ def test_a_step_whose_gradient_is_not_finite_is_skipped_and_counted_and_several_
     assert torch.equal(flat(one), before)
     one.update(bad, 2, 0)
     one.update(bad, 3, 0)
-    with pytest.raises(LearnerFailure, match="10 optimiser steps in a row"):
+    with pytest.raises(LearnerFailure, match="10 consecutive optimiser steps"):
         one.update(bad, 4, 0)
     assert torch.equal(flat(one), before)
 

@@ -114,5 +114,5 @@ def test_dynamic_sampling_is_refused_where_every_group_is_learnt_from() -> None:
 
 
 def test_a_critic_is_not_taught_rewards_compared_within_groups() -> None:
-    with pytest.raises(ConfigError, match="a critic learns what an answer earns"):
+    with pytest.raises(ConfigError, match="a critic predicts the reward of an answer"):
         load_config("plan_path_duo", {"algorithm.type": "ppo", "algorithm.std_level": "group"})

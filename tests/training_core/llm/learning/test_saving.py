@@ -95,10 +95,10 @@ def test_tied_weights_come_back(tmp_path: Path) -> None:
     [
         ("model.safetensors", None, "not complete"),
         ("optimizer.safetensors", None, "not complete"),
-        ("optimizer.safetensors", b"torn", "torn"),
-        ("model.safetensors", b"torn", "torn"),
-        ("policy.json", b"{", "torn"),
-        ("policy.json", b"[]", "torn"),
+        ("optimizer.safetensors", b"torn", "damaged"),
+        ("model.safetensors", b"torn", "damaged"),
+        ("policy.json", b"{", "damaged"),
+        ("policy.json", b"[]", "damaged"),
     ],
 )
 def test_what_is_damaged_is_refused(name: str, content: bytes | None, said: str, tmp_path: Path) -> None:

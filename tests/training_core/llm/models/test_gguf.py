@@ -147,7 +147,7 @@ def test_a_policy_names_a_gguf_file_or_its_folder(file: Path, tmp_path: Path) ->
 def test_two_gguf_files_in_a_folder_are_ambiguous(file: Path, tmp_path: Path) -> None:
     for name in ("a.gguf", "b.gguf"):
         (tmp_path / name).write_bytes(file.read_bytes())
-    with pytest.raises(ModelError, match=r"several GGUF files \(a.gguf, b.gguf\); name one"):
+    with pytest.raises(ModelError, match=r"several GGUF files \(a.gguf, b.gguf\); give the path"):
         gguf_file(tmp_path)
 
 
@@ -181,9 +181,9 @@ def test_added_models_are_found_by_name(file: Path, tmp_path: Path) -> None:
     ("source", "name", "message"),
     [
         ("nowhere", "", "there is no file or folder nowhere; packaged models are smollm2"),
-        ("{file}", "tiny", "belongs to a model of Troupe"),
-        ("{file}", "smollm2", "belongs to a model of Troupe"),
-        ("{file}", "../up", "is no name for a model"),
+        ("{file}", "tiny", "belongs to a built-in model of Troupe"),
+        ("{file}", "smollm2", "belongs to a built-in model of Troupe"),
+        ("{file}", "../up", "is not a valid model name"),
         ("{empty}", "x", "neither model.safetensors nor one .gguf file"),
         ("smollm2", "other", "keeps its name"),
     ],

@@ -147,9 +147,9 @@ def test_what_cannot_be_learnt_from_is_refused(base: Path, tmp_path: Path) -> No
 
     with pytest.raises(DataError, match="has no conversation"):
         start()
-    with pytest.raises(DataError, match="nothing of a conversation is learnt"):
+    with pytest.raises(DataError, match="a conversation has no tokens to train on"):
         start(said("w1"))
-    with pytest.raises(DataError, match="the model takes 64"):
+    with pytest.raises(DataError, match="the model accepts at most 64"):
         start(said("w1", "w2 " * 80))
     with pytest.raises(ConfigError, match="there is no file"):
         warm_started(base, WarmStart(steps=1, file="nowhere.jsonl"), GRID, tmp_path)

@@ -141,8 +141,8 @@ def test_a_loss_mask_of_ones_own_says_what_is_learnt_from() -> None:
 def test_a_loss_mask_that_does_not_fit_fails_the_episode_and_one_that_is_not_there_the_run() -> None:
     talk = record(("user", "w1"), ("assistant", "w2"))
     episode = reader(loss_mask="custom", loss_mask_path=f"{HERE}:too_short").episode(talk, "train", "0")
-    assert episode.failed and "one mark for each token" in episode.error
-    with pytest.raises(ConfigError, match="takes no type; leave it out"):
+    assert episode.failed and "one mark per token" in episode.error
+    with pytest.raises(ConfigError, match="accepts no type; remove it"):
         reader(loss_mask="custom", loss_mask_path=f"{HERE}:every_other", loss_mask_type="a").episode(
             talk, "train", "0"
         )

@@ -99,14 +99,14 @@ def test_a_loss_mask_of_a_sample_leaves_out_what_was_not_sampled() -> None:
         (said(token_ids=[9, -1]), "token id -1 is outside"),
         (said(prompt_token_ids=[99]), "token id 99 is outside"),
         (said(prompt_token_ids=None), "needs prompt_token_ids"),
-        (said(token_ids=[9, "x"]), "token ids must be one list of whole numbers"),
+        (said(token_ids=[9, "x"]), "token ids must be one list of integers"),
         (said(token_ids="words"), "token_ids must be a list"),
         (said(logprobs=[-0.5]), "2 tokens have 1 logprobs"),
         (said(logprobs=[-0.5, float("nan")]), "has the logprob nan"),
         (said(logprobs=[-0.5, 0.5]), "has the logprob 0.5"),
         (said(logprobs=["a", "b"]), "logprobs must be numbers"),
         (said(versions=[3, 4, 5]), "2 tokens have 3 versions"),
-        (said(versions=[3, 6]), "has version 6 of the weights, but versions go from 0 to 5"),
+        (said(versions=[3, 6]), "has version 6 of the weights, but versions must be from 0 to 5"),
         (said(versions=[-1, 3]), "has version -1"),
         (sample(response_length=6), "response_length = 6 of 6 tokens"),
         (sample(response_length=True), "response_length = True"),
@@ -138,7 +138,7 @@ def test_a_records_tools_are_part_of_its_prompt() -> None:
     )
     assert turn.prompt_ids == asked["input_ids"]
     assert "# Tools" in tokenizer.decode(turn.prompt_ids)
-    assert "tools are a list" in read(given | {"tools": "add"}).error
+    assert "tools must be a list" in read(given | {"tools": "add"}).error
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_what_a_function_raises_is_told(name: str, said: str) -> None:
 def test_what_is_no_number_is_told_and_what_is_printed_gets_in_nobodys_way() -> None:
     with judged_by("says_text") as pool:
         assert pool.judge(request("number")).reward == 1.0
-        with pytest.raises(EnvironmentFailure, match="a reward is a number, not str"):
+        with pytest.raises(EnvironmentFailure, match="a reward must be a number, not str"):
             pool.judge(request("text"))
 
 

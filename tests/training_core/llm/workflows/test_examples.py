@@ -41,5 +41,5 @@ def test_every_example_has_an_answer() -> None:
         name: {"policy": "a", "examples": ["What is 1 + 1?", "2", "What is 2 + 1?"]}
         for name in ("planner", "executor")
     }
-    with pytest.raises(ConfigError, match="has 3 texts; give pairs"):
+    with pytest.raises(ConfigError, match="has 3 entries; give pairs"):
         parse_config({"team": {"roles": roles}, "policies": {"a": {}}, "environment": {"type": "plan_path"}})

@@ -142,7 +142,9 @@ def test_an_environment_in_which_it_is_nobodys_turn_fails_its_episode_alone(
     playing, _, _ = at_table()
     good, stuck = play_turn_tree([1, 2], playing)
     assert good.success and len(good.turns) == 4
-    assert stuck.failed and stuck.error == "nobody's turn: observe() was None for every role in turn 1"
+    assert (
+        stuck.failed and stuck.error == "no role can speak: observe() returned None for every role in turn 1"
+    )
 
 
 def test_a_role_that_may_pass_says_nothing_with_an_empty_answer() -> None:
@@ -196,8 +198,8 @@ def test_each_role_has_a_temperature_of_its_own_in_training_and_in_evaluation() 
 
 
 WRONG = [
-    ({"team.parallel": ["planner", "judge"]}, "team.parallel", "names judge, which is no role"),
-    ({"team.roles.planner.speaks": {"first": 4, "last": 2}}, "team.roles.planner.speaks.last", "comes before first = 4"),
+    ({"team.parallel": ["planner", "judge"]}, "team.parallel", "names judge, which is not a role"),
+    ({"team.roles.planner.speaks": {"first": 4, "last": 2}}, "team.roles.planner.speaks.last", "must not be below first = 4"),
     ({"team.roles.planner.speaks.every": 2, "team.roles.executor.speaks.first": 2},
      "team.roles.planner.speaks", "at least one role must speak in every turn"),
 ]  # fmt: skip

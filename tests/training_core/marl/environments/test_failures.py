@@ -78,7 +78,7 @@ def test_agents_that_change_in_mid_episode_fail_their_episode_and_it_begins_anew
     environments.reset(0)
     assert environments.step(stay).failures == {}
     step = environments.step(stay)
-    assert "agents changed in mid-episode: red_1 left" in step.failures[0].error
+    assert "agents changed during an episode: red_1 left" in step.failures[0].error
     assert environments.step(stay).failures == {} and step.truncated.tolist() == [True]
 
 
@@ -114,9 +114,9 @@ def test_what_cannot_begin_at_all_is_named_with_what_to_do() -> None:
         environments.step({"agents": STAY})
     assert str(told.value) == (
         f"environment 1, {FRAGILE}, cannot begin an episode: RuntimeError: no start. "
-        f"Mend its reset, and try it by itself with seed={seed_of(1, 1)} before you launch again"
+        f"Fix its reset, and test it separately with seed={seed_of(1, 1)} before you launch again"
     )
     with pytest.raises(
-        EnvironmentFailure, match="Unlicensed cannot be made: RuntimeError: no licence. Mend it"
+        EnvironmentFailure, match="Unlicensed cannot be constructed: RuntimeError: no licence. Fix it"
     ):
         make_environments(CustomMarl(path=f"{__name__}:Unlicensed"), 1)

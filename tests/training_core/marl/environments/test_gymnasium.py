@@ -111,7 +111,7 @@ def test_where_one_raises_none_can_go_on_and_it_says_what_to_do(registered: None
     environments = make_environments(GymnasiumVector(id="Broken-v0"), 2)
     environments.reset(0)
     with pytest.raises(
-        EnvironmentFailure, match=r"Broken-v0, step: RuntimeError: no more\. .* mend it, and try"
+        EnvironmentFailure, match=r"Broken-v0, step: RuntimeError: no more\. .* fix it, and test"
     ):
         environments.step({"agents": np.zeros((2, 1, 3), dtype=np.int64)})
     environments = make_environments(GymnasiumVector(id="Broken-v0", args={"breaks": "reset"}), 2)

@@ -127,7 +127,7 @@ def test_an_action_that_there_is_not_names_environment_and_agent() -> None:
     environment.reset(0)
     actions = np.zeros((4, 3), dtype=np.int64)
     actions[2, 1] = 5
-    with pytest.raises(EnvironmentFailure, match=r"environment 2: agent_1 has no action 5; there are 0 to 4"):
+    with pytest.raises(EnvironmentFailure, match=r"environment 2: agent_1 has no action 5; use 0 to 4"):
         environment.step({"agents": actions})
 
 

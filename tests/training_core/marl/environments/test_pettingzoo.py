@@ -153,10 +153,10 @@ def test_strict_agents_says_who_left_or_came() -> None:
     environments.reset(0)
     environments.step(stay(environments))
     failures = environments.step(stay(environments)).failures
-    assert "agents changed in mid-episode: red_1 left" in failures[0].error
+    assert "agents changed during an episode: red_1 left" in failures[0].error
     assert "Set environment.strict_agents = false" in failures[1].error
     environments, _ = countdown(1, comes="blue_0")
-    with pytest.raises(EnvironmentFailure, match="at the beginning: blue_0 left"):
+    with pytest.raises(EnvironmentFailure, match="at the start of an episode: blue_0 left"):
         environments.reset(0)
 
 
@@ -180,7 +180,7 @@ def test_any_environment_by_import_path() -> None:
     environments = make_environments(section, 3)
     assert environments.count == 3 and environments.reset(0).masks["reds"].shape == (3, 2, 3)
     with pytest.raises(
-        ConfigError, match="no role has the agent 'blue_0'; the agents are red_0, blue_0, red_1"
+        ConfigError, match="the agent 'blue_0' has no role; the agents are red_0, blue_0, red_1"
     ):
         make_environments(PettingZoo(path=HERE, members={"reds": ("red_",)}), 1)
     with pytest.raises(ConfigError, match="greens has no agent"):

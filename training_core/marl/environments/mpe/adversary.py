@@ -1,4 +1,4 @@
-"""simple_adversary: good agents cover the landmark that is meant; an adversary has to guess which one it is."""
+"""simple_adversary: good agents cover the goal landmark; an adversary has to guess which one it is."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from training_core.marl.environments.mpe.physics import Bodies
 
 
 class AdversaryEnvironment(GoalEnvironment):
-    """An agent sees landmarks and the others; good ones the goal before these."""
+    """An agent observes landmarks and the others; good agents also the goal, first."""
 
     def __init__(self, section: SimpleAdversary, count: int) -> None:
         good = section.num_agents
@@ -24,7 +24,7 @@ class AdversaryEnvironment(GoalEnvironment):
         super().__init__(bodies, team_names(1, good), count, section.max_cycles, section.continuous_actions)
 
     def observation_dims(self) -> Mapping[str, int]:
-        """Landmarks and others; the goal."""
+        """Sizes for landmarks and others; plus the goal."""
         seen = 2 * (self.world.relative.shape[1])
         return {"adversaries": seen, "good": seen + 2}
 
@@ -35,7 +35,7 @@ class AdversaryEnvironment(GoalEnvironment):
         return {"adversaries": per_environment(relative[:1]), "good": per_environment(good)}
 
     def reward(self) -> dict[str, Reals]:
-        """The adversary's distance from the goal, minus that of the nearest good agent; the adversary's alone."""
+        """The adversary's distance from the goal, minus that of the nearest good agent; the adversary gets minus its own distance."""
         distances = self.goal_distances()
         good = distances[0] - distances[1:].min(axis=0)
         shared = np.broadcast_to(good, (len(distances) - 1, self.count))

@@ -1,4 +1,4 @@
-"""What the native multi-particle environments have in common: actions, episodes, pictures. A scenario adds bodies, eyes and rewards."""
+"""Base of the native multi-particle environments: actions, episodes, pictures. A scenario adds bodies, observations and rewards."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -27,17 +27,18 @@ MOVES = ("stay", "left", "right", "down", "up")
 ACROSS = np.array([0.0, -1.0, 1.0, 0.0, 0.0])
 UP = np.array([0.0, 0.0, 0.0, -1.0, 1.0])
 SHOWN = 1.2
-"""A picture shows at least this far from the middle."""
+"""A picture shows at least this distance from the centre."""
 
 
 class MpeEnvironment(ABC):
-    """B worlds that begin and end together, after `max_cycles` steps. Discrete moves, or five numbers from 0 to 1 (the first means
-    nothing, then left, right, down, up)."""
+    """B worlds that begin and end together, after `max_cycles` steps. Actions are discrete moves, or five numbers
+    from 0 to 1 (the first is unused, then left, right, down, up).
+    """
 
     symbols = 0
-    """What an agent can say, beside moving."""
+    """Number of symbols that an agent can communicate, in addition to moving."""
     chances = 0
-    """Random numbers that an episode's beginning takes, beside those for places."""
+    """Random numbers for the start of an episode, in addition to those for positions."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class MpeEnvironment(ABC):
         )
         self._names = tuple(name for names in roles.values() for name in names)
         self.said: Floats = np.zeros((bodies.agents, self.symbols, count))
-        """(n, symbols, B): what each agent said in the last step."""
+        """(n, symbols, B): each agent's message in the last step."""
 
     @abstractmethod
     def observation_dims(self) -> Mapping[str, int]:
@@ -70,10 +71,10 @@ class MpeEnvironment(ABC):
 
     @abstractmethod
     def reward(self) -> dict[str, Reals]:
-        """By role (B, n), in the present state."""
+        """By role (B, n), in the current state."""
 
     def place(self, positions: Floats, chances: Floats) -> None:
-        """Begin from `positions` (E, 2, B), drawn within 1 of the middle; `chances` (c, B) in [0, 1) are for what else is drawn."""
+        """Begin from `positions` (E, 2, B), drawn within 1 of the centre; `chances` (c, B) in [0, 1) are for other draws."""
         self.world.place(positions)
 
     def reset(self, seed: int, first: int = 0) -> View:
@@ -83,7 +84,7 @@ class MpeEnvironment(ABC):
         return self._begin()
 
     def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
-        """Move all worlds. Raises EnvironmentFailure for actions that there are not."""
+        """Step all worlds. Raises EnvironmentFailure for invalid actions."""
         given = np.concatenate([actions[role] for role in self.spec.roles], axis=1)
         self.world.step(self._controls(given))
         self._steps += 1
@@ -97,13 +98,13 @@ class MpeEnvironment(ABC):
         return Transition(self._begin(), rewards, never, ended, view, boards)
 
     def board(self, index: int) -> dict[str, Any]:
-        """A plane with agents and landmarks; it grows with those that go far."""
+        """A plane with agents and landmarks; its bounds grow with distant agents."""
         entities = [self._entity(place, index) for place in range(len(self.world.positions))]
         edge = max(SHOWN, float(np.ceil(np.abs(self.world.positions[:, :, index]).max() * 2) / 2))
         return {"kind": "plane", "bounds": [-edge, -edge, edge, edge], "entities": entities}
 
     def episodes(self) -> Kept | None:
-        """Places, speeds and counters."""
+        """Positions, velocities and counters."""
         counters = np.array([self._steps, self._seed, self._episode], dtype=np.int64)
         return {"counters": counters, **arrays_of(self, "environment"), **arrays_of(self.world, "world")}
 
@@ -115,7 +116,7 @@ class MpeEnvironment(ABC):
         return View(self.observe())
 
     def close(self) -> None:  # noqa: B027  (nothing to give back, whatever the scenario)
-        """Nothing is held."""
+        """There are no resources to release."""
 
     def landmark(self, place: int, index: int) -> tuple[str, str]:
         """Name and kind of a landmark in a picture of one world."""
@@ -151,7 +152,7 @@ class MpeEnvironment(ABC):
         return View(self.observe())
 
     def _controls(self, given: Actions) -> Floats:
-        """Where agents want to go (n, 2, B); what they say is kept."""
+        """The agents' forces (n, 2, B); their messages are stored."""
         controls: Floats = np.empty(self.world.velocities.shape)
         if self._continuous:
             wish = np.clip(given, 0.0, 1.0).transpose(1, 2, 0)
@@ -172,26 +173,26 @@ class MpeEnvironment(ABC):
         if given.min() < 0 or given.max() >= most:
             world, agent = np.argwhere((given < 0) | (given >= most))[0]
             raise EnvironmentFailure(
-                f"environment {world}: {self._names[agent]} has no action {given[world, agent]}; there are 0 to {most - 1}"
+                f"environment {world}: {self._names[agent]} has no action {given[world, agent]}; use 0 to {most - 1}"
             )
         return given
 
 
 class GoalEnvironment(MpeEnvironment):
-    """One landmark is meant, the same for all agents."""
+    """One landmark is the goal, the same for all agents."""
 
     chances = 1
 
     goals: NDArray[Any]
-    """(B,): which landmark; drawn where an episode begins."""
+    """(B,): index of the landmark, drawn at the start of an episode."""
 
     def place(self, positions: Floats, chances: Floats) -> None:
-        """Everything anywhere, one landmark drawn."""
+        """Random positions and a random goal."""
         self.goals = (chances[0] * self.world.bodies.landmarks).astype(np.int64)
         self.world.place(positions)
 
     def to_goal(self) -> Floats:
-        """(n, 2, B): the goal as each agent sees it."""
+        """(n, 2, B): the goal relative to each agent."""
         return np.take_along_axis(self.world.relative, self.goals[None, None, None], axis=1)[:, 0]
 
     def goal_distances(self) -> Floats:
@@ -199,7 +200,7 @@ class GoalEnvironment(MpeEnvironment):
         return np.take_along_axis(self.world.distances, self.goals[None, None], axis=1)[:, 0]
 
     def landmark(self, place: int, index: int) -> tuple[str, str]:
-        """The goal is named."""
+        """Label the goal."""
         return ("goal" if place == self.goals[index] else f"landmark {place}"), "landmark"
 
 

@@ -1,8 +1,9 @@
-"""The physics of the multi-particle environments (MPE), for B worlds at once, with the numbers of mpe2's `core.World`.
+"""The physics of the multi-particle environments (MPE), for B worlds together, with the numerical results of mpe2's
+`core.World`.
 
-Entities are discs in a plane, agents first, then landmarks. Agents are driven by forces, slowed by damping, and push each other
-apart where they meet. The environment is the last axis of every array, so that each operation runs along it.
-Source: Lowe et al. 2017, arXiv 1706.02275; the constants are those of mpe2.
+Entities are discs in a plane, agents first, then landmarks. Agents are driven by forces, slowed by damping, and repel
+each other on contact. The environment is the last axis of every array, so that operations run along it. Source: Lowe
+et al. 2017, arXiv 1706.02275; the constants are those of mpe2.
 """
 
 from dataclasses import dataclass
@@ -15,28 +16,28 @@ Floats = NDArray[np.float64]
 
 TIME_STEP = 0.1
 DAMPING = 0.25
-"""Share of the velocity that a step takes away."""
+"""Share of the velocity lost per step."""
 CONTACT_FORCE = 100.0
 CONTACT_MARGIN = 1e-3
-"""Distance over which a contact softens."""
+"""Softening distance of a contact."""
 NEGLIGIBLE = -40.0
-"""Gaps of as many margins exert a force below 1e-15: none."""
+"""Gaps above this many margins have a force below 1e-15, treated as zero."""
 
 
 @dataclass(frozen=True)
 class Bodies:
-    """What moves, and what is met. Entities are agents first, then landmarks; all weigh 1."""
+    """Properties of the entities: agents first, then landmarks; all have mass 1."""
 
     agents: int
     landmarks: int
     sizes: tuple[float, ...]
     """Radius of every entity."""
     accelerations: tuple[float, ...]
-    """Of every agent: what its forces are multiplied with."""
+    """Factor of every agent's forces."""
     max_speeds: tuple[float, ...] = ()
-    """Of every agent; empty where there is no limit."""
+    """Maximum speed of every agent; empty without a limit."""
     collide: Literal["nothing", "agents", "everything"] = "nothing"
-    """Who is pushed apart: agents from each other, or from landmarks too."""
+    """Which contacts repel: between agents, or also with landmarks."""
 
 
 class World:
@@ -48,9 +49,9 @@ class World:
         self.positions: Floats = np.zeros((entities, 2, count))
         self.velocities: Floats = np.zeros((agents, 2, count))
         self.relative: Floats = np.zeros((agents, entities - 1, 2, count))
-        """(n, E - 1, 2, B): landmarks, then other agents, as each agent sees them."""
+        """(n, E - 1, 2, B): landmarks, then other agents, relative to each agent."""
         self.distances: Floats = np.zeros((agents, entities - 1, count))
-        """(n, E - 1, B): of the same."""
+        """(n, E - 1, B): distances of the same."""
         landmarks = list(range(agents, entities))
         self._seen = np.array(
             [landmarks + [other for other in range(agents) if other != own] for own in range(agents)],
@@ -61,18 +62,18 @@ class World:
             bodies.collide
         ]
         self.reach: Floats = (sizes[:agents, None] + sizes[self._seen])[:, :, None]
-        """(n, E - 1, 1): distances below which an agent touches what it sees."""
+        """(n, E - 1, 1): distances below which an agent touches the entity."""
         self._accelerations = np.array(bodies.accelerations)[:, None, None]
         self._max_speeds = np.array(bodies.max_speeds)[:, None]
 
     def place(self, positions: Floats) -> None:
-        """Put all entities (E, 2, B) somewhere, at rest."""
+        """Place all entities at positions (E, 2, B), at rest."""
         self.positions[:] = positions
         self.velocities[:] = 0.0
         self.look()
 
     def step(self, controls: Floats) -> None:
-        """Move by one step; `controls` (n, 2, B) are the agents' wishes, at most 1 along each axis."""
+        """Move by one step; `controls` (n, 2, B) are the agents' controls, at most 1 along each axis."""
         force = controls * self._accelerations
         self._push_apart(force)
         self.positions[: self.bodies.agents] += self.velocities * TIME_STEP
@@ -85,7 +86,7 @@ class World:
         self.look()
 
     def look(self) -> None:
-        """Bring `relative` and `distances` up to the positions; needed after these were changed by hand."""
+        """Update `relative` and `distances` from the positions; needed after positions are changed directly."""
         agents, seen = self._seen.shape
         np.take(
             self.positions,
@@ -101,7 +102,7 @@ class World:
         np.sqrt(self.distances, out=self.distances)
 
     def _push_apart(self, force: Floats) -> None:
-        """Add to each agent's force (n, 2, B) what those that it touches exert: softplus of how deep they are in each other."""
+        """Add to each agent's force (n, 2, B) the contact forces: softplus of the penetration depth."""
         met = slice(self._first_met, None)
         distances = self.distances[:, met]
         depth = (self.reach[:, met] - distances) / CONTACT_MARGIN
@@ -110,6 +111,6 @@ class World:
             return
         push = CONTACT_FORCE * CONTACT_MARGIN * np.logaddexp(0.0, depth[touching])
         scale = np.zeros_like(distances)
-        # Two at the very same place have no direction to be pushed to.
+        # Two entities at the same position have no direction of repulsion.
         scale[touching] = push / np.maximum(distances[touching], 1e-12)
         force -= np.einsum("ncb,ncdb->ndb", scale, self.relative[:, met])

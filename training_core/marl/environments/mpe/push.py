@@ -1,4 +1,4 @@
-"""simple_push: an agent goes to a landmark; an adversary, who is not told which, keeps it away."""
+"""simple_push: an agent goes to a landmark; an adversary, which does not know which one, keeps it away."""
 
 from collections.abc import Mapping
 
@@ -11,12 +11,12 @@ from training_core.marl.environments.mpe.physics import Bodies, Floats
 
 LANDMARKS = 2
 GREY, PAINT = 0.25, 0.5
-"""An agent's colour, and what the goal's number adds to one channel of it."""
+"""An agent's colour, and the amount added to the channel of the goal's index."""
 LANDMARK_COLOURS = np.array([0.1, 0.9, 0.1, 0.1, 0.1, 0.9])
 
 
 class PushEnvironment(GoalEnvironment):
-    """Both see their velocity, landmarks and each other; the good agent also the goal, its own colour and the landmarks'."""
+    """Both observe their velocity, landmarks and each other; the good agent also the goal, its own colour and the landmarks' colours."""
 
     def __init__(self, section: SimplePush, count: int) -> None:
         bodies = Bodies(
@@ -46,7 +46,7 @@ class PushEnvironment(GoalEnvironment):
         }
 
     def reward(self) -> dict[str, Reals]:
-        """Minus the good agent's distance from the goal; the adversary earns that distance minus its own."""
+        """Minus the good agent's distance from the goal; the adversary's is that distance minus its own."""
         distances = self.goal_distances()
         return {
             "adversaries": per_environment(distances[1:] - distances[:1]),
@@ -54,7 +54,7 @@ class PushEnvironment(GoalEnvironment):
         }
 
     def _colour(self) -> Floats:
-        """(1, 3, B) of the good agent."""
+        """Colour (1, 3, B) of the good agent."""
         channels = np.arange(3)[:, None]
         colour: Floats = GREY + PAINT * (channels == self.goals + 1)[None]
         return colour

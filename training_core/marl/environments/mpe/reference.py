@@ -18,7 +18,7 @@ OTHER = [1, 0]
 
 
 class ReferenceEnvironment(MpeEnvironment):
-    """An agent sees its velocity, landmarks, the colour of the one that the other shall go to, and what the other says."""
+    """An agent observes its velocity, landmarks, the colour of the other's target, and the other's message."""
 
     symbols = 10
     chances = 2
@@ -26,7 +26,7 @@ class ReferenceEnvironment(MpeEnvironment):
     def __init__(self, section: SimpleReference, count: int) -> None:
         self._local = section.local_ratio
         self.goals: NDArray[Any] = np.zeros((2, count), dtype=np.int64)
-        """(2, B): the landmark that each agent knows of, where the other shall go."""
+        """(2, B): the target of the other agent, which each agent knows."""
         bodies = Bodies(
             agents=2, landmarks=LANDMARKS, sizes=(0.05,) * (2 + LANDMARKS), accelerations=(5.0,) * 2
         )
@@ -38,7 +38,7 @@ class ReferenceEnvironment(MpeEnvironment):
         return {"agents": 2 + 2 * LANDMARKS + 3 + self.symbols}
 
     def place(self, positions: Floats, chances: Floats) -> None:
-        """Everything anywhere, and a landmark for each."""
+        """Random positions, and a random target for each."""
         self.goals = (chances * LANDMARKS).astype(np.int64)
         self.world.place(positions)
 
@@ -50,11 +50,11 @@ class ReferenceEnvironment(MpeEnvironment):
         return {"agents": per_environment(np.concatenate(parts, axis=1))}
 
     def reward(self) -> dict[str, Reals]:
-        """Minus how far the other is from where it shall go, partly each one's own and partly the mean of both."""
+        """Minus the other agent's distance from its target, partly each agent's own and partly the mean of both."""
         to_landmarks = self.world.distances[OTHER, :LANDMARKS]
         far = np.take_along_axis(to_landmarks, self.goals[:, None], axis=1)[:, 0]
         return {"agents": per_environment(-(far.mean(axis=0) * (1.0 - self._local) + far * self._local))}
 
     def landmark(self, place: int, index: int) -> tuple[str, str]:
-        """Their colours are what the agents see."""
+        """Landmarks in the colours that agents observe."""
         return COLOUR_NAMES[place], "landmark"

@@ -13,7 +13,7 @@ AGENT_SIZE, LANDMARK_SIZE = 0.15, 0.05
 
 
 class SpreadEnvironment(MpeEnvironment):
-    """An agent sees its velocity, place, all landmarks and the others (and zeros: nobody speaks)."""
+    """An agent observes its velocity, position, all landmarks and the others (and zeros for unused communication)."""
 
     def __init__(self, section: SimpleSpread, count: int) -> None:
         self._agents, self._local = section.num_agents, section.local_ratio
@@ -28,7 +28,7 @@ class SpreadEnvironment(MpeEnvironment):
         super().__init__(bodies, {"agents": names}, count, section.max_cycles, section.continuous_actions)
 
     def observation_dims(self) -> Mapping[str, int]:
-        """Velocity, place, landmarks, others, what these say."""
+        """Velocity, position, landmarks, others, their messages."""
         return {"agents": 4 + 2 * self._agents + 4 * (self._agents - 1)}
 
     def observe(self) -> dict[str, Reals]:
@@ -40,7 +40,7 @@ class SpreadEnvironment(MpeEnvironment):
         return {"agents": per_environment(np.concatenate(parts, axis=1))}
 
     def reward(self) -> dict[str, Reals]:
-        """Minus the distances of landmarks to their nearest agent, shared; minus 1 per agent that one touches, for oneself."""
+        """Minus the distances of landmarks to their nearest agent, shared; minus 1 per touched agent, for each agent itself."""
         distances, landmarks = self.world.distances, self._agents
         covered = -distances[:, :landmarks].min(axis=0).sum(axis=0)
         touched = (distances[:, landmarks:] < self.world.reach[:, landmarks:]).sum(axis=1)

@@ -10,11 +10,11 @@ from training_core.marl.environments.mpe.environment import MpeEnvironment, per_
 from training_core.marl.environments.mpe.physics import Bodies, Floats
 
 TOUCH = 10.0
-"""What a touch is worth to adversaries, and costs the good agent."""
+"""Reward of a touch for adversaries, and its penalty for the good agent."""
 
 
 class TagEnvironment(MpeEnvironment):
-    """An agent sees its velocity, place, obstacles, the others, and how fast the (other) good agents are."""
+    """An agent observes its velocity, position, obstacles, the others, and the velocities of the (other) good agents."""
 
     def __init__(self, section: SimpleTag, count: int) -> None:
         self._chasing, self._fleeing = section.num_adversaries, section.num_good
@@ -31,12 +31,12 @@ class TagEnvironment(MpeEnvironment):
         super().__init__(bodies, names, count, section.max_cycles, section.continuous_actions)
 
     def observation_dims(self) -> Mapping[str, int]:
-        """Velocity, place, obstacles, others, velocities of good agents."""
+        """Velocity, position, obstacles, others, velocities of good agents."""
         seen = 4 + 2 * (self._obstacles + self._chasing + self._fleeing - 1)
         return {"adversaries": seen + 2 * self._fleeing, "good": seen + 2 * (self._fleeing - 1)}
 
     def place(self, positions: Floats, chances: Floats) -> None:
-        """Agents anywhere, obstacles not quite at the edge."""
+        """Random positions; obstacles are not at the very edge."""
         positions[self._chasing + self._fleeing :] *= 0.9
         self.world.place(positions)
 
@@ -54,7 +54,7 @@ class TagEnvironment(MpeEnvironment):
         }
 
     def reward(self) -> dict[str, Reals]:
-        """Adversaries share every touch; a good agent pays for its own, and for leaving the plane."""
+        """Adversaries share the reward of every touch; a good agent is penalised for its own touches and for leaving the plane."""
         world, chasing = self.world, self._chasing
         adversaries = slice(self._obstacles, self._obstacles + chasing)
         touched = world.distances[chasing:, adversaries] < world.reach[chasing:, adversaries]
@@ -67,16 +67,16 @@ class TagEnvironment(MpeEnvironment):
         }
 
     def landmark(self, place: int, index: int) -> tuple[str, str]:
-        """All are obstacles."""
+        """All landmarks are obstacles."""
         return f"obstacle {place}", "obstacle"
 
     def _others(self, values: Floats) -> list[Floats]:
-        """Per good agent what the other good agents have: (g, 2, B) -> g times ((g - 1) * 2, B)."""
+        """Per good agent, the values of the other good agents: (g, 2, B) -> g times ((g - 1) * 2, B)."""
         return [np.delete(values, own, axis=0).reshape(-1, self.count) for own in range(len(values))]
 
 
 def edge_penalty(away: Floats) -> Floats:
-    """Nothing up to 0.9 from the middle, then ever more, at most 10: good agents may not flee for ever."""
+    """0 up to a distance of 0.9 from the centre, then increasing to at most 10, so that good agents cannot flee indefinitely."""
     near = (away - 0.9) * 10.0
     far = np.minimum(np.exp(np.minimum(2.0 * away - 2.0, 3.0)), 10.0)
     return np.where(away < 0.9, 0.0, np.where(away < 1.0, near, far))

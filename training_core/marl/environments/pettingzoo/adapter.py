@@ -1,8 +1,9 @@
 """A PettingZoo parallel environment as one of Troupe's single environments.
 
-Agents keep one order, that of `possible_agents`. Within a role observations are padded with zeros to the widest, and choices to the
-most, those that an agent has not being masked. Rewards stay each agent's own. The episode ends when all agents have ended; without
-`strict_agents` views say who still takes part, and transitions whose own end came.
+Agents are in the order of `possible_agents`. Within a role, observations are padded with zeros to the widest, and
+choices to the largest count, with an agent's missing choices masked. Rewards remain per agent. The episode ends when
+all agents have ended; without `strict_agents`, views contain which agents are active, and transitions which
+terminated.
 """
 
 from collections.abc import Collection, Mapping
@@ -39,16 +40,16 @@ from training_core.marl.environments.success import success_in
 
 @dataclass(frozen=True)
 class Manner:
-    """How an environment is wrapped."""
+    """Settings of the adapter."""
 
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Agents of each role by the start of their names; empty for one role."""
+    """Agents of each role by name prefix; empty for one role."""
     strict_agents: bool = True
-    """Fail where agents come or go in mid-episode; otherwise those that are gone see zeros, earn nothing and have one choice."""
+    """Fail if agents appear or disappear during an episode; otherwise absent agents observe zeros, get no reward and have one choice."""
     action_masks: bool = True
-    """Take `action_mask` from infos or observations."""
+    """Use `action_mask` from infos or observations."""
     max_steps: int = 0
-    """Longest episode; 0 where that is not known."""
+    """Steps of the longest episode; 0 if unknown."""
 
 
 class ParallelSingle:
@@ -58,7 +59,10 @@ class ParallelSingle:
         self._env, self._manner = environment, manner
         if not hasattr(environment, "possible_agents"):
             raise ConfigError(
-                {"environment": "it has no possible_agents: PettingZoo's parallel environments name them"}
+                {
+                    "environment": "it has no possible_agents, which PettingZoo's parallel environments need; define "
+                    "this attribute"
+                }
             )
         roles = by_role(list(environment.possible_agents), manner.members, "environment.members")
         self._agents = {
@@ -70,12 +74,12 @@ class ParallelSingle:
         possible = {role: self._possible(own) for role, own in self.spec.roles.items()}
         self._possible_choices = {role: choices for role, choices in possible.items() if choices is not None}
         self._successes: dict[str, bool] = {}
-        """What infos of this episode said last, by agent."""
+        """Last reported success in this episode's infos, by agent."""
 
     def reset(self, seed: int) -> Sight:
         observations, infos = self._env.reset(seed=seed)
         if self._manner.strict_agents:
-            self._same_agents("at the beginning", set(self._agents), set(self._env.agents))
+            self._same_agents("at the start of an episode", set(self._agents), set(self._env.agents))
         self._successes = {}
         return self._sight(observations, infos, set(self._env.agents))
 
@@ -89,7 +93,7 @@ class ParallelSingle:
         ended = {agent for agent in before if terminations.get(agent) or truncations.get(agent)}
         after = set(self._env.agents) - ended
         if self._manner.strict_agents and after:
-            self._same_agents("in mid-episode", set(before), after)
+            self._same_agents("during an episode", set(before), after)
         over = not after
         terminated = over and all(terminations.get(agent, False) for agent in ended)
         self._successes |= {
@@ -105,7 +109,7 @@ class ParallelSingle:
         )
 
     def board(self) -> dict[str, Any] | None:
-        """The environment's own board(), or its multi-particle world; None where it has neither."""
+        """The environment's board(), or its multi-particle world; None if it has neither."""
         inner = self._env.unwrapped
         if callable(own := getattr(inner, "board", None)):
             board: dict[str, Any] | None = own()
@@ -121,7 +125,7 @@ class ParallelSingle:
         return RoleSpec(agents, width, actions_of(acting, "environment.path"), widths_of(acting))
 
     def _possible(self, role: RoleSpec) -> Flags | None:
-        """(n, A): the choices that agents have at all; None of continuous actions."""
+        """(n, A): the choices that agents have; None for continuous actions."""
         if isinstance(role.actions, Continuous):
             return None
         return np.stack([allowed(self._acting[agent], role.actions.counts) for agent in role.agents])
@@ -129,7 +133,7 @@ class ParallelSingle:
     def _sight(
         self, observations: Mapping[str, Any], infos: Mapping[str, Any], there: Collection[str]
     ) -> Sight:
-        """`there`: agents that take part in the next step."""
+        """`there`: agents that are active in the next step."""
         seen = {
             role: np.zeros((len(own.agents), own.observation_dim), dtype=np.float32)
             for role, own in self.spec.roles.items()
@@ -149,11 +153,11 @@ class ParallelSingle:
         return Sight(seen, masks, alive={} if self._manner.strict_agents else self._by_role(there))
 
     def _masked(self, possible: Flags) -> bool:
-        """Whether a role hands over masks: in every view, or in none. An environment may give its first mask at any step."""
+        """Whether a role returns masks: in every view, or in none. An environment may return its first mask in any step."""
         return self._manner.action_masks or not self._manner.strict_agents or not possible.all()
 
     def _by_role(self, agents: Collection[str]) -> dict[str, Flags]:
-        """(n,) by role: who is among `agents`."""
+        """(n,) by role: which agents are in `agents`."""
         return {
             role: np.array([agent in agents for agent in own.agents]) for role, own in self.spec.roles.items()
         }
@@ -172,12 +176,12 @@ class ParallelSingle:
         gone, come = ", ".join(sorted(expected - found)), ", ".join(sorted(found - expected))
         said = "; ".join(text for text in (gone and f"{gone} left", come and f"{come} came") if text)
         raise EnvironmentFailure(
-            f"agents changed {when}: {said}. Set environment.strict_agents = false if that belongs to the game"
+            f"agents changed {when}: {said}. Set environment.strict_agents = false if this is intended"
         )
 
 
 def _mask(observation: Any, info: Any) -> Any:
-    """The mask in an agent's info, or else in its observation."""
+    """The mask in an agent's info, otherwise in its observation."""
     for place in (info, observation):
         if isinstance(place, Mapping) and place.get(MASK) is not None:
             return place[MASK]

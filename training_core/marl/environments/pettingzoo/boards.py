@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 LEAST_EDGE = 1.2
-"""A picture shows at least this far from the middle."""
+"""A picture shows at least this distance from the centre."""
 STEP_SECONDS = 0.1
 """mpe2's time step: velocities are shown per step."""
 

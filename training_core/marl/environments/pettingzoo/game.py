@@ -1,4 +1,4 @@
-"""The toys as PettingZoo parallel environments: one game by names in place of arrays."""
+"""The toys as PettingZoo parallel environments: a single game with names instead of arrays."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from training_core.seeding import keyed_seed
 
 @dataclass(frozen=True)
 class Sizes:
-    """What one agent sees and does."""
+    """Observation and action sizes of one agent."""
 
     observation: int
-    """Numbers."""
+    """Size of the observation."""
     choices: int
 
 
 class GameEnvironment(ParallelEnv):  # type: ignore[misc]
-    """Plays a game whose one role is `agents`. A reset without a seed goes on to the next episode of the last seed."""
+    """Plays a game with the single role `agents`. A reset without a seed starts the next episode of the last seed."""
 
     def __init__(self, name: str, game: Game, sizes: Sequence[Sizes]) -> None:
         self.metadata = {"name": name, "render_modes": []}
@@ -81,7 +81,7 @@ class GameEnvironment(ParallelEnv):  # type: ignore[misc]
         return self._game.board(0)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There are no resources to release."""
 
     def _by_name(self, view: View) -> dict[str, Any]:
         seen = view.observations["agents"][0]

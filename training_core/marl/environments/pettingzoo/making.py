@@ -1,4 +1,4 @@
-"""Vectorised environments out of PettingZoo's, by their config section."""
+"""Vectorised environments from PettingZoo's, by config section."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ from training_core.marl.environments.singles import Singles
 
 
 def mpe(section: Mpe, count: int) -> Singles:
-    """The package's own multi-particle environments."""
+    """The package's multi-particle environments."""
     manner = _manner(section, MEMBERS[section.type], section.max_cycles)
     make = mpe_maker(section)
     return Singles(lambda: _single(make(), section.supersuit, manner), count, section.type)

@@ -1,4 +1,4 @@
-"""The multi-particle environments of the package mpe2, or of PettingZoo before 1.26, where they were its own."""
+"""The multi-particle environments of the package mpe2, or of PettingZoo before 1.26, which included them."""
 
 import importlib
 import warnings
@@ -18,7 +18,7 @@ MEMBERS: dict[str, dict[str, tuple[str, ...]]] = {
     "mpe_simple_adversary": {"adversaries": ("adversary_",), "good": ("agent_",)},
     "mpe_simple_tag": {"adversaries": ("adversary_",), "good": ("agent_",)},
 }
-"""type -> agents of each role by the start of their names; none where all work together."""
+"""type -> agents of each role by name prefix; empty if all cooperate."""
 
 ARGUMENTS = {
     "mpe_simple_spread": {"num_agents": "N", "local_ratio": "local_ratio"},
@@ -33,11 +33,11 @@ ARGUMENTS = {
         "num_forests": "num_forests",
     },
 }
-"""type -> field of its section -> the package's word for it, beside max_cycles and continuous_actions."""
+"""type -> field of its section -> the package's argument, in addition to max_cycles and continuous_actions."""
 
 
 def mpe_maker(section: Mpe) -> Callable[[], Any]:
-    """What makes one parallel environment as the section says. Raises ConfigError where no package has it."""
+    """A function that constructs one parallel environment for the section. Raises ConfigError if no package provides it."""
     make = _module(section.type).parallel_env
     words = ARGUMENTS.get(section.type, {})
     given = {word: getattr(section, name) for name, word in words.items()}

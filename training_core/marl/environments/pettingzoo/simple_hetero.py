@@ -1,4 +1,4 @@
-"""simple_hetero for PettingZoo: scouts and workers with observation and action spaces of their own."""
+"""simple_hetero for PettingZoo: scouts and workers with separate observation and action spaces."""
 
 from typing import Any
 

@@ -15,22 +15,22 @@ MASK = "action_mask"
 
 
 def seen_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
-    """What is observed: of {"observation", "action_mask"} the observation."""
+    """The observation space: the part `observation` of {"observation", "action_mask"}."""
     if isinstance(space, spaces.Dict) and MASK in space.spaces and "observation" in space.spaces:
         return space.spaces["observation"]
     return space
 
 
 def width_of(space: spaces.Space[Any], field: str) -> int:
-    """Numbers that an observation has once it is flat. Raises ConfigError where that is not fixed."""
+    """Size of a flattened observation. Raises ConfigError if it is not fixed."""
     try:
         return flatdim(seen_space(space))
     except (ValueError, RuntimeError) as error:
-        raise ConfigError({field: f"observations of {space} have no fixed number of numbers"}) from error
+        raise ConfigError({field: f"observations of {space} have no fixed size"}) from error
 
 
 def flat(space: spaces.Space[Any], seen: Any) -> Reals:
-    """An observation as numbers (D,); choices become one-hot."""
+    """An observation as a vector (D,); choices become one-hot."""
     own = seen_space(space)
     inner = seen["observation"] if own is not space else seen
     if isinstance(own, spaces.Box):
@@ -47,14 +47,16 @@ def counts_of(space: spaces.Space[Any]) -> tuple[int, ...]:
 
 
 def allowed(space: spaces.Space[Any], counts: Sequence[int], mask: Any = None) -> Flags:
-    """(sum of counts,): which of its role's choices an agent with this space has. A set that is not its own has one choice.
+    """(sum of counts,): which of its role's choices an agent with this space has. A set that it does not have has one
+    choice.
 
-    mask: which of its own are allowed now, one set after the other, or an array for each. Raises ValueError where it does not fit.
+    mask: which of its choices are allowed now, sets concatenated, or an array for each. Raises ValueError if its size
+    differs.
     """
     own = counts_of(space)
     given = np.ones(sum(own)) if mask is None else np.concatenate([np.ravel(part) for part in mask])
     if len(given) != sum(own):
-        raise ValueError(f"action_mask has {len(given)} entries, where there are {sum(own)} choices")
+        raise ValueError(f"action_mask has {len(given)} entries for {sum(own)} choices")
     found = first_choices(counts)
     ends, own_ends = np.cumsum([0, *counts]), np.cumsum([0, *own])
     for first, begin, end in zip(ends, own_ends, own_ends[1:], strict=False):
@@ -63,7 +65,7 @@ def allowed(space: spaces.Space[Any], counts: Sequence[int], mask: Any = None) -
 
 
 def first_choices(counts: Sequence[int]) -> Flags:
-    """(sum of counts,): the first of every set alone."""
+    """(sum of counts,): only the first choice of every set."""
     return np.concatenate([np.arange(count) == 0 for count in counts])
 
 
@@ -91,7 +93,7 @@ def actions_of(all_spaces: Sequence[spaces.Space[Any]], field: str) -> ActionKin
 
 
 def widths_of(all_spaces: Sequence[spaces.Space[Any]]) -> tuple[int, ...]:
-    """How many numbers each agent's continuous action has; empty for choices, and where all have as many."""
+    """Number of components of each agent's continuous action; empty for choices, and if all have equally many."""
     if not all(isinstance(space, spaces.Box) for space in all_spaces):
         return ()
     widths = tuple(flatdim(space) for space in all_spaces)
@@ -99,7 +101,7 @@ def widths_of(all_spaces: Sequence[spaces.Space[Any]]) -> tuple[int, ...]:
 
 
 def given_to(space: spaces.Space[Any], action: Any) -> Any:
-    """An action as the space has it: choices from its start, or numbers within its bounds, in its shape."""
+    """An action in the form of the space: choices from its start, or components within its bounds, in its shape."""
     if isinstance(space, spaces.Discrete):
         return int(action) + int(space.start)
     if isinstance(space, spaces.MultiDiscrete):

@@ -1,4 +1,4 @@
-"""SuperSuit's wrappers around a PettingZoo environment, as the config asks."""
+"""SuperSuit's wrappers around a PettingZoo environment, as configured."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from training_core.marl.environments.missing import needed
 
 
 def wrap(environment: Any, section: SuperSuit) -> Any:
-    """Normalise, pad observations, pad actions, stack frames: in this order. Raises ConfigError where one does not fit."""
+    """Normalise, pad observations, pad actions, stack frames: in this order. Raises ConfigError if one cannot be applied."""
     if section == SuperSuit():
         return environment
     suit = needed("supersuit", "environment.supersuit")

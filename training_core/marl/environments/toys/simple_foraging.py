@@ -1,11 +1,12 @@
 """simple_foraging: agents on a grid gather food for the team.
 
-MARLKit's document gives 6 numbers of observation, 5 actions (stay, up, down, left, right) and a shared reward of collect bonus, step
-penalty and completion bonus, and leaves open what follows. Agents and food begin on different squares; agents may share a square
-later, and stay where the grid ends. A piece of food is gathered by being stood upon, once. An agent sees [row, column, rows and columns
-to the nearest food (down and right are positive; the first piece of several as near), each over grid_size - 1, food left over num_food,
-step / max_cycles]. Reward of the team per step: collect_reward per piece, less step_penalty, and completion_reward with the last
-piece, which ends the episode; every agent earns an equal share.
+MARLKit's document specifies an observation of size 6, 5 actions (stay, up, down, left, right) and a shared reward of
+collect bonus, step penalty and completion bonus. The rest is defined here. Agents and food start on different
+squares; agents may share a square later, and stay in place at the edge of the grid. An agent on a piece of food
+gathers it, once. An agent observes [row, column, rows and columns to the nearest food (down and right are positive;
+the first piece if several are equally near), each over grid_size - 1, food left over num_food, step / max_cycles].
+Reward of the team per step: collect_reward per piece, less step_penalty, and completion_reward with the last piece,
+which ends the episode; every agent gets an equal share.
 """
 
 from collections.abc import Mapping
@@ -81,7 +82,7 @@ class ForagingGame:
         return {"kind": "grid", "rows": size, "columns": size, "cells": cells}
 
     def _nearest(self) -> Whole:
-        """(B, n, 2): rows and columns from each agent to the food nearest to it; zeros where none is left."""
+        """(B, n, 2): rows and columns from each agent to the food nearest to it; zeros if none is left."""
         way = self._food[:, None] - self._agents[:, :, None]
         far = 2 * self._section.grid_size
         distance = np.where(self._left[:, None], np.abs(way).sum(axis=-1), far)

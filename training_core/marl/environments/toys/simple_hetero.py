@@ -1,11 +1,12 @@
-"""simple_hetero: scouts see a noisy hint of a hidden target and signal; workers see the mean signal of the step before and choose.
+"""simple_hetero: scouts see a noisy hint of a hidden target and signal; workers see the mean signal of the previous
+step and choose.
 
-MARLKit's document names the game and leaves open what follows. The target is drawn at the beginning and stays. A scout sees [step /
-max_cycles, one-hot target + Gaussian noise, drawn anew at each step] and gives one of num_signals signals, whose meaning is for the
-agents to agree on. A worker sees the mean over scouts of the one-hot signals of the step before (zeros at first) and chooses one of
-num_targets tasks.
-Reward of the team per step: match_reward per worker that chose the target, less mismatch_penalty per worker that did not; every agent
-earns an equal share. Observations are padded with zeros, actions with choices that masks forbid: sizes differ on purpose.
+MARLKit's document only names the game; the rest is defined here. The target is drawn at the start and is constant. A
+scout observes [step / max_cycles, one-hot target + Gaussian noise, drawn in each step] and sends one of num_signals
+signals, whose meaning the agents learn. A worker observes the mean over scouts of the one-hot signals of the previous
+step (zeros at first) and chooses one of num_targets tasks. Reward of the team per step: match_reward per worker that
+chose the target, less mismatch_penalty per worker that did not; every agent gets an equal share. Observations are
+padded with zeros, actions with masked choices: sizes differ on purpose.
 """
 
 from collections.abc import Mapping
@@ -64,7 +65,7 @@ class HeteroGame:
         return View({"agents": seen}, {"agents": np.repeat(self._mask[None], self._count, axis=0)})
 
     def board(self, row: int) -> dict[str, Any] | None:
-        """Tasks as columns: above, where the target is; below, what workers chose, one line each."""
+        """Tasks as columns: the target in the first row, workers' choices below, one row each."""
         section = self._section
         cells = [(0, int(self._target[row]), "goal")]
         cells += [

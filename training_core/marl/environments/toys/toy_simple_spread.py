@@ -1,8 +1,10 @@
-"""toy_simple_spread: N agents each name one of N slots, without seeing each other. MARLKit's toy, by its document.
+"""toy_simple_spread: N agents each name one of N slots without observing each other. MARLKit's toy, as documented
+there.
 
-Reward of the team per step: (different slots named) x coverage_reward - (agents beyond the first on a slot) x collision_penalty, of
-which every agent earns an equal share. Observation: [step / max_cycles, agent / (N - 1)]. With 5 agents and 25 steps, random choices
-name 5 (1 - (4/5)^5) = 3.36 slots and earn 25 (2 x 3.36 - 5) = 43.1 on average; the most is 125.
+Reward of the team per step: (different slots named) x coverage_reward - (agents beyond the first on a slot) x
+collision_penalty, of which every agent gets an equal share. Observation: [step / max_cycles, agent / (N - 1)]. With 5
+agents and 25 steps, random choices name 5 (1 - (4/5)^5) = 3.36 slots with a return of 25 (2 x 3.36 - 5) = 43.1 on
+average; the maximum is 125.
 """
 
 from collections.abc import Mapping
@@ -16,7 +18,7 @@ from training_core.marl.environments.games import Whole
 
 
 class ToySpreadGame:
-    """The rules. The end is part of the game: agents see how far it is."""
+    """The rules. The end is part of the game: agents observe the remaining steps."""
 
     last_step = "terminated"
 
@@ -48,7 +50,7 @@ class ToySpreadGame:
         return View({"agents": seen})
 
     def board(self, row: int) -> dict[str, Any] | None:
-        """Slots as columns, agents in the rows above the one that they named last."""
+        """Slots as columns, agents in the rows above their last choice."""
         agents = self._section.num_agents
         cells = [(agents, slot, "goal") for slot in range(agents)]
         names = self.spec.roles["agents"].agents
