@@ -21,11 +21,11 @@ class Evaluation(Section):
     temperature: float = Field(1.0, gt=0.0, le=10.0)
     """Temperature of the sampled evaluation."""
     probes: int = Field(6, ge=0)
-    """How many of these tasks are probes, whose transcripts are stored at every evaluation."""
+    """Number of these tasks that are probes, whose transcripts are stored at every evaluation."""
 
 
 class Checkpoint(Section):
-    """What is stored to resume, fork or export from."""
+    """Checkpoints to resume, fork or export from."""
 
     every: int = Field(20, ge=0)
     """Iterations between checkpoints; 0 disables. The last iteration, and the one a run is stopped at, always have a checkpoint."""
@@ -42,7 +42,7 @@ class Checkpoint(Section):
 
 
 class Reporting(Section):
-    """What is recorded of the run."""
+    """Records of the run."""
 
     episodes_per_iteration: int = Field(8, ge=0)
     """Training episodes per iteration whose full transcripts are reported (facts and candidates)."""

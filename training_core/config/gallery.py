@@ -25,7 +25,7 @@ GALLERY: dict[str, Expected] = {
     ),
     "plan_path_ppo": Expected(
         task="Plan-Path",
-        purpose="plan_path_duo by PPO: a critic in place of comparisons within a group.",
+        purpose="plan_path_duo by PPO: a critic instead of comparisons within a group.",
         time="1 to 2 minutes on two CPU cores",
         result="success from 0.18 to 0.98 by iteration 60 (greedy, 256 held-out tasks, one seed)",
     ),

@@ -31,7 +31,7 @@ class Lora(Section):
 
 
 Adapter = Annotated[WholeModel | Lora, Field(discriminator="type")]
-"""One class per adapter, told apart by `type`."""
+"""One class per adapter, selected by `type`."""
 
 ADAPTER_CONFIGS: dict[str, type[Section]] = {"none": WholeModel, "lora": Lora}
 
@@ -94,7 +94,7 @@ class Deepspeed(Optimisation):
 
 
 AnyLearner = Annotated[Learner | Deepspeed, Field(discriminator="type")]
-"""One class per learner, told apart by `type`."""
+"""One class per learner, selected by `type`."""
 
 LEARNER_CONFIGS: dict[str, type[Section]] = {"torch": Learner, "deepspeed": Deepspeed}
 
@@ -155,9 +155,9 @@ class Policy(Section):
     adapter: Adapter = WholeModel()
     """What is trained: the whole model, or an adapter on it. Several policies can have one adapter each on the same `model`."""
     engine: Engine = Torch()
-    """How this policy generates."""
+    """Engine settings of this policy."""
     learner: AnyLearner = Learner()
-    """How this policy learns."""
+    """Learner settings of this policy."""
     devices: Devices = Devices()
     """Devices of this policy's workers."""
 

@@ -206,7 +206,7 @@ WORKFLOW_CONFIGS: dict[str, type[Section]] = {
 
 
 class Rollout(Section):
-    """How much is collected per iteration, and how stale data is handled."""
+    """Amount of data per iteration, and handling of stale data."""
 
     tasks: int = Field(48, ge=1)
     """Tasks played per iteration."""

@@ -32,21 +32,21 @@ class RunConfig(ExperimentConfig):
     policies: dict[str, Policy] = Field(min_length=1, max_length=64)
     """Policies by name; a policy that no role uses is ignored."""
     environment: Environment = PlanPath()
-    """What is played."""
+    """The environment."""
     workflow: Workflow = TurnTree()
-    """How an episode is played."""
+    """The workflow of an episode."""
     algorithm: Algorithm = AtGrpo()
-    """How advantages and losses are computed."""
+    """The algorithm: advantages and losses."""
     rollout: Rollout = Rollout()
-    """How much is collected per iteration."""
+    """Amount of data per iteration, and its age."""
     resources: Resources = Resources()
     """Shared processes."""
     evaluation: Evaluation = Evaluation()
     """Held-out tasks."""
     checkpoint: Checkpoint = Checkpoint()
-    """What is stored on disk."""
+    """Checkpoints on disk."""
     reporting: Reporting = Reporting()
-    """What is recorded for reading."""
+    """Records of the run: transcripts, samples and logs."""
     health: Health = Health()
     """Rules that monitor the run, and their actions."""
 

@@ -10,7 +10,7 @@ from training_core.importing import IMPORT_PATH
 
 
 class Arithmetic(EnvironmentSection):
-    """A sum to solve: a reasoner answers, alone, or after a tool agent with a calculator, or after a proposer."""
+    """A sum to solve: a reasoner answers, by itself, after a tool agent with a calculator, or after a proposer."""
 
     roles: ClassVar[tuple[str, ...]] = ("tool", "reasoner")
     open_roles: ClassVar[bool] = True

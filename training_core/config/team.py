@@ -12,7 +12,7 @@ NAME_PATTERN = r"^[a-z][a-z0-9_]{0,39}$"
 
 
 class Sampling(Section):
-    """How tokens are drawn from a policy."""
+    """Sampling settings of a policy."""
 
     temperature: float = Field(1.0, gt=0.0, le=10.0)
     """Softmax temperature while training; evaluation has a separate setting. 1 samples from the policy itself."""
@@ -32,11 +32,11 @@ class Speaks(Section):
     """In which turns of an episode a role speaks; it is skipped in the others. Turns count from 1."""
 
     first: int = Field(1, ge=1)
-    """First turn in which it speaks."""
+    """First turn in which the role speaks."""
     last: int = Field(0, ge=0)
-    """Last turn in which it speaks; 0: to the end."""
+    """Last turn in which the role speaks; 0: until the end."""
     every: int = Field(1, ge=1)
-    """It speaks in every n-th turn from the first: 2 skips every other turn."""
+    """The role speaks in every n-th turn from the first: 2 skips every other turn."""
 
     @model_validator(mode="after")
     def _last_comes_after_first(self) -> Self:
@@ -76,9 +76,9 @@ class Role(Section):
     may_pass: bool = False
     """An empty answer is a pass: the state does not change and the role gets no reward. False passes it to the environment."""
     sampling: Sampling = Sampling()
-    """How this role's tokens are drawn."""
+    """Sampling settings of this role."""
     speaks: Speaks = Speaks()
-    """The turns in which it speaks."""
+    """The turns in which the role speaks."""
 
     @field_validator("examples")
     @classmethod

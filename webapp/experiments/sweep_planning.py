@@ -104,7 +104,7 @@ def _checked(plan: SweepPlan) -> None:
 def _wrong(plan: SweepPlan, tree: Mapping[str, Any], path: str, values: Sequence[Any]) -> str:
     """What is wrong with one axis; empty for nothing."""
     if not values:
-        return "give one value or more"
+        return "give one or more values"
     if len(set(map(repr, values))) < len(values):
         return "has the same value twice"
     if path in plan.overrides:

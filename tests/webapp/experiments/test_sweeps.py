@@ -62,7 +62,7 @@ def test_a_plan_says_what_it_costs() -> None:
         ({"algorithm.lr": [0.1]}, "grid", "algorithm.lr", "did you mean policies."),
         ({"nowhere.*.x": [1]}, "grid", "nowhere.*.x", "fits no field"),
         ({"run.seed": [1, 1]}, "grid", "run.seed", "twice"),
-        ({"run.seed": []}, "grid", "run.seed", "one value or more"),
+        ({"run.seed": []}, "grid", "run.seed", "one or more values"),
         ({"run.iterations": [4, 5]}, "grid", "run.iterations", "both fixed and varied"),
         ({"rollout.group_size": [2, 4], "run.seed": list(range(101))}, "grid", "axes", "202 runs are more"),
         ({"rollout.group_size": [2, 4], "rollout.tasks": [8]}, "list", "method", "rollout.tasks has 1"),
@@ -128,7 +128,7 @@ def test_the_form_launches(ada: Client) -> None:
     ("change", "said"),
     [
         ({"values": ["nothing, 1e-3"]}, "valid number"),
-        ({"values": [""]}, "one value or more"),
+        ({"values": [""]}, "one or more values"),
         ({"field": [""]}, "name the field"),
         ({"field": [RATES, RATES], "values": ["1", "2"]}, "two rows"),
         ({"shared": "no equals"}, "not of the form key=value"),

@@ -41,7 +41,7 @@ class MarlPpo(Section):
 
     @property
     def view(self) -> View:
-        """What the critic sees."""
+        """The critic's view."""
         return "own"
 
 
@@ -55,7 +55,7 @@ class Mappo(MarlPpo):
 
     @property
     def view(self) -> View:
-        """What the critic sees."""
+        """The critic's view."""
         return self.critic_sees
 
 
@@ -81,7 +81,7 @@ class CustomPpo(MarlPpo):
 
     @property
     def view(self) -> View:
-        """What the critic sees."""
+        """The critic's view."""
         return self.critic_sees
 
 

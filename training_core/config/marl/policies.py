@@ -84,7 +84,7 @@ NETWORK_CONFIGS: dict[str, type[Network]] = {"mlp": Mlp, "gru": Gru, "lstm": Lst
 
 
 class MarlLearner(Section):
-    """How a small network learns."""
+    """Settings of a small network's learner."""
 
     actor_learning_rate: float = Field(3e-4, gt=0.0)
     """Peak learning rate of the actor's Adam."""
@@ -112,4 +112,4 @@ class MarlPolicy(Section):
     network: AnyNetwork = Mlp()
     """Architecture of the actor and of the critic."""
     learner: MarlLearner = MarlLearner()
-    """How actor and critic learn."""
+    """Learner settings of actor and critic."""

@@ -44,7 +44,7 @@ def unseen_steps(steps: int, longest: int) -> str:
 
 
 class MarlRollout(Section):
-    """How much is collected per iteration."""
+    """Amount of data per iteration."""
 
     environments: int = Field(32, ge=1, le=100_000)
     """Number of environments that are stepped in parallel."""
@@ -88,11 +88,11 @@ class MarlEvaluation(Section):
     sampled: bool = True
     """Evaluate with sampled actions (metrics `eval_sampled/...`)."""
     probes: int = Field(2, ge=0)
-    """How many of these episodes are stored for reading and replay at every evaluation."""
+    """Number of these episodes that are stored for reading and replay at every evaluation."""
 
 
 class MarlCheckpoint(Checkpoint):
-    """What is stored to resume, fork or export from."""
+    """Checkpoints to resume, fork or export from."""
 
     checkpoint_fields: ClassVar[tuple[str, ...]] = ("resume_from",)
 
@@ -122,19 +122,19 @@ class MarlConfig(ExperimentConfig):
     policies: dict[str, MarlPolicy] = Field(min_length=1, max_length=64)
     """Policies by name; a policy that no role uses is ignored."""
     environment: AnyMarlEnvironment = SimpleSpread()
-    """What is played."""
+    """The environment."""
     algorithm: AnyMarlAlgorithm = Mappo()
-    """How advantages and losses are computed."""
+    """The algorithm: advantages and losses."""
     rollout: MarlRollout = MarlRollout()
-    """How many environments are stepped, and for how many steps."""
+    """Number of environments and steps per iteration."""
     resources: MarlResources = MarlResources()
     """Processes."""
     evaluation: MarlEvaluation = MarlEvaluation()
     """Episodes without training."""
     checkpoint: MarlCheckpoint = MarlCheckpoint()
-    """What is stored on disk."""
+    """Checkpoints on disk."""
     reporting: Reporting = Reporting()
-    """What is recorded for reading."""
+    """Records of the run: replays, samples and logs."""
     health: NetworkHealth = NetworkHealth()
     """Rules that monitor the run, and their actions."""
 

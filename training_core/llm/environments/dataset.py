@@ -20,7 +20,7 @@ class DatasetEnvironment(TaskEnvironment[Dataset, Instance]):
     roles: ClassVar[tuple[str, ...]] = ("solver",)
 
     def __init__(self, config: Dataset, seed: int) -> None:
-        """Raises ConfigError where the data cannot be read."""
+        """Raises ConfigError if the data cannot be read."""
         super().__init__(config, seed)
         self._rewards = reward_pool(config.reward)
         for split in get_args(Split):

@@ -127,7 +127,7 @@ class PlanPathEnvironment(PuzzleEnvironment[PlanPathGrid, Grid]):
         return StepResult(local, 0.0, False, False, f"plans {spoken(self.plan)}")
 
     def walk(self, answer: str) -> StepResult:
-        """Make moves until one is blocked for good or the goal is reached; the turn of the team ends with it."""
+        """Make the moves until the goal is reached; the turn of the team ends with it."""
         self.turns += 1
         known = self.wording.walk
         words = self.wording.read(answer, known, self.config.moves_per_turn)

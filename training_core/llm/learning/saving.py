@@ -6,7 +6,7 @@
 <checkpoint>/<policy>/critic.safetensors      PPO's value head and its moments, if it has one
 <checkpoint>/<policy>/policy.json             version, learning-rate schedule, counters; "frozen": true if there is no
                                               optimizer.safetensors, since the policy was not trained in that run
-Nothing is pickled: what is read back cannot run code.
+Nothing is pickled, so loading cannot run code.
 """
 
 import json

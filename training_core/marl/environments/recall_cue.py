@@ -51,7 +51,7 @@ class RecallCueGame:
         return View({"agents": seen})
 
     def board(self, row: int) -> dict[str, Any]:
-        """Each agent's cue in words."""
+        """Each agent's cue as text."""
         step = int(self._seen_at[row])
         when = {0: "shown now", self._delay: "choose now", self._delay + 1: "over"}.get(step, "to be kept")
         agents = self.spec.roles["agents"].agents

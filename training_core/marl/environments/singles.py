@@ -85,7 +85,7 @@ class Singles:
     """A VectorEnvironment of single ones. Each episode has its own seed, derived from the environment's number."""
 
     def __init__(self, make: Callable[[], Single], count: int, name: str) -> None:
-        """`name`: what is made, for people. Raises ConfigError, and EnvironmentFailure where `make` raises anything else."""
+        """`name` is the display name. Raises ConfigError, and EnvironmentFailure if `make` raises anything else."""
         self._make, self._name = make, name
         self._all = [self._made() for _ in range(count)]
         self._numbers = np.arange(count)

@@ -3,7 +3,7 @@
 <checkpoint>/<policy>/actor.safetensors, critic.safetensors   weights by name
 <checkpoint>/<policy>/optimizer.safetensors                    moments and step counts of both, each as one vector
 <checkpoint>/<policy>/policy.json                              updates, value scale, sizes
-Nothing is pickled: what is read back cannot run code.
+Nothing is pickled, so loading cannot run code.
 """
 
 import json
