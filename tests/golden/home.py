@@ -1,4 +1,4 @@
-"""Records home.tar.xz: the data folder and the database of a stack with two finished runs, and what its API answered then.
+"""Records home.tar.xz: the data folder and the database of a stack with two paused runs, and what its API answered then.
 
 `python -m tests.golden.home` starts a stack, launches the runs and packs the folder. tests/end_to_end/test_old_home.py opens it. It is
 recorded once: a new recording would not show any more that old data can be opened.
@@ -19,20 +19,21 @@ from webapp.stack.postgres import dump
 
 ARCHIVE = Path(__file__).with_name("home.tar.xz")
 DUMP, ANSWERS, MODEL = "database.dump", "answers.json", "little"
+LONG = {"run.iterations": 1000, "checkpoint.every": 0}
+"""Paused early; the pause writes the only checkpoint."""
 LANGUAGE_MODELS = {
-    "run.iterations": 4,
+    **LONG,
     "policies.planner.model": MODEL,
     "policies.executor.model": MODEL,
     "rollout.tasks": 6,
     "rollout.group_size": 4,
     "evaluation.every": 2,
     "evaluation.episodes": 8,
-    "checkpoint.every": 2,
     "environment.size": 4,
     "environment.max_turns": 2,
     "environment.moves_per_turn": 2,
 }
-RUNS = {"plan_path_duo": LANGUAGE_MODELS, "spread_toy": SMALL_NETWORKS}
+RUNS = {"plan_path_duo": LANGUAGE_MODELS, "spread_toy": SMALL_NETWORKS | LONG}
 KEPT = ("models", "runs")
 """Folders of the home that are packed."""
 
@@ -41,20 +42,21 @@ class Api:
     """The REST API of a running stack, as its owner."""
 
     def __init__(self, stack: RunningStack) -> None:
-        self._client = httpx.Client(
-            base_url=f"{stack.url}/api/v1",
-            headers={"Authorization": f"Bearer {stack.token}"},
-            timeout=60,
-            trust_env=False,
-        )
+        self._root = f"{stack.url}/api/v1"
+        self._headers = {"Authorization": f"Bearer {stack.token}"}
 
     def get(self, path: str, **parameters: Any) -> Any:
         """The answer's JSON."""
-        return self._client.get(path, params=parameters).raise_for_status().json()
+        return self._answer("GET", path, params=parameters)
 
     def post(self, path: str, body: Any) -> Any:
         """The answer's JSON."""
-        return self._client.post(path, json=body).raise_for_status().json()
+        return self._answer("POST", path, json=body)
+
+    def _answer(self, method: str, path: str, **given: Any) -> Any:
+        address, headers = f"{self._root}{path}", self._headers
+        answer = httpx.request(method, address, headers=headers, timeout=60, trust_env=False, **given)
+        return answer.raise_for_status().json()
 
 
 def answers(api: Api, run: str) -> dict[str, Any]:
@@ -63,6 +65,7 @@ def answers(api: Api, run: str) -> dict[str, Any]:
     episodes = api.get(f"/runs/{run}/episodes/", limit=500)["results"]
     return {
         "state": api.get(f"/runs/{run}/")["state"],
+        "iteration": api.get(f"/runs/{run}/")["iteration"],
         "series": {
             key: api.get(f"/runs/{run}/series/", keys=key, points=1000)["series"][key] for key in keys
         },
@@ -85,7 +88,10 @@ def main() -> None:
             api.post("/runs/", {"preset": preset, "overrides": changes})["id"]
             for preset, changes in RUNS.items()
         ]
-        stack.until(lambda: all(api.get(f"/runs/{run}/")["state"] == "finished" for run in runs), 900.0)
+        for run in runs:
+            stack.until(lambda run=run: api.get(f"/runs/{run}/")["iteration"] >= 2)
+            api.post(f"/runs/{run}/pause/", {})
+        stack.until(lambda: all(api.get(f"/runs/{run}/")["state"] == "paused" for run in runs))
         told = {run: answers(api, run) for run in runs}
         with tempfile.TemporaryDirectory() as folder, tarfile.open(ARCHIVE, "w:xz") as archive:
             (Path(folder) / ANSWERS).write_text(json.dumps(told))
