@@ -51,5 +51,5 @@ def test_the_cluster_renews_itself(page: Page, ada: User) -> None:
     waiting.attempts.all().delete()
     row = page.locator("tr", has_text="<img src=x")
     expect(row).to_contain_text("1.30 CPU")
-    expect(page.locator("main")).to_contain_text("Who holds what")
+    expect(page.locator("main")).to_contain_text("a run acquires all of its devices at once")
     assert not check(page, "/cluster/")

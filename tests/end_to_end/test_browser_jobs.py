@@ -81,13 +81,13 @@ def test_a_conversation_from_the_checkpoint_to_the_end(page: Page, ada: User) ->
     expect(page.get_by_text("running")).to_be_visible()
     asked = {"turn": 0, "role": "planner", "prompt": HOSTILE, "saw": HOSTILE, "board": grid(0, 0)}
     job_folder(job).write("moment", {"moves": [], "asked": asked, "title": "3x3", "board": grid(0, 0)})
-    field = page.get_by_label("What planner says")
+    field = page.get_by_label("Answer of planner")
     expect(field).to_be_focused()
     expect(agent(page)).to_have_attribute("aria-label", re.compile("agent at row 1, column 1.*now"))
     check_accessible(page)
     field.fill("north east")
-    page.get_by_role("button", name="Say it").click()
-    expect(page.get_by_text("the others are thinking")).to_be_visible()
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_text("waiting for the other roles")).to_be_visible()
     assert job_folder(job).said(0) == "north east"
     moves = [move("planner", "north east", grid(0, 0)), move("executor", "right", grid(0, 1))]
     asked |= {"turn": 1}
@@ -102,7 +102,7 @@ def test_a_conversation_from_the_checkpoint_to_the_end(page: Page, ada: User) ->
     shoot(page, "talk")
     check_accessible(page)
     field.fill("down")
-    page.get_by_role("button", name="Say it").click()
+    page.get_by_role("button", name="Send").click()
     job_folder(job).keep([Story(run.pk).episode(20, 0, "eval", True, "task")])
     job_folder(job).write(
         "result", {"success": 1.0, "return": 2.0, "episodes": 1, "rewards": {"planner": 2.0}}

@@ -114,7 +114,7 @@ def test_nothing_is_launched_where_something_is_wrong(user: User, project: Proje
 
 
 def test_the_form_launches(ada: Client) -> None:
-    assert "What varies" in ada.get(NEW).content.decode()
+    assert "Varied fields" in ada.get(NEW).content.decode()
     plan = ada.post("/experiments/sweeps/check/", form()).content.decode()
     assert "<strong>6 runs</strong> to launch" in plan and "--seeds 0,1,2" in plan
     assert not Run.objects.exists()

@@ -231,9 +231,9 @@ def test_speaking_is_for_whose_turn_it_is(
     job_folder(job).write("moment", {"moves": [move], "asked": asked, "title": HOSTILE})
     client.force_login(user)
     page = client.get(f"/jobs/{job.pk}/").content.decode()
-    assert "What planner says" in page and "hx-get" not in page and HOSTILE not in page
+    assert "Answer of planner" in page and "hx-get" not in page and HOSTILE not in page
     said = client.post(f"/jobs/{job.pk}/say/", {"turn": "0", "text": "left"}, headers={"HX-Request": "true"})
-    assert "the others are thinking" in said.content.decode() and job_folder(job).said(0) == "left"
+    assert "waiting for the other roles" in said.content.decode() and job_folder(job).said(0) == "left"
     assert client.post(f"/jobs/{job.pk}/say/", {"turn": "x", "text": "again"}).status_code == 302
     assert job_folder(job).said(1) is None
 
