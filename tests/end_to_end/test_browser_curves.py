@@ -251,7 +251,7 @@ def test_only_charts_in_sight_are_mounted(page: Page, telling: Telling) -> None:
 def test_a_chart_has_an_address_and_files(page: Page, telling: Telling, tmp_path: Path) -> None:
     run, _ = telling
     page.goto(f"/runs/{run.pk}/curves/?smooth=0")
-    page.get_by_role("link", name="entropy on a page of its own").click()
+    page.get_by_role("link", name="Open entropy on a separate page").click()
     expect(page.locator("h3")).to_have_text("entropy")
     assert page.url.endswith(f"/runs/{run.pk}/curves/policy-entropy/?smooth=0")
     main_line(page, "policy-entropy")
