@@ -119,7 +119,7 @@ class TestOnRay:
         path = (task.folder / "said").read_text().split("\n")[4]
         package = Path(path.split(":")[0])
         assert package.name.startswith("_ray_pkg_")
-        assert (package / "workers" / "launch" / "events.py").exists()
+        assert (package / "workers" / "telemetry" / "events.py").exists()
         assert launcher._upload_code() == f"gcs://{code_package().name}"
 
 
