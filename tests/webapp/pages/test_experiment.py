@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from html import unescape
 
 import pytest
 from django.test import Client
@@ -26,11 +27,11 @@ def posted(client: Client, query: dict[str, str] | None = None) -> dict[str, str
         name, value = re.search(r'name="([^"]*)"', tag), re.search(r'value="([^"]*)"', tag)
         if not name or (('type="checkbox"' in tag) and "checked" not in tag):
             continue
-        form[name[1]] = value[1] if value else "on"
+        form[name[1]] = unescape(value[1]) if value else "on"
     for name, options in re.findall(r'<select [^>]*name="([^"]*)".*?>(<option.*?)</select>', html, re.S):
-        form[name] = re.search(r"<option selected>([^<]*)<", options)[1]
+        form[name] = unescape(re.search(r"<option selected>([^<]*)<", options)[1])
     for name, text in re.findall(r'<textarea [^>]*name="([^"]*)".*?>([^<]*)</textarea>', html, re.S):
-        form[name] = text.strip()
+        form[name] = unescape(text).strip()
     return form
 
 

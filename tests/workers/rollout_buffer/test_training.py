@@ -185,7 +185,7 @@ def test_tries_are_counted_while_nothing_is_written(model: Path, service: Servic
     told = config(model, workflow__generator="", workflow__input_file="", workflow__retry_limit=3)
     assert run_attempt(Attempt(told, "r", 1, tmp_path / "run", tmp_path), local=True) == 1
     message = events(tmp_path / "run", "status")[-1]["message"]
-    assert "in 4 tries" in message and "0 of 4 groups" in message and "no group is whole" in message
+    assert "in 4 attempts" in message and "0 of 4 groups" in message and "no group is complete" in message
 
 
 @pytest.mark.slow
