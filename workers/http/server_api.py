@@ -15,7 +15,7 @@ from training_core.errors import TroupeError
 if TYPE_CHECKING:
     import httpx
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class ServerFailure(TroupeError):

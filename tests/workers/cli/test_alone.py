@@ -53,6 +53,12 @@ def test_no_stack_says_how_to_start_one(troupe: Troupe) -> None:
     assert "TROUPE_URL" in said.err
 
 
+def test_a_checkout_keeps_its_data_in_var_beside_manage_py(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TROUPE_HOME", raising=False)
+    assert (server_api.ROOT / "manage.py").exists()
+    assert server_api.home() == ROOT / "var"
+
+
 def test_a_stack_that_has_ended_is_told(troupe: Troupe, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     local = {"url": f"http://127.0.0.1:{closed_port()}", "token": "t"}
