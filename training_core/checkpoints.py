@@ -2,7 +2,7 @@
 
 <folder>/iteration-000020/state.json      the caller's state (iteration, counters, ...) and the layout
 <folder>/iteration-000020/manifest.json   every other file with its size in bytes and its SHA-256; written last
-<folder>/iteration-000020/<policy>/       see training_core.llm.learning.saving
+<folder>/iteration-000020/<policy>/       see training_core.llm.learning.policy_checkpoint
 
 A checkpoint is written into a draft folder in the same parent, synced to disk, then renamed: a folder with the name
 is complete. A disk can still lose or change bytes later, so `damage` compares a checkpoint with its manifest before

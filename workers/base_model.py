@@ -15,7 +15,7 @@ def main(preset: str, home: Path) -> None:
     config = load_config(preset)
     if not isinstance(config, RunConfig):
         return
-    from training_core.llm.models.registry import resolve_model
+    from training_core.llm.base_models.registry import resolve_model
 
     for name in dict.fromkeys(config.policies[policy].model for policy in config.used_policies):
         resolve_model(name, config.environment, home, _tell)

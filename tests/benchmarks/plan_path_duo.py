@@ -116,12 +116,12 @@ def play_swapped(folder: Path) -> dict[str, float]:
     from transformers.utils.logging import disable_progress_bar
 
     from training_core.config.files import parse_config, read_toml
+    from training_core.llm.base_models.base_evaluation import KINDS, evaluation_figures
     from training_core.llm.environments.host import EnvironmentHost
     from training_core.llm.generation.torch_engine import TorchEngine
-    from training_core.llm.models.base_evaluation import KINDS, evaluation_figures
     from training_core.llm.models.loading import load_model, load_tokenizer
+    from training_core.llm.workflows.context import Table
     from training_core.llm.workflows.independent import play_independent
-    from training_core.llm.workflows.table import Table
 
     disable_progress_bar()
     config = parse_config(read_toml((folder / "config.toml").read_text()))

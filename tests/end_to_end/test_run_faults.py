@@ -40,10 +40,10 @@ def client(stack: RunningStack) -> Iterator["Client"]:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model that speaks the environment's words: nothing to wait for."""
+    from training_core.llm.base_models.tiny import TinyRecipe
+    from training_core.llm.base_models.tiny_training import new_model
+    from training_core.llm.base_models.word_tokenizer import word_tokenizer
     from training_core.llm.environments.registry import WARM_STARTS
-    from training_core.llm.models.tiny import TinyRecipe
-    from training_core.llm.models.warm_start import new_model
-    from training_core.llm.models.word_tokenizer import word_tokenizer
 
     folder = tmp_path_factory.mktemp("model")
     tokenizer = word_tokenizer(WARM_STARTS["plan_path"].vocabulary(PlanPath()))

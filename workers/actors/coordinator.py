@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 
 from training_core.config.rollout import Agent, RolloutBuffer
 from training_core.config.run import RunConfig
+from training_core.llm.base_models.base_evaluation import base_evaluation
 from training_core.llm.environments.host import EnvironmentPool
+from training_core.llm.external.checkpoint import read_outside, save_outside
 from training_core.llm.learning.baselines import read_baselines, save_baselines
-from training_core.llm.learning.batch import make_groups
-from training_core.llm.models.base_evaluation import base_evaluation
-from training_core.llm.outside.saving import read_outside, save_outside
-from training_core.llm.outside.served_policies import POLICIES
+from training_core.llm.learning.training_groups import make_groups
+from training_core.llm.workflows.served_policies import POLICIES
 from training_core.types import Episode
 from workers.actors.collector import Collector
 from workers.actors.player import Player

@@ -8,11 +8,11 @@ from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.llm.agents.gateway import AgentGateway
 from training_core.llm.environments.host import EnvironmentPool
+from training_core.llm.external.source import RolloutSource
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.outside.served_policies import ServedPolicies
-from training_core.llm.outside.source import RolloutSource
+from training_core.llm.workflows.context import Generate, Render, Table
 from training_core.llm.workflows.registry import EVALUATIONS, WORKFLOWS
-from training_core.llm.workflows.table import Generate, Render, Table
+from training_core.llm.workflows.served_policies import ServedPolicies
 from training_core.types import Answer, Episode, Message, Prompt
 from workers.actors.slots import SlotRange
 from workers.protocol.records import EpisodeKind, Span

@@ -4,8 +4,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from training_core.llm.base_models.progress import Progress
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.models.progress import Progress
 from training_core.types import Group, Prompt
 from workers.actors.worker import Worker
 from workers.protocol.records import Span

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from training_core.config.run import RunConfig
-from training_core.llm.learning.batch import teaches
+from training_core.llm.learning.training_groups import teaches
 from training_core.types import Episode
 from workers.actors.player import Played, Player
 from workers.protocol.records import Span

@@ -12,13 +12,13 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from training_core.llm.flops import generation_work, peak_of, shape_of
+from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.registry import resolve_model
+from training_core.llm.base_models.tiny import read_facts
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.continuation import until_ended
 from training_core.llm.generation.registry import make_engine
-from training_core.llm.generation.resuming import until_ended
-from training_core.llm.learning.processes import ALONE, join
-from training_core.llm.learning.registry import make_learner
-from training_core.llm.learning.saving import (
+from training_core.llm.learning.policy_checkpoint import (
     check_tokenizer,
     load_frozen,
     load_policy,
@@ -26,11 +26,11 @@ from training_core.llm.learning.saving import (
     save_frozen,
     save_policy,
 )
+from training_core.llm.learning.processes import ALONE, join
+from training_core.llm.learning.registry import make_learner
 from training_core.llm.models.adapters import add_adapter, sharing, trained_weights
+from training_core.llm.models.flops import generation_work, peak_of, shape_of
 from training_core.llm.models.loading import load_model, load_tokenizer
-from training_core.llm.models.progress import Progress, silent
-from training_core.llm.models.registry import resolve_model
-from training_core.llm.models.tiny import read_facts
 from training_core.seeding import keyed_seed
 from training_core.types import Answer, Group, Prompt
 from workers.actors.gate import Gate
@@ -67,7 +67,9 @@ def load(spec: WorkerSpec, born: float, progress: Progress = silent) -> Loaded:
     source = resolve_model(spec.section.model, spec.config.environment, spec.home, progress)
     device = "cuda" if spec.gpus > 0 and torch.cuda.is_available() else "cpu"
     if spec.section.warm_start.steps:
-        from training_core.llm.models.supervised import warm_started  # imports environments: seldom needed
+        from training_core.llm.base_models.warm_start import (
+            warm_started,  # imports environments: seldom needed
+        )
 
         source = warm_started(
             source, spec.section.warm_start, spec.config.environment, spec.home, device, progress

@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from training_core.llm.models.progress import Progress, silent
+from training_core.llm.base_models.progress import Progress, silent
 from training_core.types import Group
 from workers.actors.worker import Worker
 from workers.protocol.spec import PolicyUpdate, Ready, WorkerSpec

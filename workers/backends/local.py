@@ -7,9 +7,9 @@ from typing import Any
 
 from training_core.config.run import RunConfig
 from training_core.errors import StopRequested
+from training_core.llm.base_models.progress import Progress
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.models.progress import Progress
 from training_core.types import Group, Prompt
 from workers.actors.coordinator import RolloutCoordinator
 from workers.actors.policy_worker import PolicyWorker

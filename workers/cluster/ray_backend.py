@@ -11,9 +11,9 @@ from ray.exceptions import RayActorError
 from training_core.config.rollout import RolloutBuffer
 from training_core.config.run import RunConfig
 from training_core.errors import StopRequested
-from training_core.llm.models.making import being_made
-from training_core.llm.models.progress import Progress, silent
-from training_core.llm.models.registry import made_folder
+from training_core.llm.base_models.folder_creation import being_made
+from training_core.llm.base_models.progress import Progress, silent
+from training_core.llm.base_models.registry import made_folder
 from workers.cluster.answers import answer, exit_of
 from workers.cluster.session import Session, connect, open_session
 from workers.gateway.announcing import announce

@@ -1,6 +1,6 @@
 """The driver's part of checkpoints: when one is written, which is best, which are deleted. No tensors here.
 
-How they lie on disk: training_core/checkpoints.py, and training_core/llm/learning/saving.py for a policy's part.
+How they lie on disk: training_core/checkpoints.py, and training_core/llm/learning/policy_checkpoint.py for a policy's part.
 """
 
 import time

@@ -10,7 +10,7 @@ from training_core.llm.agents.messages import plain, read_answer, shown
 from training_core.llm.agents.rendering import Renderer
 from training_core.llm.agents.session import Session, Voice
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.resuming import joined, resumed
+from training_core.llm.generation.continuation import joined, resumed
 from training_core.types import Answer, Prompt
 from workers.gateway.batching import Batcher
 from workers.gateway.requests import ChatRequest, TextRequest

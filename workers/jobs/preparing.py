@@ -3,9 +3,9 @@
 from typing import Any
 
 from training_core.config.run import RunConfig
+from training_core.llm.base_models.registry import resolve_model
+from training_core.llm.base_models.tiny import read_facts
 from training_core.llm.models.loading import load_tokenizer
-from training_core.llm.models.registry import resolve_model
-from training_core.llm.models.tiny import read_facts
 from workers.jobs.context import JobContext
 
 

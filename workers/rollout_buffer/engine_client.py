@@ -10,7 +10,7 @@ from training_core.errors import EngineFailure
 
 Messages = list[dict[str, Any]]
 SAMPLED = ("prompt_token_ids", "token_ids", "logprobs", "versions", "finish_reason")
-"""Fields of an assistant's message in a record: what was sampled. See training_core/llm/outside/sampled.py."""
+"""Fields of an assistant's message in a record: what was sampled. See training_core/llm/external/sampled_records.py."""
 ATTEMPTS = 6
 PAUSE_SECONDS = 10.0
 """After an abort: the server is taking new weights."""

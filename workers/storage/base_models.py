@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from training_core.errors import ModelError
-from training_core.llm.models.making import FACTS, being_made
-from training_core.llm.models.packaged import (
+from training_core.llm.base_models.folder_creation import FACTS, being_made
+from training_core.llm.base_models.packaged import (
     MODELS,
     PACKAGED_MODELS,
     packaged_file,

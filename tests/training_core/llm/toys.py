@@ -11,7 +11,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from training_core.llm.models.word_tokenizer import word_tokenizer
+from training_core.llm.base_models.word_tokenizer import word_tokenizer
 from training_core.types import Answer, Group
 
 WORDS = tuple(f"w{number}" for number in range(24))

@@ -9,7 +9,7 @@ from tests.workers.running import curve, events, small_config
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
-from training_core.llm.learning.batch import teaches
+from training_core.llm.learning.training_groups import teaches
 from training_core.types import Answer, Candidate, Episode, Turn
 from workers.actors.player import Played
 from workers.actors.resampling import play_until_telling

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from transformers import LlamaForCausalLM
 
-from tests.training_core.llm.models.test_gguf import TEMPLATE, write_gguf
-from tests.training_core.llm.models.test_gguf import model as model
+from tests.training_core.llm.base_models.test_gguf import TEMPLATE, write_gguf
+from tests.training_core.llm.base_models.test_gguf import model as model
 from tests.workers.cli.conftest import Troupe
 
 

@@ -16,8 +16,8 @@ from training_core.llm.environments.plan_path_wording import COMPASS, MOVES
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.models.loading import load_model, load_tokenizer
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.registry import WORKFLOWS
-from training_core.llm.workflows.table import Table
 from training_core.types import Answer, Episode, Prompt
 from workers.actors.player import renderer
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from training_core.llm.environments.base import Split, StepResult
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.episodes import play_episodes
-from training_core.llm.workflows.table import Table
 from training_core.types import Episode, Message
 
 

@@ -8,8 +8,8 @@ import pytest
 from tests.training_core.llm.toys import naive_logprobs
 from tests.workers.running import curve, events
 from training_core.config.files import load_config
+from training_core.llm.base_models.packaged import ensure_packaged, packaged_file
 from training_core.llm.models.loading import load_model, load_tokenizer
-from training_core.llm.models.packaged import ensure_packaged, packaged_file
 from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 

@@ -1,6 +1,6 @@
 """The trainer's side of slime's agent rollout guide, word for word: its loss-mask class (step 3) and its example 2.
 
-MultiTurnLossMaskGenerator comes from training_core.llm.outside.slime in place of slime's. The names that the guide uses without
+MultiTurnLossMaskGenerator comes from training_core.llm.external.slime in place of slime's. The names that the guide uses without
 defining them are short versions of slime's: Sample, start_rollout, get_rollout_data, log_raw_info, Buffer.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, Dict, List
 import httpx
 from transformers import AutoTokenizer
 
-from training_core.llm.outside.slime import MultiTurnLossMaskGenerator
+from training_core.llm.external.slime import MultiTurnLossMaskGenerator
 
 TOKENIZER, START_ROLLOUT = None, True
 Buffer = list

@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.training_core.llm.outside.test_records import reader
-from tests.training_core.llm.outside.test_records import record as talk
+from tests.training_core.llm.external.test_records import reader
+from tests.training_core.llm.external.test_records import record as talk
 from tests.training_core.llm.toys import TOKENIZER
 from tests.workers.rollout_buffer.engine import StubEngine
 from tests.workers.rollout_buffer.serving import Service

@@ -18,7 +18,7 @@ from training_core.checkpoint_reading import write_errors_explained
 from training_core.config.engines import OpenAi
 from training_core.errors import EngineFailure, PromptRefused
 from training_core.llm.generation.base import Interrupted, SamplingSettings
-from training_core.llm.generation.checking import check_prompts
+from training_core.llm.generation.prompt_checks import check_prompts
 from training_core.llm.generation.stop_words import StopWords, texts_of
 from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from training_core.errors import EngineFailure
-from training_core.llm.generation.jobs import Ints, Plot
+from training_core.llm.generation.requests import Ints, Plot
 
 _PADDABLE = {"full_attention", "sliding_attention", "chunked_attention"}
 _CACHES = ("past_key_values", "cache_params")

@@ -20,11 +20,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
-from training_core.llm.generation.checking import check_prompts, context_of
-from training_core.llm.generation.forest import Forest, can_grow
-from training_core.llm.generation.jobs import Candidates, Ints, Plot, make_plots
-from training_core.llm.generation.kept import ConversationCache, Kept
 from training_core.llm.generation.padded import PaddedBatch
+from training_core.llm.generation.prefix_cache import ConversationCache, Kept
+from training_core.llm.generation.prefix_tree import Forest, can_grow
+from training_core.llm.generation.prompt_checks import check_prompts, context_of
+from training_core.llm.generation.requests import Candidates, Ints, Plot, make_plots
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.static_steps import bucket
 from training_core.llm.generation.stop_words import StopWords, texts_of

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from training_core.config.engines import Vllm
 from training_core.errors import EngineFailure
 from training_core.llm.generation.base import Interrupted, SamplingSettings
-from training_core.llm.generation.checking import check_prompts, context_of
+from training_core.llm.generation.prompt_checks import check_prompts, context_of
 from training_core.llm.generation.stop_words import StopWords, texts_of
 from training_core.llm.models.adapters import has_adapter, load_trained_weights, save_adapter, trained_weights
 from training_core.seeding import keyed_seed

@@ -20,27 +20,27 @@ from training_core.algorithms.losses import kl_penalty, token_entropies
 from training_core.config.algorithms import Algorithm, Ppo
 from training_core.config.models import Optimisation, Policy
 from training_core.errors import LearnerFailure, StalePolicy
-from training_core.llm.flops import TRAINING, shape_of
 from training_core.llm.learning.annotations import Annotations, GroupAnnotation, annotate
-from training_core.llm.learning.charging import changes_rewards, charge, charges_kl
 from training_core.llm.learning.critic import Critic
+from training_core.llm.learning.kl_penalty import changes_rewards, charge, charges_kl
 from training_core.llm.learning.log_probs import is_plain, sampled_from, untruncated
 from training_core.llm.learning.micro_batches import MicroBatch, Split, split
+from training_core.llm.learning.missing_logprobs import with_logprobs
 from training_core.llm.learning.objective import kl_costs, token_losses, wants_start
 from training_core.llm.learning.optimisation import Optimiser
 from training_core.llm.learning.packing import conversations
-from training_core.llm.learning.passes import recompute_activations, training_passes
 from training_core.llm.learning.processes import ALONE, Processes
 from training_core.llm.learning.schedules import learning_rate
-from training_core.llm.learning.sums import Sums
 from training_core.llm.learning.token_logprobs import Batch, ResponseForward
-from training_core.llm.learning.unknown_logprobs import with_logprobs
+from training_core.llm.learning.training_mode import recompute_activations, training_passes
+from training_core.llm.learning.update_sums import Sums
 from training_core.llm.models.adapters import (
     has_adapter,
     load_trained_weights,
     trained_weights,
     without_adapter,
 )
+from training_core.llm.models.flops import TRAINING, shape_of
 from training_core.seeding import keyed_seed, keyed_uniform
 from training_core.types import Group
 
@@ -187,7 +187,7 @@ class Learner:
         return UpdateResult(self._metrics(sums, rate, len(groups)), sums.annotations, flops)
 
     def known(self, groups: Sequence[Group], version: int) -> list[Group]:
-        """Give answers without logprobs those of the current policy, at `version`; see unknown_logprobs."""
+        """Give answers without logprobs those of the current policy, at `version`; see missing_logprobs."""
         self.model.eval()
         return with_logprobs(groups, version, self._score)
 

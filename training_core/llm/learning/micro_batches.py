@@ -15,9 +15,9 @@ from torch import Tensor
 from training_core.config.algorithms import Algorithm
 from training_core.config.models import Optimisation
 from training_core.errors import LearnerFailure
-from training_core.llm.flops import Work, rows_work
-from training_core.llm.learning.packing import Row, micro_batches, single_rows, tree_rows
+from training_core.llm.learning.packing import Row, micro_batches, rows_work, single_rows, tree_rows
 from training_core.llm.learning.token_logprobs import Batch, collate
+from training_core.llm.models.flops import Work
 from training_core.types import Answer, Group
 
 Floats = NDArray[np.float32]

@@ -11,7 +11,7 @@ from training_core.algorithms.corrections import correction_weights
 from training_core.algorithms.losses import kl_penalty
 from training_core.algorithms.policy_losses import POLICY_LOSSES, Bounds, Tokens
 from training_core.config.algorithms import Algorithm, Ppo
-from training_core.llm.learning.charging import charges_kl
+from training_core.llm.learning.kl_penalty import charges_kl
 from training_core.llm.learning.micro_batches import MicroBatch
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
+from training_core.llm.models.flops import Work
 from training_core.llm.prefixes import shared_prefixes
 from training_core.types import Group
 
@@ -229,3 +230,13 @@ def micro_batches(rows: Sequence[Row], limit: int) -> list[list[Row]]:
         batches[-1].append(row)
         filled += width
     return batches
+
+
+def rows_work(rows: Iterable[Row]) -> Work:
+    """Work of the learner's rows: a place sees as many places as its position, plus itself."""
+    tokens = context = predicted = 0
+    for row in rows:
+        tokens += len(row.tokens)
+        context += sum(row.positions) + len(row.positions)
+        predicted += len(set(row.sources))
+    return Work(tokens, context, predicted)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from training_core.llm.answers import after_thought
-from training_core.llm.rewards.costs import too_costly
+from training_core.llm.rewards.expression_cost import too_costly
 from training_core.llm.rewards.units import without_unit
 
 MOST_DIGITS = 60

@@ -8,9 +8,9 @@ from training_core.llm.rollout_workflows.api import (
     RolloutWorkflow,
     Trajectory,
 )
+from training_core.llm.rollout_workflows.factory import AsyncRewardWrapper
 from training_core.llm.rollout_workflows.inference_engine import InferenceEngine
 from training_core.llm.rollout_workflows.loader import RestartingLoader
-from training_core.llm.rollout_workflows.making import AsyncRewardWrapper
 from training_core.llm.rollout_workflows.queue_agents import (
     Agent,
     BundledGenerationOutputs,

@@ -26,7 +26,7 @@ from training_core.llm.rollout_workflows.api import (
 )
 from training_core.llm.rollout_workflows.grouped import PLAYING, Playing, maker
 from training_core.llm.rollout_workflows.loader import RestartingLoader
-from training_core.llm.rollout_workflows.requesting import Requests, settings_from
+from training_core.llm.rollout_workflows.request_batching import Requests, settings_from
 from training_core.llm.rollout_workflows.tensors import concat_padded_tensors
 from training_core.llm.rollout_workflows.token_ids import token_ids_of
 from training_core.types import NoiseKey, Prompt

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from training_core.errors import EnvironmentFailure
 from training_core.llm.rollout_workflows.api import EpisodeResult, Interaction, Trajectory
-from training_core.llm.rollout_workflows.joining import Stretch, call_of, sequence_of
+from training_core.llm.rollout_workflows.token_sequences import Stretch, call_of, sequence_of
 from training_core.types import NOT_SAMPLED, Answer
 
 NEEDED = ("input_ids", "attention_mask", "loss_mask", "logprobs", "rewards")

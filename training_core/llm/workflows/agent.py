@@ -26,9 +26,9 @@ from training_core.llm.environments.base import Split
 from training_core.llm.environments.host import SlotView, describe
 from training_core.llm.environments.prompts import task_instance
 from training_core.llm.generation.base import SamplingSettings, settings_of
+from training_core.llm.workflows.context import Table, chat
 from training_core.llm.workflows.independent import EVALUATION_SEED, evaluation_settings
 from training_core.llm.workflows.overlong import charge_overlong
-from training_core.llm.workflows.table import Table, chat
 from training_core.types import Episode
 
 AGENT_STREAM, AGENT_EVALUATION_STREAM = 3, 4

@@ -6,8 +6,8 @@ from typing import Any, Literal
 from training_core.config.rollout import CustomWorkflow
 from training_core.errors import EnvironmentFailure
 from training_core.importing import made
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.independent import play_independent
-from training_core.llm.workflows.table import Table
 from training_core.types import Episode
 
 

@@ -7,9 +7,9 @@ of the episode. It is the control for AT-GRPO at equal sampling budget, tasks x 
 from collections.abc import Sequence
 
 from training_core.llm.generation.base import SamplingSettings, settings_of
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.conversation import conversations
 from training_core.llm.workflows.lockstep import Manner, play
-from training_core.llm.workflows.table import Table
 from training_core.types import Episode, NoiseKey
 
 EPISODES_STREAM = 2

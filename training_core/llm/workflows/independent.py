@@ -6,9 +6,9 @@ from typing import Literal
 
 from training_core.config.run import RunConfig
 from training_core.llm.generation.base import SamplingSettings, settings_of
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.conversation import conversations
 from training_core.llm.workflows.lockstep import Manner, play
-from training_core.llm.workflows.table import Table
 from training_core.types import Episode, NoiseKey
 
 EVALUATION_STREAM = 1

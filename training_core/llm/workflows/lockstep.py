@@ -11,9 +11,7 @@ from typing import Literal
 
 from training_core.llm.environments.base import Split, StepResult
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.workflows.conversation import Conversations
-from training_core.llm.workflows.overlong import answer_cost
-from training_core.llm.workflows.table import (
+from training_core.llm.workflows.context import (
     Asked,
     Question,
     Table,
@@ -25,6 +23,8 @@ from training_core.llm.workflows.table import (
     record_turn,
     record_voice,
 )
+from training_core.llm.workflows.conversation import Conversations
+from training_core.llm.workflows.overlong import answer_cost
 from training_core.types import Candidate, Episode, NoiseKey
 
 MOST_TURNS = 1024

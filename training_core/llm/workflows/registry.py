@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from training_core.llm.workflows.agent import play_agents, play_agents_evaluation
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.custom import evaluate_custom, play_custom
 from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.rollout_buffer import evaluate_rollout_buffer, play_rollout_buffer
-from training_core.llm.workflows.table import Table
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Episode
 

@@ -10,12 +10,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 from training_core.config.rollout import RolloutBuffer
-from training_core.llm.outside.records import Reader, train_episodes
-from training_core.llm.outside.served_policies import Kind
-from training_core.llm.outside.source import RolloutSource
+from training_core.llm.external.records import Reader, train_episodes
+from training_core.llm.external.source import RolloutSource
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.independent import play_independent
 from training_core.llm.workflows.overlong import charge_overlong
-from training_core.llm.workflows.table import Table
+from training_core.llm.workflows.served_policies import Kind
 from training_core.types import Episode
 
 

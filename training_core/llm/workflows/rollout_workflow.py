@@ -18,23 +18,23 @@ from training_core.config.tasks import Dataset
 from training_core.errors import DataError, EngineFailure
 from training_core.llm.environments.host import describe
 from training_core.llm.generation.base import Interrupted, SamplingSettings, settings_of
-from training_core.llm.generation.sequences import check_reward, check_sequence
+from training_core.llm.generation.sequence_checks import check_reward, check_sequence
 from training_core.llm.rollout_workflows.api import (
     EpisodeResult,
     GenerationHyperparameters,
     ModelResponse,
     RolloutWorkflow,
 )
+from training_core.llm.rollout_workflows.factory import make_reward_function, make_workflow
 from training_core.llm.rollout_workflows.inference_engine import InferenceEngine, Limits
-from training_core.llm.rollout_workflows.joining import Stretch, as_heard
-from training_core.llm.rollout_workflows.making import make_reward_function, make_workflow
 from training_core.llm.rollout_workflows.rows import RowData
 from training_core.llm.rollout_workflows.tensors import is_tensors, stretches
 from training_core.llm.rollout_workflows.token_ids import workflow_tokenizer
+from training_core.llm.rollout_workflows.token_sequences import Stretch, as_heard
 from training_core.llm.workflows.agent import data_of, episode_of, turn_discount_of, views_of
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.independent import EVALUATION_SEED, evaluation_settings
 from training_core.llm.workflows.overlong import charge_overlong
-from training_core.llm.workflows.table import Table
 from training_core.types import NOT_SAMPLED, Answer, Candidate, Episode, Prompt, Stage, Turn
 
 WORKFLOW_STREAM, WORKFLOW_EVALUATION_STREAM = 5, 6

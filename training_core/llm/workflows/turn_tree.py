@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from training_core.config.rollout import TurnTree
 from training_core.llm.generation.base import SamplingSettings, settings_of
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.lockstep import Manner, play
-from training_core.llm.workflows.table import Table
 from training_core.seeding import keyed_uniform
 from training_core.types import Candidate, Episode, NoiseKey
 

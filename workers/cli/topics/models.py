@@ -53,7 +53,7 @@ def model_add(
     as_json: AsJson = False,
 ) -> None:
     """Put a base model into the data folder, so that policies.*.model can name it. GGUF files are converted."""
-    from training_core.llm.models.adding import add_model  # torch: only for this command
+    from training_core.llm.base_models.user_models import add_model  # torch: only for this command
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     with Progress(*columns, console=console, transient=True, disable=as_json) as bar:

@@ -21,8 +21,8 @@ from tests.training_core.llm.workflows.counting import (
 )
 from training_core.config.effects.unused import unused_settings
 from training_core.llm.environments.registry import ENVIRONMENTS
-from training_core.llm.learning.batch import make_groups
 from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.training_groups import make_groups
 from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Group

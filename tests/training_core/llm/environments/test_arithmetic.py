@@ -9,6 +9,8 @@ from training_core.config.files import load_config, parse_config
 from training_core.config.rollout import TRY_AGAIN
 from training_core.config.tasks import Arithmetic
 from training_core.errors import ModelError
+from training_core.llm.base_models.tiny_training import encode_pairs
+from training_core.llm.base_models.word_tokenizer import word_tokenizer
 from training_core.llm.environments.arithmetic import TOOL, ArithmeticEnvironment
 from training_core.llm.environments.arithmetic_demonstrations import (
     BOX,
@@ -22,8 +24,6 @@ from training_core.llm.environments.arithmetic_problems import (
     spelled,
     task_problem,
 )
-from training_core.llm.models.warm_start import encode_pairs
-from training_core.llm.models.word_tokenizer import word_tokenizer
 
 SUM = Problem("7 - 3 * 2", Fraction(1))
 HARD = Arithmetic(terms=4, largest=99, operators=("+", "-", "*", "/"), fractions=True)

@@ -15,9 +15,9 @@ from training_core.config.models import Devices, Lora, Policy
 from training_core.errors import EngineFailure
 from training_core.llm.generation import openai_engine
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.continuation import joined, resumed
 from training_core.llm.generation.openai_engine import OpenAiEngine
 from training_core.llm.generation.registry import make_engine
-from training_core.llm.generation.resuming import joined, resumed
 from training_core.llm.models.adapters import add_adapter, trained_weights
 from training_core.types import NoiseKey, Prompt
 

@@ -1,8 +1,8 @@
 """The scripted engine answers as told, in the shapes of a real one."""
 
+from training_core.llm.base_models.word_tokenizer import word_tokenizer
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.scripted import ScriptedEngine
-from training_core.llm.models.word_tokenizer import word_tokenizer
 from training_core.types import NoiseKey, Prompt
 
 KEY = NoiseKey(0, 0, 0, 0, 0, 0)

@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 
 from tests.training_core.llm.toys import TOKENIZER, make_model
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.forest import Forest
-from training_core.llm.generation.resuming import until_ended
+from training_core.llm.generation.continuation import until_ended
+from training_core.llm.generation.prefix_tree import Forest
 from training_core.llm.generation.static_steps import Step, bucket
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.types import Answer, NoiseKey, Prompt

@@ -10,7 +10,7 @@ from tests.training_core.llm.toys import SMALL, TOKENIZER, make_model, naive_log
 from training_core.errors import EngineFailure
 from training_core.llm.generation import sampling
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.generation.forest import can_grow
+from training_core.llm.generation.prefix_tree import can_grow
 from training_core.llm.generation.sampling import draw, tempered_log_probs
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.token_logprobs import ResponseForward

@@ -11,14 +11,14 @@ from training_core.config.engines import Vllm
 from training_core.config.files import load_config
 from training_core.config.models import Devices, Lora, Policy
 from training_core.errors import EngineFailure
+from training_core.llm.base_models.packaged import ensure_packaged, packaged_file
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.continuation import joined, resumed
 from training_core.llm.generation.registry import make_engine
-from training_core.llm.generation.resuming import joined, resumed
 from training_core.llm.models.adapters import add_adapter, trained_weights
 from training_core.llm.models.loading import load_model, load_tokenizer
-from training_core.llm.models.packaged import ensure_packaged, packaged_file
-from training_core.llm.workflows.table import Table
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Message, NoiseKey, Prompt
 

@@ -13,8 +13,8 @@ from training_core.config.models import Learner as LearnerSettings
 from training_core.config.models import Policy
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.torch_engine import TorchEngine
-from training_core.llm.learning.batch import normalisation
 from training_core.llm.learning.learner import Learner
+from training_core.llm.learning.training_groups import normalisation
 from training_core.types import Answer, Group, NoiseKey, Prompt
 
 # How the papers' losses differ: (ratio, lower clip, upper clip, dual clip, average).

@@ -17,7 +17,7 @@ from training_core.config.models import Policy
 from training_core.errors import CheckpointError, ConfigError
 from training_core.llm.learning.learner import Learner
 from training_core.llm.learning.micro_batches import split
-from training_core.llm.learning.saving import load_policy, save_policy
+from training_core.llm.learning.policy_checkpoint import load_policy, save_policy
 from training_core.types import Group
 
 

@@ -8,7 +8,7 @@ import pytest
 from training_core.config.files import load_config
 from training_core.config.run import RunConfig
 from training_core.errors import ConfigError
-from training_core.llm.learning.batch import make_groups, teaches
+from training_core.llm.learning.training_groups import make_groups, teaches
 from training_core.types import Answer, Candidate, Episode, Turn
 
 ANSWER = Answer([1], [0.0], [0], "stop", "")

@@ -14,7 +14,7 @@ from training_core.config.models import Lora, Policy
 from training_core.errors import StalePolicy
 from training_core.llm.learning import optimisation
 from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.saving import load_policy, save_policy
+from training_core.llm.learning.policy_checkpoint import load_policy, save_policy
 from training_core.llm.models.adapters import add_adapter
 from training_core.llm.models.loading import DTYPES
 

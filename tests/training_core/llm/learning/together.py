@@ -77,9 +77,9 @@ def _work(rank: int, port: int, errand: Errand, queue: Any) -> None:
 
 def _outcome(rank: int, port: int, errand: Errand) -> Outcome:
     from tests.training_core.llm.learning.test_learner import groups
+    from training_core.llm.learning.policy_checkpoint import load_policy, save_policy
     from training_core.llm.learning.processes import join
     from training_core.llm.learning.registry import make_learner
-    from training_core.llm.learning.saving import load_policy, save_policy
 
     torch.set_num_threads(1)
     processes = join(rank, errand.size, "127.0.0.1", port, gpu=False)

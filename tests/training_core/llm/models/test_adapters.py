@@ -14,7 +14,7 @@ from training_core.config.models import Lora, Policy
 from training_core.errors import CheckpointError, EngineFailure, ModelError
 from training_core.llm.generation.torch_engine import TorchEngine
 from training_core.llm.learning.learner import Learner
-from training_core.llm.learning.saving import load_frozen, load_policy, save_frozen, save_policy
+from training_core.llm.learning.policy_checkpoint import load_frozen, load_policy, save_frozen, save_policy
 from training_core.llm.models.adapters import (
     add_adapter,
     has_adapter,

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from training_core.llm.rewards.costs import too_costly
+from training_core.llm.rewards.expression_cost import too_costly
 from training_core.llm.rewards.math import (
     as_fraction,
     boxed,

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.training_core.llm.workflows.counting import Counting, Recorder, table
-from training_core.llm.learning.batch import make_groups
+from training_core.llm.learning.training_groups import make_groups
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.episodes import play_episodes
-from training_core.llm.workflows.table import Table
 
 ROOM = {"workflow__type": "episodes", "resources__environments_per_worker": 192}
 

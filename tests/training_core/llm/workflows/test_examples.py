@@ -6,7 +6,7 @@ from training_core.config.files import parse_config
 from training_core.config.team import Role
 from training_core.errors import ConfigError
 from training_core.llm.environments.host import SlotView
-from training_core.llm.workflows.table import chat
+from training_core.llm.workflows.context import chat
 from training_core.types import Message
 
 EXAMPLES = ("What is 1 + 1?", "2", "What is 2 + 1?", "3")

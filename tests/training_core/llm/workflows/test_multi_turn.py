@@ -9,16 +9,16 @@ from training_core.config.files import load_config
 from training_core.config.rollout import TRY_AGAIN
 from training_core.config.tasks import Arithmetic
 from training_core.errors import ModelError
+from training_core.llm.base_models.word_tokenizer import word_tokenizer
 from training_core.llm.environments.arithmetic_demonstrations import arithmetic_vocabulary
 from training_core.llm.environments.arithmetic_problems import task_problem
 from training_core.llm.environments.host import EnvironmentHost, SlotView
 from training_core.llm.generation.base import SamplingSettings
-from training_core.llm.learning.batch import make_groups
-from training_core.llm.models.word_tokenizer import word_tokenizer
+from training_core.llm.learning.training_groups import make_groups
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.conversation import Conversations
 from training_core.llm.workflows.episodes import play_episodes
 from training_core.llm.workflows.independent import play_independent
-from training_core.llm.workflows.table import Table
 from training_core.types import Answer, Episode, Message, Prompt
 
 TOKENIZER = word_tokenizer(arithmetic_vocabulary(Arithmetic()))

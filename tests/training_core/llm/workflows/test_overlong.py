@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.training_core.llm.outside.test_records import reader, record
+from tests.training_core.llm.external.test_records import reader, record
 from tests.training_core.llm.workflows.counting import Recorder, config, table
-from training_core.llm.outside.records import train_episodes
+from training_core.llm.external.records import train_episodes
 from training_core.llm.workflows.overlong import answer_cost, charge_overlong, said_lengths
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Candidate, Episode, Turn

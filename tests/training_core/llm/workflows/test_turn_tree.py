@@ -3,8 +3,8 @@
 import pytest
 
 from tests.training_core.llm.workflows.counting import Counting, CountingEnvironment, Recorder, table
-from training_core.llm.learning.batch import make_groups
-from training_core.llm.workflows.table import Table
+from training_core.llm.learning.training_groups import make_groups
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.turn_tree import choose_best, choose_sampled, play_turn_tree
 from training_core.types import Answer, Candidate, Episode, NoiseKey
 

@@ -12,15 +12,15 @@ from training_core.config.environments import PlanPathTrio
 from training_core.config.files import load_config
 from training_core.config.team import Speaks
 from training_core.errors import ConfigError, EngineFailure
+from training_core.llm.base_models.word_tokenizer import word_tokenizer
 from training_core.llm.environments.host import EnvironmentHost
 from training_core.llm.environments.plan_path_teams import PlanPathTrioEnvironment
 from training_core.llm.environments.registry import ENVIRONMENTS
 from training_core.llm.generation.base import SamplingSettings
 from training_core.llm.generation.scripted import ScriptedEngine
-from training_core.llm.learning.batch import make_groups
-from training_core.llm.models.word_tokenizer import word_tokenizer
+from training_core.llm.learning.training_groups import make_groups
+from training_core.llm.workflows.context import Table
 from training_core.llm.workflows.independent import play_independent
-from training_core.llm.workflows.table import Table
 from training_core.llm.workflows.turn_tree import play_turn_tree
 from training_core.types import Answer, Episode, Prompt
 

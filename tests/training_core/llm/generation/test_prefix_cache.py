@@ -1,0 +1,157 @@
+"""ConversationCache that go on: what was computed is used again, and changes nothing that is said."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from tests.training_core.llm.toys import TOKENIZER, make_model
+from training_core.llm.generation.base import SamplingSettings
+from training_core.llm.generation.continuation import until_ended
+from training_core.llm.generation.prefix_cache import ConversationCache, Layers
+from training_core.llm.generation.torch_engine import TorchEngine
+from training_core.types import Answer, NoiseKey, Prompt
+
+SETTINGS = SamplingSettings(temperature=0.8, max_tokens=5)
+
+
+@pytest.fixture(scope="module", params=["llama", "qwen2", "gpt_neox"])
+def model(request: pytest.FixtureRequest) -> PreTrainedModel:
+    return make_model(request.param)
+
+
+@pytest.fixture
+def passes(model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Tokens of each pass through the model."""
+    body, seen = model.base_model, []
+    forward = body.forward
+
+    def count(input_ids: torch.Tensor, **inputs: object) -> object:
+        seen.append(input_ids.numel())
+        return forward(input_ids=input_ids, **inputs)
+
+    monkeypatch.setattr(body, "forward", count)
+    return seen
+
+
+def talk(engine: TorchEngine, rid: str) -> list[list[Answer]]:
+    """Three turns in three conversations at once, of different lengths; a prompt without a name is among them."""
+    texts = [[6, 7, 8, 9, 10, 11, 12], [13, 14], [6, 7, 8]]
+    said: list[list[Answer]] = []
+    for turn in range(3):
+        prompts = [
+            Prompt(
+                text, 1, NoiseKey(0, 0, 1, place, turn, 0), rid=f"{rid}{place}" if rid and place < 2 else ""
+            )
+            for place, text in enumerate(texts)
+        ]
+        said.append([answer for (answer,) in engine.generate(prompts, SETTINGS)])
+        texts = [
+            text + answer.token_ids + [20 + turn] * (place + 1)
+            for place, (text, answer) in enumerate(zip(texts, said[-1], strict=True))
+        ]
+    return said
+
+
+def check_equal(found: list[list[Answer]], wanted: list[list[Answer]]) -> None:
+    for some, others in zip(found, wanted, strict=True):
+        for one, other in zip(some, others, strict=True):
+            assert one.token_ids == other.token_ids and one.text == other.text
+            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-5)
+
+
+def test_turns_that_go_on_compute_what_is_new_alone(model: PreTrainedModel, passes: list[int]) -> None:
+    engine = TorchEngine(model, TOKENIZER)
+    talk(engine, "")  # which tries what the model can do
+    passes.clear()
+    plain = talk(engine, "")
+    without = sum(passes)
+    assert engine.conversations.reused == 0 and engine.conversations.size == 0
+    passes.clear()
+    check_equal(talk(engine, "a"), plain)
+    assert engine.conversations.reused > 30 and sum(passes) == without - engine.conversations.reused
+
+
+def test_a_group_goes_on_from_the_candidate_that_it_follows(model: PreTrainedModel) -> None:
+    engine, plain = TorchEngine(model, TOKENIZER), TorchEngine(model, TOKENIZER, kept_bytes=0)
+    first = Prompt([6, 7, 8, 9], 4, NoiseKey(0, 0, 1, 0, 0, 0), rid="tree")
+    answers = engine.generate([first], SETTINGS)[0]
+    chosen = max(answers, key=lambda answer: len(answer.token_ids))
+    second = Prompt([6, 7, 8, 9, *chosen.token_ids, 21], 4, NoiseKey(0, 0, 1, 0, 1, 0), rid="tree")
+    check_equal(engine.generate([second], SETTINGS), plain.generate([second], SETTINGS))
+    assert engine.conversations.reused == 4 + len(chosen.token_ids) - 1, "the last token was never computed"
+
+
+def test_interrupted_answers_go_on_where_they_were(model: PreTrainedModel, passes: list[int]) -> None:
+    engine = TorchEngine(model, TOKENIZER, max_batch=8)
+    prompts = [
+        Prompt([6, 7, 8, 9, 10 + task], 3, NoiseKey(0, 0, 1, task, 0, 0), rid=str(task)) for task in (0, 1)
+    ]
+    whole = engine.generate(prompts, SETTINGS)
+    engine.conversations.forget()
+
+    def say(some: list[Prompt]) -> list[list[Answer]]:
+        return engine.generate(some, SETTINGS, after(2))
+
+    passes.clear()
+    check_equal(until_ended(prompts, say), whole)  # type: ignore[arg-type]  # a list is a sequence
+    assert max(passes[1:]) <= 6, (
+        "no prompt is computed again: one node a candidate, in every pass but the first"
+    )
+
+
+def after(steps: int) -> Callable[[], bool]:
+    """True from this many tokens on."""
+    asked = iter(range(100))
+    return lambda: next(asked) >= steps
+
+
+def test_new_weights_drop_what_old_ones_computed() -> None:
+    engine, newer = TorchEngine(make_model(), TOKENIZER, version=1), make_model(seed=1)
+    prompt = Prompt([6, 7, 8, 9], 1, NoiseKey(0, 0, 1, 0, 0, 0), rid="one")
+    (before,) = engine.generate([prompt], SETTINGS)[0]
+    on = replace(prompt, token_ids=[*prompt.token_ids, *before.token_ids, 21])
+    wanted = TorchEngine(newer, TOKENIZER, version=2).generate([replace(on, rid="")], SETTINGS)
+    engine.load_weights(newer.state_dict(), 2)
+    check_equal(engine.generate([on], SETTINGS), wanted)
+    assert engine.conversations.reused == 0
+    # A learner in the same process changes the weights in place and says so by the version alone.
+    engine.version = 3
+    engine.generate([on], SETTINGS)
+    assert engine.conversations.reused == 0
+    engine.generate([on], SETTINGS)
+    assert engine.conversations.reused == len(on.token_ids) - 1
+
+
+def layers(tokens: int) -> Layers:
+    """64 bytes a token."""
+    return [(torch.ones(2, tokens, 4), torch.ones(2, tokens, 4))]
+
+
+def test_who_was_asked_for_longest_ago_makes_room() -> None:
+    kept = ConversationCache(64 * 10)
+    kept.keep(("a", 0), [1, 2, 3, 4, 99], lambda: layers(4))
+    kept.keep(("b", 0), [5, 6, 7, 8], lambda: layers(4))
+    assert kept.known([("a", 0)], [1, 2, 3, 4, 5]) and kept.size == 64 * 8
+    kept.keep(("c", 0), [1, 9], lambda: layers(2))
+    assert kept.size == 64 * 10
+    kept.keep(("d", 0), [1], lambda: layers(1))
+    assert kept.known([("b", 0)], [5, 6]) is None and kept.size == 64 * 7
+    kept.keep(("e", 0), list(range(11)), lambda: layers(11))
+    assert kept.known([("e", 0)], list(range(11))) is None, "larger than everything that may be kept"
+    kept.keep(("a", 0), [1], lambda: layers(1))
+    assert kept.size == 64 * 4, "in place of what it was"
+
+
+def test_only_a_common_beginning_is_used_and_the_last_token_is_always_computed() -> None:
+    kept = ConversationCache(10**6)
+    kept.keep(("a", 0), [1, 2, 3, 4], lambda: layers(4))
+    kept.keep(("a", 1), [1, 2, 7], lambda: layers(3))
+    found = kept.known([("a", 0), ("a", 1)], [1, 2, 7, 8])
+    assert found and found.tokens == (1, 2, 7) and found.layers[0][0].shape == (2, 3, 4)
+    found = kept.known([("a", 0)], [1, 2, 3, 4])
+    assert found and found.tokens == (1, 2, 3)
+    assert kept.known([("a", 0)], [9, 2, 3]) is None and kept.known([("a", 0)], [1]) is None
+    assert kept.reused == 6

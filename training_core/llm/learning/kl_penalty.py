@@ -1,0 +1,187 @@
+"""KL penalties and discounts in the reward, applied before normalisation.
+
+T trained tokens of the answers, N compared units (answers, or episodes of a role), b = kl_coefficient, k_t the KL
+estimate of token t.
+
+A whole sequence is one action (RLOO, arXiv 2402.14740, equations 1 and 6, and every algorithm that compares sequences):
+
+    R = r - b * sum of k_t over the unit's tokens,     A = R normalised as the config says, the same for all its tokens
+
+A token is an action (REINFORCE++, arXiv 2501.03262, section 3):
+
+    G_t = g^(T - t) * r - sum over s >= t of g^(s - t) * b * k_s,     A_t = G_t normalised over the batch's tokens
+
+where the form with a baseline first subtracts the group's mean from r, and g is `discount`. PPO subtracts b * k_t
+from the token's reward before its critic's GAE (critic.py). Groups without advantages by their rewards without the
+penalty have advantage 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training_core.algorithms.advantages import (
+    EPSILON,
+    Floats,
+    Normalisation,
+    normalised_advantages,
+    telling_groups,
+    whitened,
+)
+from training_core.algorithms.gae import generalised_advantages, last_token_rewards
+from training_core.config.algorithms import Algorithm, Ppo, Rae, TokenReturns
+from training_core.llm.learning.micro_batches import MicroBatch
+from training_core.llm.learning.processes import Processes
+from training_core.llm.learning.training_groups import normalisation
+from training_core.types import Compared, Group
+
+
+def charges_kl(algorithm: Algorithm) -> bool:
+    """Whether the KL divergence from the base model is subtracted from the rewards."""
+    return algorithm.kl_coefficient > 0 and algorithm.kl_in == "reward"
+
+
+def changes_rewards(algorithm: Algorithm) -> bool:
+    """Whether the learner normalises advantages itself, because its computations change the rewards."""
+    discounts = isinstance(algorithm, TokenReturns) and algorithm.discount < 1.0
+    return not isinstance(algorithm, Ppo) and (charges_kl(algorithm) or discounts)
+
+
+def charge(
+    pieces: Sequence[MicroBatch],
+    groups: Sequence[Group],
+    algorithm: Algorithm,
+    processes: Processes,
+    device: torch.device,
+) -> None:
+    """Recompute the advantages of an update's micro-batches, over all processes, from their changed rewards."""
+    if not groups:
+        return
+    batch = _Units(groups)
+    how = normalisation(algorithm)
+    telling = telling_groups(batch.rewards, batch.groups, how)[batch.groups]
+    if isinstance(algorithm, TokenReturns):
+        _by_token(pieces, batch, telling, algorithm, processes, device)
+        return
+    penalties = torch.zeros(len(batch.rewards), dtype=torch.float64, device=device)
+    for piece in pieces:
+        if piece.costs is not None and not piece.idle:
+            penalties.index_add_(0, batch.of_tokens(piece), piece.costs.double())
+    charged = batch.rewards - processes.add_up(penalties).cpu().numpy()
+    if isinstance(algorithm, Rae):  # its baselines follow the original rewards
+        found = batch.advantages - (batch.rewards - charged)
+    else:
+        found = np.where(
+            telling, normalised_advantages(charged, batch.groups, replace(how, drop_equal=False)), 0
+        )
+        found = whitened(found, telling, unbiased=how.unbiased) if algorithm.batch_whitening else found
+    values = torch.from_numpy(found).float().to(device)
+    for piece in pieces:
+        piece.advantages = values[batch.of_tokens(piece)]
+
+
+class _Units:
+    """The N units of a batch, and the unit of each answer."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.places: dict[tuple[int, int], int] = {}
+        """(id of the group, index of the answer in it) -> unit"""
+        numbers: dict[tuple[int, int], int] = {}
+        peers: dict[tuple[int, int], int] = {}
+        rewards: list[float] = []
+        owners: list[int] = []
+        advantages: list[float] = []
+        for index, group in enumerate(groups):
+            for place, each in enumerate(group.compared or _alone(group)):
+                key, kin = (
+                    ((-1, each.unit), (-1, each.group)) if group.compared else ((index, place), (index, 0))
+                )
+                if key not in numbers:
+                    numbers[key] = len(rewards)
+                    rewards.append(each.reward)
+                    owners.append(peers.setdefault(kin, len(peers)))
+                    advantages.append(group.advantages[place])
+                self.places[id(group), place] = numbers[key]
+        self.rewards: Floats = np.array(rewards)
+        self.groups = np.array(owners, dtype=np.int64)
+        self.advantages: Floats = np.array(advantages)
+
+    def of_answers(self, piece: MicroBatch) -> Tensor:
+        """(R,) the unit of each answer."""
+        found = [self.places[id(group), place] for group, place in piece.answers]
+        return torch.tensor(found, dtype=torch.int64, device=piece.advantages.device)
+
+    def of_tokens(self, piece: MicroBatch) -> Tensor:
+        """(T,) the unit of each token."""
+        return self.of_answers(piece).repeat_interleave(piece.lengths)
+
+
+def _alone(group: Group) -> list[Compared]:
+    return [Compared(place, 0, reward) for place, reward in enumerate(group.rewards)]
+
+
+def _by_token(
+    pieces: Sequence[MicroBatch],
+    batch: _Units,
+    telling: NDArray[np.bool_],
+    algorithm: TokenReturns,
+    processes: Processes,
+    device: torch.device,
+) -> None:
+    """REINFORCE++: returns of tokens, normalised over the tokens of the whole batch."""
+    how = normalisation(algorithm)
+    within = replace(
+        how,
+        mean_level="group" if how.mean_level == "group" else "none",
+        std_level="group" if how.std_level == "group" else "none",
+    )
+    scores = torch.from_numpy(normalised_advantages(batch.rewards, batch.groups, within)).to(device)
+    live = torch.from_numpy(telling).to(device)
+    masks = []
+    for piece in pieces:
+        rewards = last_token_rewards(scores[batch.of_answers(piece)].float(), piece.lengths)
+        rewards = rewards if piece.costs is None else rewards - piece.costs
+        masks.append(live[batch.of_tokens(piece)])
+        returns = generalised_advantages(
+            rewards, torch.zeros_like(rewards), piece.lengths, algorithm.discount, 1.0
+        )
+        piece.advantages = returns * masks[-1]
+    centre, divide = how.mean_level == "batch", how.std_level == "batch"
+    if centre or divide:
+        _standardise(pieces, masks, processes, device, how, centre=centre, divide=divide)
+    if algorithm.batch_whitening:
+        how = replace(how, leave_one_out=False)
+        _standardise(pieces, masks, processes, device, how, centre=True, divide=True)
+
+
+def _standardise(
+    pieces: Sequence[MicroBatch],
+    masks: Sequence[Tensor],
+    processes: Processes,
+    device: torch.device,
+    how: Normalisation,
+    *,
+    centre: bool,
+    divide: bool,
+) -> None:
+    """Subtract the mean over all processes' live tokens from advantages, and divide them by their standard deviation."""
+    sums = torch.zeros(3, dtype=torch.float64, device=device)
+    for piece, mask in zip(pieces, masks, strict=True):
+        if not piece.idle:
+            values = piece.advantages[mask].double()
+            sums += torch.stack([values.new_tensor(len(values)), values.sum(), values.square().sum()])
+    count, total, squares = processes.add_up(sums).tolist()
+    if count < 2:
+        return
+    mean = total / count
+    variance = max(squares / count - mean**2, 0.0)
+    level = variance <= (1e-6 * mean) ** 2  # equal except for rounding: the deviation is set to 1
+    std = (variance * count / (count - how.unbiased)) ** 0.5 + EPSILON if divide and not level else 1.0
+    factor = count / (count - 1) if centre and how.leave_one_out else 1.0
+    for piece, mask in zip(pieces, masks, strict=True):
+        moved = piece.advantages - mean if centre else piece.advantages
+        piece.advantages = moved * factor / std * mask
