@@ -31,7 +31,7 @@ dev: .venv/.dev
 
 .venv/.base: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing Troupe into .venv (about 2 GB; a few minutes the first time) ..."
-	@$(PIP) -e ".[marl]" || { echo "The install failed: see above. It needs a package index that pip reaches; then run make again."; exit 1; }
+	@$(PIP) -e ".[server,marl]" || { echo "The install failed: see above. It needs a package index that pip reaches; then run make again."; exit 1; }
 	@$(SMOLLM2)
 	@touch $@
 

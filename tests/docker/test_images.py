@@ -56,6 +56,7 @@ def test_an_image_is_pinned_and_not_root(path: Path) -> None:
     installs = [rest for rest in values(path, "RUN") if "pip install" in rest]
     assert installs
     assert all("-c constraints.txt" in rest for rest in installs)
+    assert any('-e ".[server]"' in rest for rest in installs)
     assert values(path, "USER") == ["troupe"]
     assert instructions(path)[-1][0] == "CMD"
 

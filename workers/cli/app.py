@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from training_core.errors import TroupeError
+from workers.cli.installed import require_server
 from workers.cli.show import ENDED, console, errors, log_line, runs_table
 from workers.cli.topics.registry import TOPICS
 from workers.cli.topics.views import view_find
@@ -34,7 +35,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 def main() -> None:
     """The console script: our own errors are sentences, not tracebacks. Exit status 1 for them, 2 for usage."""
     try:
-        app()
+        _call()
     except TroupeError as error:
         fields: dict[str, str] = getattr(error, "fields", {})
         for path, text in fields.items():
@@ -44,9 +45,18 @@ def main() -> None:
         sys.exit(1)
 
 
+def _call() -> None:
+    try:
+        app()
+    except ModuleNotFoundError:
+        require_server()
+        raise
+
+
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def up(context: typer.Context) -> None:
     """Start the whole stack on this machine and print a link. Ctrl-C ends everything."""
+    require_server()
     manage = ROOT / "manage.py"
     words = [str(manage), "up"] if manage.exists() else ["-m", "webapp.stack"]
     if not manage.exists() and not os.environ.get("TROUPE_HOME"):
@@ -59,7 +69,9 @@ def run(source: Source, overrides: Overrides = None) -> None:
     """Run an experiment here, in one process, without Ray and without the web."""
     from workers.cli.launching import local_command
 
-    os.execv(sys.executable, local_command(source, overrides or [], home()))
+    command = local_command(source, overrides or [], home())
+    require_server()
+    os.execv(sys.executable, command)
 
 
 @app.command()

@@ -40,12 +40,9 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Everything, in a fixed order."""
-    packages = [_package(name) for name in NEEDED]
     return [
         _python(),
-        *packages,
-        _torch(),
-        _ninja(),
+        *_packages(),
         _machine(),
         _disk(),
         _gpu(),
@@ -60,6 +57,13 @@ def _python() -> Finding:
     if found.startswith("3.11."):
         return Finding("ok", "Python", found)
     return Finding("bad", "Python", f"{found}; Troupe is pinned to 3.11: make PYTHON=/path/to/python3.11")
+
+
+def _packages() -> list[Finding]:
+    if not any(_version(name) for name in NEEDED):
+        text = "is not installed: only the client is; pip install 'troupe[server]' adds the server and local runs"
+        return [Finding("note", "server", text)]
+    return [*(_package(name) for name in NEEDED), _torch(), _ninja()]
 
 
 def _package(name: str) -> Finding:

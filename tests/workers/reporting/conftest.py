@@ -22,6 +22,15 @@ class Ingest:
         self.forget_below = 0
         self.token = "secret"
         self.batches = 0
+        self.begun: list[dict[str, Any]] = []
+        """Client runs, as their programs describe them."""
+
+    def begin(self, token: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        if token != f"Bearer {self.token}":
+            return 401, {"detail": "no"}
+        self.begun.append(json.loads(body))
+        page = f"/runs/{self.begun[-1]['id']}/"
+        return 201, {"attempt": 1, "run": {"links": {"page": page}}}
 
     def answer(self, token: str, body: bytes) -> tuple[int, dict[str, Any]]:
         self.batches += 1
@@ -63,9 +72,12 @@ def url(ingest: Ingest) -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            assert self.headers["Content-Encoding"] == "zstd"
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            status, data = ingest.answer(self.headers["Authorization"], zstandard.decompress(body))
+            body, token = self.rfile.read(int(self.headers["Content-Length"])), self.headers["Authorization"]
+            if self.path == "/api/v1/client-runs/":
+                status, data = ingest.begin(token, body)
+            else:
+                assert self.headers["Content-Encoding"] == "zstd"
+                status, data = ingest.answer(token, zstandard.decompress(body))
             content = json.dumps(data).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))

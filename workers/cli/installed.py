@@ -1,0 +1,18 @@
+"""Which part of Troupe this environment has: the client alone, or the server's packages too."""
+
+from importlib.util import find_spec
+
+from training_core.errors import TroupeError
+
+SERVER = ("torch", "ray", "django")
+"""Packages of the extra `server` that the client does not install."""
+
+
+def require_server() -> None:
+    """Raise TroupeError unless the packages of the extra `server` are installed. Imports none of them."""
+    missing = [name for name in SERVER if find_spec(name) is None]
+    if missing:
+        raise TroupeError(
+            f"this command needs {', '.join(missing)}, and only the client is installed here: "
+            "pip install 'troupe[server]', or `make install` in a checkout"
+        )
