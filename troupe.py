@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from workers.reporting.client import ClientRun, run_begin
+from troupe_client.reporting.client import ClientRun, run_begin
 
 __all__ = [
     "ClientRun",
@@ -83,7 +83,7 @@ def trainer_callback(**options: Any) -> Any:
 
     `options` are those of `init`; only the world's first process reports.
     """
-    from workers.reporting.trainer import TroupeCallback
+    from troupe_client.reporting.trainer import TroupeCallback
 
     return TroupeCallback(init, options)
 

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from docs.tour import SHOTS, Shot
 from tests.end_to_end.running_stack import RunningStack
 from training_core.errors import TroupeError
-from workers.http.server_api import Server
+from troupe_client.server_api import Server
 
 IMAGES = Path(__file__).with_name("images")
 CHROMIUM = "/usr/bin/chromium"

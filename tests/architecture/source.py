@@ -5,11 +5,11 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("training_core", "workers", "webapp")
+PACKAGES = ("training_core", "workers", "troupe_client", "webapp")
 
 
 def modules() -> dict[str, Path]:
-    """Every module of the three packages by dotted name."""
+    """Every module of our packages by dotted name."""
     found = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):

@@ -1,4 +1,4 @@
-"""Imports run one way: training_core <- workers <- webapp; light modules stay light."""
+"""Imports run one way: training_core <- workers <- webapp and troupe_client; light modules stay light."""
 
 import subprocess
 import sys
@@ -16,6 +16,17 @@ WEB_MAY = (
     "workers.storage",
     "workers.telemetry",
 )
+CLIENT_MAY = (
+    "training_core.config",
+    "training_core.errors",
+    "training_core.sandbox.run",
+    "workers.http",
+    "workers.reporting",
+    "workers.rollout_buffer.rules",
+    "workers.storage.run_folder",
+    "workers.telemetry",
+)
+"""What the client imports at start. Commands of the server import more when they are called."""
 ORDER: dict[str, tuple[str, ...]] = {
     "training_core": (
         "algorithms boards errors seeding served types",
@@ -36,10 +47,11 @@ ORDER: dict[str, tuple[str, ...]] = {
         "protocol http sizing storage transfer node base_model",
         "gateway rollout_buffer telemetry",
         "actors launchers reporting",
-        "backends cluster jobs cli",
+        "backends cluster jobs",
         "driver job",
         "run",
     ),
+    "troupe_client": ("server_api", "reporting", "cli"),
 }
 """Packages of a layer from the ground up; modules directly in a layer count as packages. A package imports lower lines only.
 
@@ -51,7 +63,14 @@ def ours(names: set[str]) -> set[str]:
     return {name for name in names if name.split(".")[0] in PACKAGES}
 
 
-@pytest.mark.parametrize(("package", "below"), [("training_core", ()), ("workers", ("training_core",))])
+@pytest.mark.parametrize(
+    ("package", "below"),
+    [
+        ("training_core", ()),
+        ("workers", ("training_core",)),
+        ("troupe_client", ("training_core", "workers")),
+    ],
+)
 def test_lower_layers_know_nothing_of_upper_ones(package: str, below: tuple[str, ...]) -> None:
     for name, path in modules().items():
         if name.startswith(package):
@@ -86,6 +105,19 @@ def test_the_web_layer_imports_listed_packages_only() -> None:
                 if not used.startswith("webapp")
                 and not any(used == door or used.startswith(door + ".") for door in WEB_MAY)
                 and used not in ("training_core", "workers")
+            }
+            assert not foreign, f"{name} imports {foreign}"
+
+
+def test_the_client_imports_light_packages_only_when_it_starts() -> None:
+    for name, path in modules().items():
+        if name.startswith("troupe_client"):
+            foreign = {
+                used
+                for used in ours(imports(path, top_level_only=True))
+                if not used.startswith("troupe_client")
+                and not any(used == door or used.startswith(door + ".") for door in CLIENT_MAY)
+                and not any(door.startswith(used + ".") for door in CLIENT_MAY)
             }
             assert not foreign, f"{name} imports {foreign}"
 
@@ -134,7 +166,7 @@ def test_no_import_cycles() -> None:
         ("workers.sizing.estimates", "torch ray django transformers"),
         ("workers.reporting.reporter", "torch ray django transformers"),
         ("workers.run", "torch ray django transformers"),
-        ("workers.cli.app", "torch ray django transformers"),
+        ("troupe_client.cli.app", "torch ray django transformers"),
         ("workers.actors.env_worker", "torch django"),
         ("workers.driver.synchronous", "torch django transformers"),
         ("workers.backends.local", "ray django"),

@@ -40,7 +40,9 @@ def test_there_is_an_image_for_every_part() -> None:
 @pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.name)
 def test_what_an_image_copies_exists_and_is_not_ignored(path: Path) -> None:
     ignored = (ROOT / ".dockerignore").read_text().split()
-    assert {"pyproject.toml", "constraints.txt", "training_core", "workers"} <= set(copied(path))
+    assert {"pyproject.toml", "constraints.txt", "training_core", "workers", "troupe_client"} <= set(
+        copied(path)
+    )
     for source in copied(path):
         assert (ROOT / source).exists(), source
         assert source not in ignored

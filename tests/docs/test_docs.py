@@ -16,8 +16,8 @@ from training_core.config.marl.environments import MARL_ENVIRONMENT_CONFIGS, Sup
 from training_core.config.marl.policies import NETWORK_CONFIGS
 from training_core.config.marl.run import MarlConfig
 from training_core.config.rollout import WORKFLOW_CONFIGS
-from workers.cli.app import app
-from workers.cli.topics.registry import TOPICS
+from troupe_client.cli.app import app
+from troupe_client.cli.topics.registry import TOPICS
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docker").glob("*.md")])
 TEXT = "\n".join(path.read_text() for path in PAGES)

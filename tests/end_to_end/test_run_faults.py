@@ -14,7 +14,7 @@ import pytest
 
 from tests.end_to_end.running_stack import RunningStack
 from training_core.config.environments import PlanPath
-from workers.reporting.sync import undelivered
+from troupe_client.reporting.sync import undelivered
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(2400)]
 PATIENCE = 900.0

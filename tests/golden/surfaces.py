@@ -48,7 +48,7 @@ def config_schemas() -> Any:
 
 def commands() -> Any:
     """What every command answers to --help."""
-    from workers.cli.app import app
+    from troupe_client.cli.app import app
 
     found = {
         " ".join(["troupe", *path]): _help(app, path) for path in _paths(typer.main.get_command(app), ())

@@ -36,7 +36,7 @@ class Reporter:
     """One per attempt. Methods may be called from any thread; none blocks on the network and none raises for a full
     disk: what cannot be written is counted in `lost` and said in the log. TypeError for objects that are no data.
 
-    Without `url` events stay on disk, to be shipped later (`workers.reporting.sync`). `before` is called by the
+    Without `url` events stay on disk, to be shipped later (`troupe_client.reporting.sync`). `before` is called by the
     delivering thread before the first batch, again and again while it raises Undelivered.
     """
 

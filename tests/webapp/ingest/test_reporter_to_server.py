@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from troupe_client.reporting.sync import ship_spool, undelivered
 from webapp.metrics.selectors import series_read
 from webapp.runs.models import Attempt, LogLine, Run
 from workers.reporting.reporter import Reporter
-from workers.reporting.sync import ship_spool, undelivered
 from workers.storage.run_folder import RunFolder
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -10,6 +10,8 @@ from django.utils import timezone
 
 import troupe
 from training_core.errors import TroupeError
+from troupe_client.cli.shipping import ship_run
+from troupe_client.server_api import find_server
 from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.throttling import GUESSES
 from webapp.accounts.tokens import token_create
@@ -17,8 +19,6 @@ from webapp.runs.client_runs import ClientRun, client_run_begin, client_run_look
 from webapp.runs.models import Attempt, Run
 from webapp.runs.states import TransitionRefused
 from webapp.transcripts.models import Episode
-from workers.cli.shipping import ship_run
-from workers.http.server_api import find_server
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -103,7 +103,7 @@ def test_what_was_made_offline_is_delivered_later_once(connected: User) -> None:
 
 
 def test_a_server_that_is_away_at_first(connected: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    from workers.http.server_api import Server, ServerAway
+    from troupe_client.server_api import Server, ServerAway
 
     real, calls = Server.call, []
 

@@ -263,7 +263,7 @@ def test_weights_that_are_spread_by_deepspeed_are_whole_where_they_generate(
     learning = {f"{planner}learner__type": "deepspeed", f"{planner}learner__zero_stage": 3}
     learning[f"{planner}devices__placement"] = "apart"
     config.write_text(to_toml(small_config(little_model, run__iterations=4, **learning)))
-    words = [sys.executable, "-m", "workers.cli.app", "run", str(config)]
+    words = [sys.executable, "-m", "troupe_client.cli.app", "run", str(config)]
     done = subprocess.run(
         words, env=os.environ | {"TROUPE_HOME": str(tmp_path)}, capture_output=True, text=True
     )

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from troupe_client.reporting.sync import ship_spool, undelivered
 from workers.reporting import reporter as reporter_module
 from workers.reporting.reporter import Reporter
-from workers.reporting.sync import ship_spool, undelivered
 from workers.storage.run_folder import RunFolder
 from workers.telemetry.events import AnyEvent
 

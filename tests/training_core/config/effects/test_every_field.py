@@ -48,7 +48,7 @@ def test_the_walk_finds_every_kind_of_section() -> None:
 def read_names() -> set[str]:
     """Names that code reads as attributes or by text, outside the declarations of the schema itself."""
     found: set[str] = set()
-    for package in ("training_core", "workers", "webapp"):
+    for package in ("training_core", "workers", "troupe_client", "webapp"):
         for file in (ROOT / package).rglob("*.py"):
             if "effects" not in file.parts and "migrations" not in file.parts:
                 found |= set(_read(ast.parse(file.read_text())))

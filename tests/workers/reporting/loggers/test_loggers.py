@@ -12,12 +12,12 @@ import pytest
 from tests.workers.running import events, little_model, small_config
 from training_core.config.evaluation import Reporting
 from training_core.errors import ConfigError
+from troupe_client.reporting.tensorboard import scalars_of
 from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 from workers.reporting.loggers import registry
 from workers.reporting.loggers.base import Opening
 from workers.reporting.loggers.feeding import Loggers
-from workers.reporting.tensorboard import scalars_of
 
 
 def opening(folder: Path) -> Opening:

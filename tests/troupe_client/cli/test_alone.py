@@ -1,0 +1,186 @@
+"""What the command does without a server, or with something that is none."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import ROOT
+from tests.troupe_client.cli.conftest import Troupe
+from training_core.errors import ConfigError
+from troupe_client import server_api
+from troupe_client.cli import doctor, launching, show
+
+
+@pytest.fixture
+def stranger() -> Iterator[str]:
+    """Address of a web server that is no Troupe."""
+
+    class Greeter(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<h1>hello</h1>")
+
+        def log_message(self, *args: object) -> None:
+            """Quietly."""
+
+    with HTTPServer(("127.0.0.1", 0), Greeter) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def closed_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def test_no_stack_says_how_to_start_one(troupe: Troupe) -> None:
+    said = troupe("runs")
+    assert said.status == 1
+    assert "troupe up" in said.err
+    assert "TROUPE_URL" in said.err
+
+
+def test_a_checkout_keeps_its_data_in_var_beside_manage_py(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TROUPE_HOME", raising=False)
+    assert (server_api.ROOT / "manage.py").exists()
+    assert server_api.home() == ROOT / "var"
+
+
+def test_a_stack_that_has_ended_is_told(troupe: Troupe, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    local = {"url": f"http://127.0.0.1:{closed_port()}", "token": "t"}
+    (tmp_path / "home" / "local.json").write_text(json.dumps(local))
+    said = troupe("runs")
+    assert (said.status, "does not answer (ConnectError)" in said.err) == (1, True)
+
+
+def test_a_damaged_local_file_is_told(troupe: Troupe, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "local.json").write_text('{"url": ')
+    assert "cannot be read" in troupe("runs").err
+
+
+def test_another_server_is_recognised(troupe: Troupe, stranger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TROUPE_URL", stranger)
+    monkeypatch.setenv("TROUPE_TOKEN", "t")
+    assert "is it a Troupe server?" in troupe("runs").err
+
+
+def test_an_address_that_is_none_is_told(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TROUPE_URL", "localhost:8000")
+    monkeypatch.setenv("TROUPE_TOKEN", "t")
+    assert "use http://host:port" in troupe("runs").err
+
+
+def test_the_local_token_goes_to_the_local_server_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROUPE_HOME", str(tmp_path))
+    (tmp_path / "local.json").write_text(json.dumps({"url": "http://127.0.0.1:8000", "token": "secret"}))
+    assert server_api.find_server() == server_api.Server("http://127.0.0.1:8000", "secret")
+    monkeypatch.setenv("TROUPE_URL", "http://elsewhere:8000")
+    with pytest.raises(server_api.ServerFailure, match="TROUPE_TOKEN is not set"):
+        server_api.find_server()
+    monkeypatch.setenv("TROUPE_URL", "http://127.0.0.1:8000/")
+    assert server_api.find_server().token == "secret"
+
+
+def test_presets_are_listed(troupe: Troupe) -> None:
+    said = troupe("presets").out
+    assert "plan_path_duo" in said and "takes 1 to 2 minutes on two CPU cores" in said
+    assert json.loads(troupe("presets", "--json").out)["plan_path_duo"]["environment"]["type"] == "plan_path"
+
+
+def test_presets_are_listed_under_who_plays_what_and_found_by_words(troupe: Troupe) -> None:
+    lines = troupe("presets").out.splitlines()
+    headings = [line for line in lines if line.startswith(("Language models: ", "Small networks: "))]
+    assert headings[0] == "Language models: Plan-Path" and headings[-1] == "Small networks: Memory"
+    assert len(headings) == len(set(headings)) == 6
+    found = json.loads(troupe("presets", "MEMORY", "gru", "--json").out)
+    assert list(found) == ["recall_mappo_gru", "recall_ippo_gru"]
+
+
+def test_a_local_run_is_checked_before_it_starts(tmp_path: Path) -> None:
+    command = launching.local_command("plan_path_duo", ["run.seed=1"], tmp_path)
+    assert command[1:] == [
+        "-m", "workers.run", "--preset", "plan_path_duo", "--local", "run.seed=1", "--home", str(tmp_path),
+    ]  # fmt: skip
+    with pytest.raises(ConfigError, match="there is no such field"):
+        launching.local_command("plan_path_duo", ["run.sed=1"], tmp_path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        launching.local_command(str(tmp_path / "none.toml"), [], tmp_path)
+
+
+def test_doctor_looks_at_everything(troupe: Troupe) -> None:
+    said = troupe("doctor", "--json")
+    found = {finding["what"]: finding for finding in json.loads(said.out)}
+    assert {
+        "Python",
+        "torch version",
+        "django-ninja",
+        "Chromium",
+        "sandbox",
+        "disk",
+        "machine",
+        "GPU",
+    } <= set(found)
+    assert found["torch version"]["level"] == "ok"
+    assert "troupe up" in found["stack"]["text"]
+    assert said.status == 0
+    assert "torch version" in troupe("doctor").out
+
+
+def test_doctor_says_what_to_do(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"torch": "2.14.0", "django-ninja": "1.5"}
+    monkeypatch.setattr(doctor, "_version", lambda name: versions.get(name, ""))
+    said = troupe("doctor")
+    assert said.status == 1
+    assert "2.14.0, not 2.13.0" in said.out
+    assert "uninstall it" in said.out
+    assert "ray: is not installed; run `make install`" in said.out
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "–"), (12.4, "12 s"), (185, "3 min 05 s"), (3720, "1 h 02 min"), (float("inf"), "–")],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert show.duration(seconds) == text
+
+
+def test_a_spark_line_leaves_gaps() -> None:
+    assert (
+        show.spark([0.0, "NaN", 0.5, None, 1.0]) == "▁ ▅ █"
+        or show.spark([0.0, "NaN", 0.5, None, 1.0]) == "▁ ▄ █"
+    )
+    assert show.spark([2.0, 2.0]) == "▁▁"
+    assert show.spark(["NaN"]) == ""
+
+
+def test_up_starts_the_checkouts_stack(tmp_path: Path) -> None:
+    """`up` becomes manage.py up: another stack that holds the home is told by it, not by us."""
+    home = tmp_path / "home"
+    home.write_text("a file where the data folder should be")
+    environment = {**os.environ, "TROUPE_HOME": str(home)}
+    said = subprocess.run(
+        [sys.executable, "-m", "troupe_client.cli.app", "up"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+    )
+    assert said.returncode == 1
+    assert f"TROUPE_HOME={home}" in (said.stdout + said.stderr).replace("\n", "")

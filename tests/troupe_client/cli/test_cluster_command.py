@@ -1,0 +1,25 @@
+"""troupe cluster against a real server."""
+
+import json
+
+import pytest
+
+from tests.troupe_client.cli.conftest import Troupe
+from webapp.runs.models import Run
+from workers.launchers.fake import FakeLauncher
+from workers.launchers.launcher import Capacity
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_cluster_says_who_holds_what_and_what_is_lacking(
+    troupe: Troupe, connected: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeLauncher(devices=Capacity(0.5, 0.0, 0.5, 0.0))
+    monkeypatch.setattr("webapp.cluster.selectors.make_launcher", lambda kind: fake)
+    said = troupe("cluster")
+    assert said.status == 0 and run.pk in said.out
+    assert "first [bold]try[/bold]" in said.out and "there are 0.5 in all" in said.out
+    assert json.loads(troupe("cluster", "--json").out)["runs"][0]["place"] == 1
+    fake.reachable = False
+    assert "The cluster does not answer" in troupe("cluster").out

@@ -1,0 +1,73 @@
+"""troupe health, dismiss, reopen and fork-finding against a real server."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from tests.troupe_client.cli.conftest import Troupe
+from training_core.checkpoints import writing
+from webapp.checkpoints.models import Checkpoint
+from webapp.health.models import Finding
+from webapp.runs.models import Run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def finding(connected: str, run: Run) -> Finding:
+    return Finding.objects.create(
+        run=run, rule="kl_blow_up", key="policy/planner/kl", severity="bad", title="planner [bold]ran[/bold] away",
+        first_step=3, last_step=9, evidence={"figures": [["KL", 4.0]], "series": ["policy/planner/kl"]},
+    )  # fmt: skip
+
+
+def test_health_says_what_is_wrong_and_dismiss_hushes_it(troupe: Troupe, run: Run, finding: Finding) -> None:
+    said = troupe("health", run.pk)
+    assert said.status == 0 and "planner [bold]ran[/bold] away  (steps 3 to 9)" in said.out
+    assert "remedy: Lower the learning rate" in said.out
+    assert json.loads(troupe("health", run.pk, "--json").out)[0]["figures"] == {"KL": 4.0}
+    assert "dismissed" in troupe("dismiss", run.pk, str(finding.pk)).out
+    assert "No rule has anything to say" in troupe("health", run.pk).out
+    assert "dismissed" in troupe("health", run.pk, "--all").out
+    assert json.loads(troupe("reopen", run.pk, str(finding.pk), "--json").out)["state"] == "open"
+
+
+def test_a_finding_that_is_not_there(troupe: Troupe, run: Run, connected: str) -> None:
+    said = troupe("dismiss", run.pk, "99")
+    assert said.status == 1 and "has no finding 99" in said.err
+
+
+def test_channels(troupe: Troupe, connected: str) -> None:
+    made = troupe("channel-add", "lab", "hook", "--address", "json://ada:hush-hush@localhost:9/x", "--json")
+    assert made.status == 0
+    number = str(json.loads(made.out)["id"])
+    said = troupe("channels", "lab")
+    assert "hook  json" in said.out and "hush-hush" not in said.out + made.out
+    tried = troupe("channel-try", "lab", number)
+    assert tried.status == 1 and "was not sent" in tried.out, "it is inside the network"
+    assert "removed" in troupe("channel-remove", "lab", number).out
+    assert "No channels yet" in troupe("channels", "lab").out
+    assert "no project's slug" in troupe("channels", "a/b").err
+
+
+def test_fork_finding(
+    troupe: Troupe, run: Run, finding: Finding, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run_id: None)
+    settings.TROUPE_HOME = tmp_path
+    refused = troupe("fork-finding", run.pk, str(finding.pk), "run.seed=4")
+    assert refused.status == 1 and "no checkpoint of before step 3" in refused.err
+    path = "checkpoints/iteration-000002"
+    with writing(tmp_path / "runs" / run.pk / "checkpoints", 2, {}) as draft:
+        (draft / "planner").mkdir()
+    Checkpoint.objects.create(
+        run=run, attempt=1, cursor=1, iteration=2, path=path, size=5, time=timezone.now()
+    )
+    said = troupe("fork-finding", run.pk, str(finding.pk), "run.seed=4", "--json")
+    assert said.status == 0, said.err
+    fork = Run.objects.get(pk=json.loads(said.out)["id"])
+    assert (fork.parent, fork.iteration, fork.config["run"]["seed"]) == (run, 2, 4)
+    assert f"fork: {fork.pk}" in troupe("health", run.pk).out

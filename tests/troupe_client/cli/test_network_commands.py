@@ -1,0 +1,96 @@
+"""What may be done with runs of small networks, by command and by REST: every act of a life, and figures without a success."""
+
+import json
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from tests.troupe_client.cli.conftest import Troupe
+from webapp.accounts.models import User
+from webapp.checkpoints.models import Checkpoint
+from webapp.metrics.headline import outcome_key
+from webapp.metrics.models import Series
+from webapp.runs.models import Run
+
+pytestmark = pytest.mark.usefixtures("connected")
+NETWORKS = "policies.agents.learner.actor_learning_rate=0.0005"
+
+
+@pytest.fixture(autouse=True)
+def _nobody_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run: None)
+
+
+def launched(troupe: Troupe, *words: str) -> Run:
+    said = troupe("launch", "spread_mappo", *words, "--json")
+    assert said.status == 0, said.err
+    return Run.objects.get(pk=json.loads(said.out)["id"])
+
+
+def with_return(run: Run, value: float) -> Run:
+    """As if its last evaluation had said so."""
+    run.headline = {"eval/return": value, "train/return": value - 1}
+    run.save(update_fields=["headline"])
+    Series.objects.create(run=run, key="eval/return", count=1, last_step=9, last_value=value)
+    return run
+
+
+def test_runs_without_a_success_are_compared_by_their_return(
+    troupe: Troupe, ada: User, client: Client
+) -> None:
+    one = with_return(launched(troupe, "--name", "one"), -40.0)
+    other = with_return(launched(troupe, NETWORKS, "--name", "other"), -30.0)
+    found = json.loads(troupe("compare", one.pk, other.pk, "--json").out)
+    assert (found["key"], [group["mean"] for group in found["groups"]]) == ("eval/return", [-40.0, -30.0])
+    assert found["pairs"][0]["probability"] == 0.0
+    client.force_login(ada)
+    page = client.get(f"/compare/?runs={one.pk},{other.pk}").content.decode()
+    assert 'value="eval/return"' in page
+    for words in (("runs",), ("families",), ("lineage", one.pk)):
+        said = troupe(*words).out
+        assert "-40.000" in said and "success" not in said
+    assert "actor_learning_rate" in troupe("compare-config", one.pk, other.pk).out
+
+
+def test_success_goes_first_where_some_run_knows_it() -> None:
+    assert outcome_key([{"eval/return": 1.0}, {"eval/return": 2.0, "eval/success": 0.5}]) == "eval/success"
+    assert outcome_key([{"eval/return": 1.0}, {}]) == "eval/return"
+    assert outcome_key([]) == "eval/success"
+
+
+def test_a_sweep_counts_steps_and_ranks_by_return(troupe: Troupe) -> None:
+    words = ("sweep", "spread_mappo", "run.iterations=2", "rollout.environments=4", "rollout.steps=25")
+    axis = ("--grid", "algorithm.entropy_coefficient=0.0,0.02")
+    assert "2 runs, 4 iterations, 400 environment steps" in troupe(*words, *axis, "--plan").out
+    made = json.loads(troupe(*words, *axis, "--yes", "--json").out)
+    for value, row in enumerate(made["results"]):
+        with_return(Run.objects.get(pk=row["id"]), float(value))
+    found = json.loads(troupe("sweep-show", str(made["id"]), "--json").out)
+    assert (found["metric"], [point["mean"] for point in found["points"]]) == ("eval/return", [1.0, 0.0])
+    assert "eval/return" in troupe("sweep-show", str(made["id"])).out
+
+
+def test_a_life_by_command(troupe: Troupe, ada: User, client: Client) -> None:
+    run = launched(troupe, "--tag", "seeds")
+    assert troupe("estimate", "spread_mappo").out.count("environment steps") == 1
+    assert troupe("profile", "spread_mappo", "minimal").err.count("resources.threads") == 1
+    assert "see the timeline" in troupe("batch", run.pk, "3").err
+    assert troupe("run-note", run.pk, "looks fine").status == 0
+    assert troupe("bulk", "tag", run.pk, "--value", "good").status == 0
+    run.refresh_from_db()
+    assert run.tags == ["good", "seeds"]
+    assert "stopped" in troupe("stop", run.pk).out
+    Checkpoint.objects.create(
+        run=run, attempt=1, cursor=1, iteration=20, path="checkpoints/iteration-000020", size=5,
+        metrics={"eval/return": -41.5}, time=timezone.now(),
+    )  # fmt: skip
+    assert "-41.500" in troupe("checkpoints", run.pk).out
+    assert "queued" in troupe("resume", run.pk, "algorithm.entropy_coefficient=0.02").out
+    run.refresh_from_db()
+    assert run.config["algorithm"]["entropy_coefficient"] == 0.02
+    client.force_login(ada)
+    clone = client.get(f"/experiments/new/?from={run.pk}").content.decode()
+    assert 'name="algorithm.entropy_coefficient"' in clone and 'value="0.02"' in clone
+    assert "stopped" in troupe("stop", run.pk).out
+    assert troupe("bulk", "archive", run.pk).status == 0

@@ -1,0 +1,325 @@
+"""Commands that talk to the server, against the real API."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.troupe_client.cli.conftest import Troupe
+from tests.webapp.compare.test_curves import told as series_told
+from training_core.config.files import load_config, to_toml
+from webapp.accounts.models import User
+from webapp.accounts.tokens import token_create
+from webapp.ingest.services import batch_store
+from webapp.metrics.models import Series
+from webapp.metrics.selectors import series_read
+from webapp.runs.models import Attempt, LogLine, Phase, Run, RunState
+from workers.reporting.reporter import Reporter
+from workers.storage.run_folder import RunFolder
+
+pytestmark = pytest.mark.usefixtures("connected")
+
+
+def test_launch_a_preset_with_overrides(troupe: Troupe, connected: str) -> None:
+    said = troupe("launch", "plan_path_duo", "run.seed=7", "--name", "seven", "--tag", "a", "--tag", "b")
+    run = Run.objects.get()
+    assert said.status == 0
+    assert said.out.split() == [run.pk, "queued", f"{connected}/runs/{run.pk}/"]
+    assert (run.name, run.tags, run.config["run"]["seed"], run.preset) == (
+        "seven",
+        ["a", "b"],
+        7,
+        "plan_path_duo",
+    )
+
+
+def test_launch_a_file_with_overrides(troupe: Troupe, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(to_toml(load_config("plan_path_duo", {"run.seed": 3}), only_set=True))
+    made = json.loads(troupe("launch", str(path), "run.iterations=5", "--json").out)
+    run = Run.objects.get(pk=made["id"])
+    assert (run.config["run"]["seed"], run.iterations, run.preset) == (3, 5, "")
+
+
+def test_mistakes_are_told_at_their_fields(troupe: Troupe) -> None:
+    said = troupe("launch", "plan_path_duo", "rollout.group_size=1", "policies.planner.learner.betas=7")
+    assert said.status == 1
+    assert said.out == ""
+    assert "policies.planner.learner.betas: " in said.err
+    assert "Traceback" not in said.err
+    assert "team.roles.executor.policy: there is no policy 'judge'" in troupe(
+        "launch", "plan_path_duo", "team.roles.executor.policy=judge"
+    ).err.replace("\n", " ")
+    assert not Run.objects.exists()
+
+
+def test_settings_without_effect_are_told_and_a_dry_run_launches_nothing(troupe: Troupe) -> None:
+    words = ("launch", "plan_path_duo", "algorithm.correction_cap=3.0")
+    said = troupe(*words, "--dry-run")
+    assert (said.status, said.out) == (0, "The config is valid. Nothing was launched.\n")
+    warning = 'warning: algorithm.correction_cap has no effect here: correction = "none" leaves it unused\n'
+    assert said.err == warning
+    told = json.loads(troupe(*words, "--dry-run", "--json").out)
+    assert told["unused"] == [
+        {"path": "algorithm.correction_cap", "why": 'correction = "none" leaves it unused'}
+    ]
+    assert not Run.objects.exists()
+    launched = troupe(*words, "--json")
+    assert launched.err == warning and Run.objects.get().pk == json.loads(launched.out)["id"]
+    assert troupe("launch", "plan_path_duo", "--dry-run").err == ""
+
+
+def test_an_unknown_preset_needs_no_server_to_be_refused(troupe: Troupe) -> None:
+    said = troupe("launch", "plan_path_solo")
+    assert (said.status, "presets are plan_path_duo" in said.err) == (1, True)
+
+
+def test_list_shows_names_as_they_are(troupe: Troupe, run: Run) -> None:
+    said = troupe("runs")
+    assert run.pk in said.out
+    assert "first [bold]try[/bold]" in said.out
+    assert json.loads(troupe("runs", "--json").out)[0]["id"] == run.pk
+    assert "No such run" in troupe("runs", "--state", "failed").out
+
+
+def test_an_empty_list_says_how_to_begin(troupe: Troupe) -> None:
+    assert "troupe launch plan_path_duo" in troupe("runs").out
+
+
+def test_watch_shows_figures_and_log(troupe: Troupe, run: Run, connected: str, tmp_path: Path) -> None:
+    run.state = RunState.RUNNING
+    run.save()
+    Attempt.objects.create(run=run, number=1, submission_id="one", state=Attempt.State.LIVE)
+    secret = token_create(run.owner, "ingest", ["ingest"], run=run)[1]
+    folder = RunFolder(tmp_path / "run")
+    reporter = Reporter(folder, run.pk, 1, f"{connected}/api/v1/runs/{run.pk}/events/", secret)
+    for step in range(1, 5):
+        reporter.metrics(step, {"eval/success": step / 4, "train/return": float("nan")})
+    reporter.log("info", "driver", "all is [red]well[/red]")
+    assert reporter.close(timeout=300)
+    said = troupe("watch", run.pk, "--once")
+    assert said.status == 0
+    assert "1.000" in said.out
+    assert "▁" in said.out
+    assert "█" in said.out
+    assert "all is [red]well[/red]" in said.out
+    assert "running" in said.out
+
+
+def test_logs_print_every_line_once(troupe: Troupe, run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(state=RunState.FAILED)
+    for number in range(7):
+        LogLine.objects.create(
+            run=run,
+            attempt=1,
+            cursor=number,
+            time="2026-01-02T03:04:05Z",
+            level="info",
+            source="driver",
+            message=f"line {number}",
+        )
+    lines = [line[-6:] for line in troupe("logs", "-f", run.pk, "--limit", "3").out.splitlines()]
+    assert lines == ["line 4", "line 5", "line 6"]
+
+
+def test_stop_and_resume(troupe: Troupe, run: Run) -> None:
+    assert troupe("stop", run.pk).out.split() == [run.pk, "stopped"]
+    assert json.loads(troupe("resume", run.pk, "--json").out)["state"] == "queued"
+
+
+def test_stop_says_what_it_waits_for_and_now_does_not_wait(troupe: Troupe, run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(state=RunState.RUNNING)
+    said = troupe("stop", run.pk).out
+    assert said.startswith(f"{run.pk}  stopping  stopping: its workers still start; requested 0 s ago")
+    run.refresh_from_db()
+    assert run.end_requested_at is None
+    assert "ending now: its driver writes a checkpoint" in troupe("stop", run.pk, "--now").out
+    run.refresh_from_db()
+    assert run.end_requested_at is not None
+
+
+def test_resume_under_an_edited_config(troupe: Troupe, run: Run) -> None:
+    troupe("stop", run.pk)
+    assert "queued" in troupe("resume", run.pk, "algorithm.clip_low=0.1", "run.iterations=300").out
+    run.refresh_from_db()
+    assert run.edits == {"algorithm.clip_low": 0.1, "run.iterations": 300}
+    assert (run.config["algorithm"]["clip_low"], run.iterations) == (0.1, 300)
+    assert troupe("pause", run.pk).out.split() == [run.pk, "paused"]
+
+
+def test_what_a_state_forbids_is_told(troupe: Troupe, run: Run) -> None:
+    Run.objects.filter(pk=run.pk).update(state=RunState.FINISHED)
+    said = troupe("stop", run.pk)
+    assert (said.status, "finished" in said.err) == (1, True)
+
+
+def test_another_persons_run_is_not_there(troupe: Troupe, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    eve = User.objects.create_user("eve")
+    monkeypatch.setenv("TROUPE_TOKEN", token_create(eve, "cli", ["read", "launch", "admin"])[1])
+    for words in (("watch", run.pk), ("logs", run.pk), ("stop", run.pk)):
+        said = troupe(*words)
+        assert said.status == 1
+        assert "Traceback" not in said.err
+        assert "plan_path" not in said.err
+
+
+def test_a_wrong_token_says_where_to_get_one(troupe: Troupe, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TROUPE_TOKEN", "nonsense")
+    said = troupe("runs")
+    assert said.status == 1
+    assert "API tokens" in said.err
+    assert "TROUPE_TOKEN" in said.err
+
+
+def test_a_token_that_only_reads_does_not_launch(
+    troupe: Troupe, ada: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TROUPE_TOKEN", token_create(ada, "reads", ["read"])[1])
+    assert troupe("runs").status == 0
+    said = troupe("launch", "plan_path_duo")
+    assert (said.status, "scope" in said.err) == (1, True)
+
+
+def test_sync_delivers_what_is_on_disk_once(troupe: Troupe, run: Run, tmp_path: Path) -> None:
+    Attempt.objects.create(run=run, number=1, submission_id="one", state=Attempt.State.ENDED)
+    reporter = Reporter(RunFolder(tmp_path / "home" / "runs" / run.pk), run.pk, 1)  # never reached a server
+    reporter.metrics(1, {"train/return": 0.5})
+    reporter.close()
+    assert "1 events of 1 spools delivered, 0 refused" in troupe("sync", run.pk).out
+    assert "0 events of 1 spools delivered" in troupe("sync", run.pk).out
+    assert series_read(run, ["train/return"])["train/return"]["values"] == [0.5]
+
+
+@pytest.mark.parametrize("name", ["nothing", "../runs", "."])
+def test_sync_of_no_run_folder_says_where_it_looked(troupe: Troupe, name: str, tmp_path: Path) -> None:
+    (tmp_path / "home" / "runs").mkdir(parents=True)
+    said = troupe("sync", name)
+    assert (said.status, "TROUPE_HOME" in said.err) == (1, True)
+
+
+def test_runs_by_filter(connected: str, troupe: Troupe, run: Run) -> None:
+    assert [
+        row["id"] for row in json.loads(troupe("runs", "--filter", "algorithm.type = at_grpo", "--json").out)
+    ] == [run.pk]
+    assert troupe("runs", "--filter", "algorithm.type = other", "--json").out.strip() == "[]"
+    wrong = troupe("runs", "--filter", "state = ")
+    assert wrong.status == 1 and "ends too early" in wrong.err
+
+
+def test_runs_with_columns_of_ones_own(connected: str, troupe: Troupe, run: Run) -> None:
+    Series.objects.create(run=run, key="a/b", last_value=0.75, first_value=0.5, max_value=2.0)
+    words = ("--columns", "algorithm.type,a/b,a/b:max,no/such", "--sort", "-a/b")
+    said = troupe("runs", *words).out
+    assert "at_grpo" in said and "0.750 (+0.250)" in said and "2.000 (+1.500)" in said and "–" in said
+    (row,) = json.loads(troupe("runs", *words, "--json").out)
+    assert row["columns"] == {"algorithm.type": "at_grpo", "a/b": 0.75, "a/b:max": 2.0, "no/such": None}
+    wrong = troupe("runs", "--columns", "colour")
+    assert wrong.status == 1 and "no column" in wrong.err
+
+
+def test_views_are_kept_and_used(connected: str, troupe: Troupe, run: Run) -> None:
+    assert "No views yet" in troupe("views").out
+    query = ("--filter", "state = queued", "--columns", "run.seed", "--sort", "-run.seed")
+    assert "yours" in troupe("view-save", "mine", *query).out
+    assert "lab" in troupe("view-save", "failures", "--filter", "state = failed", "--project", "lab").out
+    assert "default" in troupe("view-change", "mine", "--name", "waiting", "--default").out
+    listed = troupe("views").out
+    assert "waiting" in listed and "filter=state = queued" in listed and "failures" in listed
+    (row,) = json.loads(troupe("runs", "--view", "waiting", "--json").out)
+    assert row["columns"] == {"run.seed": run.config["run"]["seed"]}
+    assert "No such run" in troupe("runs", "--view", "failures").out
+    assert run.pk in troupe("runs", "--view", "failures", "--filter", "state = queued").out
+    assert "removed" in troupe("view-remove", "waiting").out
+    gone = troupe("runs", "--view", "waiting")
+    assert gone.status == 1 and "there is no view 'waiting'" in gone.err
+
+
+def test_one_act_on_many_runs(connected: str, troupe: Troupe, run: Run) -> None:
+    said = troupe("bulk", "tag", "--filter", "state = queued", "--value", "mine")
+    assert said.status == 0 and "done" in said.out
+    run.refresh_from_db()
+    assert "mine" in run.tags
+    refused = troupe("bulk", "archive", run.pk)
+    assert refused.status == 1 and "stop it first" in refused.out
+    assert troupe("bulk", "archive").status == 1
+    families = json.loads(troupe("families", "--json").out)
+    assert [row["runs"] for row in families] == [1]
+    assert run.name.split()[0] in troupe("families").out
+
+
+def test_compare_prints_groups(connected: str, troupe: Troupe, run: Run) -> None:
+    Series.objects.create(run=run, key="eval/success", last_value=0.75)
+    said = troupe("compare", run.pk, "--by", "algorithm.type")
+    assert said.status == 0 and "at_grpo" in said.out and "0.750" in said.out
+    assert json.loads(troupe("compare", run.pk, "--json").out)["groups"][0]["n"] == 1
+    assert run.pk in troupe("compare", run.pk, "--key", "no/such").out
+    assert troupe("compare").status == 1
+    assert "fields are the same everywhere" in troupe("compare-config", run.pk).out
+    assert "at_grpo" in troupe("compare-config", run.pk, "--all").out
+    assert "run,name,eval/success" in troupe("compare-table", run.pk).out
+    Run.objects.filter(pk=run.pk).update(name="=1+1")
+    assert f"{run.pk},'=1+1," in troupe("compare-table", run.pk).out
+    assert "No evaluation" in troupe("compare-probes", run.pk).out
+    series_told(run, "train/return", [(1, 0.5), (2, 1.5)])
+    header, *rows = troupe("compare-curves", run.pk, "--key", "train/return").out.splitlines()
+    assert header == "group,step,mean,low,high,n" and [row.split(",")[1:] for row in rows] == [
+        ["1.0", "0.5", "", "", "1"],
+        ["2.0", "1.5", "", "", "1"],
+    ]
+
+
+def test_timeline_prints_shares(connected: str, troupe: Troupe, run: Run) -> None:
+    assert "No spans" in troupe("timeline", run.pk).out
+    spans = {"attempt": 1, "cursor": 1, "iteration": 3}
+    Phase.objects.create(run=run, worker="driver", phase="rollout", start=10.0, end=13.0, **spans)
+    Phase.objects.create(run=run, worker="up", phase="update", start=13.0, end=14.0, policy="p", **spans)
+    said = troupe("timeline", run.pk).out
+    assert "rollout 75%" in said and "25%" in said and "iterations 3 to 3" in said
+    assert (
+        len(json.loads(troupe("timeline", run.pk, "--json", "--first", "4", "--last", "5").out)["lanes"]) == 0
+    )
+    assert "up p waited 3.0 s (75%) for driver" in said
+    part = json.loads(troupe("timeline", run.pk, "--json", "--moments", "12", "14").out)
+    assert (part["start"], part["end"], part["lanes"][1]["waited"]) == (12.0, 14.0, 1.0)
+    assert "two moments in order" in troupe("timeline", run.pk, "--moments", "14", "12").err
+    Phase.objects.filter(run=run, worker="up").update(flops=2.5e9)
+    assert "update 2.5 GFLOP/s, peak not known" in troupe("timeline", run.pk).out
+    Phase.objects.filter(run=run, worker="up").update(peak=1e10)
+    assert "update 25.0% MFU, 2.5 GFLOP/s" in troupe("timeline", run.pk).out
+
+
+def test_batch_lists_episodes_and_their_times(connected: str, troupe: Troupe, run: Run) -> None:
+    Attempt.objects.create(run=run, number=1, submission_id="b", state=Attempt.State.LIVE)
+    generated = {
+        "kind": "generate",
+        "start": 3.0,
+        "end": 5.5,
+        "role": "planner",
+        "policy": "p",
+        "versions": [2, 2],
+    }
+    episode = {
+        "episode": "1-4-train-0", "success": True, "episode_return": 1.5, "length": 7, "tokens": 9, "turns": 2,
+        "staleness": 1, "queued": 1.0, "started": 3.0, "ended": 6.0, "stages": [generated],
+    }  # fmt: skip
+    head = {
+        "run": run.pk,
+        "attempt": 1,
+        "producer": "p",
+        "seq": 1,
+        "time": 9.0,
+        "type": "batch",
+        "iteration": 4,
+    }
+    batch_store(
+        run.pk, json.dumps(head | {"consumed": 7.0, "learnt": 8.0, "episodes": [episode]}).encode(), ""
+    )
+    found = json.loads(troupe("batch", run.pk, "4", "--json").out)
+    assert found["episodes"][0]["seconds"] == {
+        "queued": 2.0,
+        "generate": 2.5,
+        "environment": 0.0,
+        "update": 1.0,
+    }
+    assert "1 episodes in 7.0 s" in troupe("batch", run.pk, "4", "--sort=-reward").out
+    assert "nothing is known of a batch of iteration 5" in troupe("batch", run.pk, "5").err

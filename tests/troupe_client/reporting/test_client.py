@@ -1,0 +1,215 @@
+"""The client for anybody's own program, without a server: what it writes, what it refuses, how it ends."""
+
+import json
+import os
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import TypeAdapter
+
+import troupe
+from training_core.errors import TroupeError
+from troupe_client.reporting.client import ClientRun, run_begin
+from troupe_client.reporting.scalars import Scalars
+from workers.telemetry.events import AnyEvent
+
+EVENTS: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> ClientRun:
+    return run_begin(mode="offline", dir=str(tmp_path))
+
+
+def told(run: ClientRun, kind: str = "") -> list[dict[str, Any]]:
+    """What is on disk; every line is one the server's own schema accepts."""
+    lines = [
+        line for path in sorted(run.folder.rglob("spool/*.jsonl")) for line in path.read_text().splitlines()
+    ]
+    for line in lines:
+        EVENTS.validate_json(line)
+    return [event for event in map(json.loads, lines) if kind in ("", event["type"])]
+
+
+def test_scalars_of_every_kind_and_depth() -> None:
+    values = {
+        "a": 1, "b": True, "c": np.float32(0.5), "d": torch.tensor([2.0]), "e": Decimal("0.25"),
+        "train": {"loss": np.array(3.0), "deep": {"x": 4}},
+    }  # fmt: skip
+    flat = Scalars().flat(values)
+    assert flat == {"a": 1, "b": 1.0, "c": 0.5, "d": 2.0, "e": 0.25, "train/loss": 3.0, "train/deep/x": 4}
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [("loss (mean)", "loss _mean_"), ("/x", "_/x"), ("", "_"), (7, "7"), ("é" * 300, "_" * 200)],
+)
+def test_names_become_safe(key: Any, name: str) -> None:
+    assert list(Scalars().flat({key: 1.0})) == [name]
+
+
+@pytest.mark.parametrize("value", ["text", b"text", np.zeros(2), torch.zeros(3), None, [1.0], "3.5"])
+def test_what_is_no_number_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(TypeError, match="loss"):
+        Scalars().flat({"loss": value})
+
+
+def test_steps_count_up_unless_they_are_given(run: ClientRun) -> None:
+    run.log({"a": 1.0})
+    run.log({"a": 2.0}, commit=False)
+    run.log({"b": 3.0})
+    run.log({"a": float("nan")}, step=40)
+    run.log({"a": 5.0})
+    run.finish()
+    seen = [(event["step"], event["values"]) for event in told(run, "metrics")]
+    assert seen == [(0, {"a": 1.0}), (1, {"a": 2.0}), (1, {"b": 3.0}), (40, {"a": "NaN"}), (41, {"a": 5.0})]
+    assert [event["state"] for event in told(run, "status")] == ["running", "finished"]
+    assert told(run, "status")[-1]["iteration"] == 42
+
+
+def test_messages_become_turns_and_the_last_one_bears_the_reward(run: ClientRun) -> None:
+    talk = [
+        {"role": "system", "content": "be brief"}, {"role": "user", "content": "2 + 2?"},
+        {"role": "assistant", "content": "5"}, {"role": "user", "content": "no"}, {"role": "assistant", "content": "4"},
+    ]  # fmt: skip
+    run.log_episode(talk, reward=1.5, role="solver", success=True, task="sum-1")
+    run.finish()
+    (episode,) = told(run, "episode")
+    assert [turn["candidates"][0]["text"] for turn in episode["turns"]] == ["5", "4"]
+    assert [turn["candidates"][0]["reward"] for turn in episode["turns"]] == [0.0, 1.5]
+    assert [len(turn["messages"]) for turn in episode["turns"]] == [2, 4]
+    assert episode["episode_return"] == 1.5 and episode["rewards"] == {"solver": 1.5}
+    assert episode["task"] == "sum-1" and episode["title"] == "2 + 2?" and episode["success"] is True
+
+
+def test_success_is_unknown_unless_the_trainer_says_so(run: ClientRun) -> None:
+    run.log_episode([{"role": "assistant", "content": "4"}], reward=1.0)
+    run.finish()
+    assert told(run, "episode")[0]["success"] is None
+
+
+def test_turns_with_candidates_and_token_ids(run: ClientRun) -> None:
+    group = [
+        {"text": "a", "reward": 0.0, "token_ids": [1]},
+        {"text": "b", "reward": 2.0, "token_ids": [2, 3]},
+    ]
+    run.log_episode(turns=[{"role": "coder", "policy": "p", "candidates": group, "executed": 1}], kind="eval")
+    run.finish()
+    (episode,) = told(run, "episode")
+    assert episode["rewards"] == {"coder": 2.0} and episode["tokens"] == 3 and episode["kind"] == "eval"
+
+
+def test_two_episodes_of_a_step_have_two_names(run: ClientRun) -> None:
+    for _ in range(2):
+        run.log_episode([{"role": "assistant", "content": "x"}], reward=0)
+    run.finish()
+    assert len({event["episode"] for event in told(run, "episode")}) == 2
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"messages": [], "turns": []}, {"messages": [], "colour": "red"}, {"turns": [{"role": "a"}]}],
+)
+def test_what_is_no_episode_is_refused(run: ClientRun, fields: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        run.log_episode(**fields)
+    run.finish()
+
+
+def test_after_its_end_nothing_more_is_taken(run: ClientRun) -> None:
+    assert run.finish() and run.finish()
+    with pytest.raises(RuntimeError, match="ended"):
+        run.log({"a": 1.0})
+
+
+def test_a_block_that_fails_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), run_begin(mode="offline", dir=str(tmp_path)) as run:
+        run.log({"a": 1 / 0})
+    last = told(run, "status")[-1]
+    assert last["state"] == "failed" and last["message"].startswith("ZeroDivisionError")
+
+
+def test_disabled_writes_nothing_and_still_checks(tmp_path: Path) -> None:
+    run = run_begin(mode="disabled", dir=str(tmp_path))
+    run.log({"a": 1.0})
+    run.log_episode([], reward=0)
+    with pytest.raises(TypeError):
+        run.log({"a": "text"})
+    assert run.finish() and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "options", [{"mode": "loud"}, {"id": "short"}, {"id": "CAPITALS1"}, {"resume": "must"}, {"colour": "red"}]
+)
+def test_bad_arguments_are_named(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(TroupeError):
+        run_begin(**{"mode": "offline", "dir": str(tmp_path), **options})
+
+
+PROGRAM = """
+import sys
+import troupe
+troupe.init(project="lab", name="outside", mode="offline")
+troupe.log({"loss": 1.0})
+loaded = {"ray", "torch", "django", "transformers", "pandas"} & set(sys.modules)
+assert not loaded, loaded
+%s
+"""
+
+
+@pytest.mark.parametrize(("last", "state"), [("", "finished"), ("raise ValueError('bad loss')", "failed")])
+def test_a_whole_program_light_and_ended_by_itself(tmp_path: Path, last: str, state: str) -> None:
+    environment = {**os.environ, "TROUPE_DIR": str(tmp_path), "TROUPE_RUN_ID": "abcdefgh23"}
+    subprocess.run([sys.executable, "-c", PROGRAM % last], env=environment, check=not last, timeout=500)
+    lines = [
+        json.loads(line) for path in tmp_path.rglob("spool/*.jsonl") for line in path.read_text().splitlines()
+    ]
+    assert (tmp_path / "runs" / "abcdefgh23").is_dir()
+    assert lines[-1]["type"] == "status" and lines[-1]["state"] == state
+    assert ("bad loss" in lines[-1]["message"]) == bool(last)
+
+
+def test_the_module_asks_for_init_first() -> None:
+    with pytest.raises(RuntimeError, match="troupe.init"):
+        troupe.log({"a": 1.0})
+    assert troupe.finish()
+
+
+def test_a_trainers_callback_reports_under_the_trainers_names(tmp_path: Path) -> None:
+    from transformers import TrainerControl, TrainerState
+
+    arguments = SimpleNamespace(run_name="sft", to_sanitized_dict=lambda: {"learning_rate": 0.25})
+    state, control = TrainerState(max_steps=4, is_world_process_zero=True), TrainerControl()
+    callback = troupe.trainer_callback(mode="offline", dir=str(tmp_path), id="abcdefgh24")
+    callback.on_train_begin(arguments, state, control)
+    state.global_step = 2
+    callback.on_log(arguments, state, control, logs={"loss": 0.5, "eval/reward": 1.0, "words": "left out"})
+    assert not callback.on_step_end(arguments, state, control).should_training_stop
+    callback.on_train_end(arguments, state, control)
+    folder = tmp_path / "runs" / "abcdefgh24"
+    lines = [
+        json.loads(line) for path in folder.rglob("spool/*.jsonl") for line in path.read_text().splitlines()
+    ]
+    (metrics,) = [line for line in lines if line["type"] == "metrics"]
+    assert metrics["step"] == 2 and metrics["values"] == {"train/loss": 0.5, "eval/reward": 1.0}
+    asked = json.loads((folder / "client.json").read_text())
+    assert asked["steps"] == 4 and asked["config"]["learning_rate"] == 0.25
+    assert lines[-1]["state"] == "finished"
+
+
+def test_only_the_first_process_of_the_world_reports(tmp_path: Path) -> None:
+    from transformers import TrainerControl, TrainerState
+
+    state = TrainerState(is_world_process_zero=False)
+    callback = troupe.trainer_callback(mode="offline", dir=str(tmp_path))
+    callback.on_train_begin(None, state, TrainerControl())
+    callback.on_log(None, state, TrainerControl(), logs={"loss": 0.5})
+    callback.on_train_end(None, state, TrainerControl())
+    assert not list(tmp_path.iterdir())

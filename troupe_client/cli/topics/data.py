@@ -1,0 +1,108 @@
+"""`troupe data`: files of prompts."""
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from training_core.errors import TroupeError
+from troupe_client.cli.show import console
+
+app = typer.Typer()
+data = typer.Typer(help="Files of prompts.", no_args_is_help=True)
+app.add_typer(data, name="data")
+
+
+@data.callback()
+def _data() -> None:
+    """Files of prompts."""
+
+
+@data.command("assign-ids")
+def assign_ids(
+    file: Annotated[Path, typer.Argument(help="JSONL of prompts; it is rewritten in place.")],
+    output: Annotated[Path | None, typer.Option(help="Write here instead.")] = None,
+) -> None:
+    """Give every prompt of a file an instance_id; ids that are there stay, and a second time nothing changes."""
+    items = _read(file)
+    added = add_ids(items)
+    target = output or file
+    if added or output:
+        _write(target, items)
+    console.print(
+        f"{target}: {added} of {len(items)} prompts were given an instance_id", highlight=False, markup=False
+    )
+
+
+def add_ids(items: list[dict[str, Any]]) -> int:
+    """Give items without an instance_id one that follows from what they say, so that the order of lines does not matter.
+
+    Equal items are numbered. Returns how many were without.
+    """
+    taken = {str(item["instance_id"]) for item in items if _has_id(item)}
+    seen: Counter[str] = Counter()
+    added = 0
+    for item in items:
+        if _has_id(item):
+            continue
+        content = {name: value for name, value in item.items() if name != "instance_id"}
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        while True:
+            seen[digest] += 1
+            name = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
+            if name not in taken:
+                break
+        taken.add(name)
+        item["instance_id"] = name
+        added += 1
+    return added
+
+
+def _has_id(item: dict[str, Any]) -> bool:
+    return item.get("instance_id") not in (None, "")
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    """The file's objects. Raises TroupeError, naming file and line."""
+    try:
+        lines = file.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TroupeError(f"cannot read {file}: {error}") from error
+    items: list[dict[str, Any]] = []
+    places: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            item = json.loads(line)
+        except ValueError as error:
+            raise TroupeError(f"{file}, line {number}: no JSON ({error})") from error
+        if not isinstance(item, dict) or not item.get("prompt"):
+            raise TroupeError(f'{file}, line {number}: no prompt; a line is {{"prompt": ..., "label": ...}}')
+        if _has_id(item):
+            first = places.setdefault(str(item["instance_id"]), number)
+            if first != number:
+                raise TroupeError(
+                    f"{file}: lines {first} and {number} both have instance_id {item['instance_id']}"
+                )
+        items.append(item)
+    if not items:
+        raise TroupeError(f"{file} has no prompt")
+    return items
+
+
+def _write(target: Path, items: list[dict[str, Any]]) -> None:
+    """The whole file or nothing, the id first in each line; a file that is there keeps its mode."""
+    draft = target.with_name(f".{target.name}.draft")
+    ordered = [{"instance_id": item["instance_id"], **item} for item in items]
+    try:
+        draft.write_text("".join(json.dumps(item, ensure_ascii=False) + "\n" for item in ordered))
+        if target.exists():
+            draft.chmod(target.stat().st_mode & 0o777)
+        draft.rename(target)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise TroupeError(f"cannot write {target}: {error}") from error

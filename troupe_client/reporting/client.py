@@ -1,0 +1,226 @@
+"""Report from any training program: `troupe.init`, `log`, `log_episode`, `finish`.
+
+Everything is written to disk first and delivered by a thread of its own; a call costs microseconds and never waits for
+the network. Imports neither Ray, torch nor Django.
+"""
+
+import logging
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+from training_core.errors import TroupeError
+from troupe_client.reporting.episodes import Message, episode_fields, turns_of
+from troupe_client.reporting.opening import ALPHABET, Opened, ask, begin, data_folder, new_id
+from troupe_client.reporting.scalars import Scalars
+from troupe_client.server_api import Server, ServerAway
+from workers.reporting.reporter import Reporter
+from workers.storage.run_folder import RunFolder
+from workers.telemetry.delivery import Undelivered
+
+logger = logging.getLogger("troupe")
+Mode = Literal["online", "offline", "disabled"]
+MODES = ("online", "offline", "disabled")
+
+
+class ClientRun:
+    """One run of one process. Methods may be called from any thread."""
+
+    def __init__(self, run_id: str, reporter: Reporter | None, folder: Path, address: str) -> None:
+        self.id = run_id
+        self.url = address
+        """Of its page; empty when offline or disabled."""
+        self.folder = folder
+        self.step = 0
+        """Of the next `log` without a step."""
+        self._reporter = reporter
+        self._scalars = Scalars()
+        self._episodes = 0
+        self._pid = os.getpid()
+        self._ended = False
+
+    def log(self, values: Mapping[str, Any], step: int | None = None, *, commit: bool = True) -> None:
+        """Scalars of one step, nested as you like. Without `step` they count up; `commit=False` stays on the step.
+
+        Raises TypeError for values that are no numbers, RuntimeError after `finish` or in a forked child.
+        """
+        reporter = self._open()
+        if step is not None:
+            self.step = int(step)
+        flat = self._scalars.flat(values)
+        if reporter:
+            reporter.metrics(self.step, flat)
+            reporter.iteration = self.step
+        if commit:
+            self.step += 1
+
+    def log_episode(
+        self,
+        messages: Sequence[Message] | None = None,
+        *,
+        turns: Iterable[Mapping[str, Any]] | None = None,
+        reward: float = 0.0,
+        role: str = "agent",
+        policy: str = "",
+        step: int | None = None,
+        **facts: Any,
+    ) -> None:
+        """A transcript: chat `messages` with one reward, or `turns` (mappings with role, messages, response or
+        candidates, reward; see workers.telemetry.events.Turn). `facts` are an episode's fields: success, outcome, task,
+        title, kind ("train", "eval", "eval_sampled"), probe, board ...
+
+        Raises TypeError or ValueError for what is no episode.
+        """
+        reporter = self._open()
+        if (messages is None) == (turns is None):
+            raise TypeError("give `messages` or `turns`, one of them")
+        spoken = turns_of(messages, role, policy or role, float(reward)) if messages is not None else turns
+        number = self.step if step is None else int(step)
+        self._episodes += 1
+        name = f"{facts.get('kind') or 'train'}-{number}-{self._producer}-{self._episodes}"
+        fields = episode_fields(name, number, spoken or (), facts)
+        if reporter:
+            reporter.episode(fields)
+
+    def alert(
+        self, title: str, text: str = "", level: Literal["info", "warning", "error"] = "warning"
+    ) -> None:
+        """A line in the run's log that people should see."""
+        if reporter := self._open():
+            reporter.log(level, "alert", f"{title}: {text}" if text else title)
+
+    def should_stop(self) -> bool:
+        """Whether somebody pressed Stop on the run's page. Look at it once a step and end the loop."""
+        reporter = self._open()
+        return reporter is not None and reporter.command is not None
+
+    def finish(
+        self, status: Literal["finished", "stopped", "failed"] = "finished", message: str = ""
+    ) -> bool:
+        """Say how it ended and deliver what is left (30 s at most); whether all of it was. Twice does nothing."""
+        if self._ended or self._pid != os.getpid():
+            return True
+        self._ended = True
+        if self._reporter is None:
+            return True
+        stopped = status == "finished" and self._reporter.command is not None
+        self._reporter.status("stopped" if stopped else status, self.step, message)
+        delivered = self._reporter.close()
+        if not delivered or not self.url:
+            logger.warning(
+                "Run %s is kept in %s; deliver it with: TROUPE_HOME=%s troupe sync %s",
+                self.id,
+                self.folder,
+                self.folder.parent.parent,
+                self.id,
+            )
+        return delivered
+
+    def __enter__(self) -> "ClientRun":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        self.finish("failed" if kind else "finished", f"{kind.__name__}: {error}" if kind else "")
+
+    @property
+    def _producer(self) -> str:
+        return self._reporter.producer[:6] if self._reporter else "none"
+
+    def _open(self) -> Reporter | None:
+        if self._ended:
+            raise RuntimeError(f"run {self.id} has ended; begin another one with troupe.init")
+        if self._pid != os.getpid():
+            raise RuntimeError("this run was begun in another process; call troupe.init in the one that logs")
+        return self._reporter
+
+
+class Described(TypedDict, total=False):
+    """What a run's page shows of it."""
+
+    group: str
+    """Becomes a tag, `group:NAME`."""
+    tags: Sequence[str]
+    notes: str
+    """Markdown."""
+    config: Mapping[str, Any]
+    team: Mapping[str, str]
+    """Role to policy: gives each its colour and its curves."""
+    algorithm: str
+    environment: str
+    steps: int
+    """In all, for progress; 0: unknown."""
+
+
+def run_begin(
+    project: str = "",
+    name: str = "",
+    *,
+    id: str = "",
+    resume: Literal["never", "allow", "must"] = "never",
+    mode: Mode | None = None,
+    dir: str = "",
+    **described: Unpack[Described],
+) -> ClientRun:
+    """Begin a run in `project` (a slug; default: your first).
+
+    `id` is chosen for you; one given twice needs resume="allow" or "must". mode: "online", "offline" (`troupe sync ID`
+    delivers it later) or "disabled" (nothing at all). `dir`: where events are kept. Environment variables stand in for
+    what is not given. Raises TroupeError (bad arguments, no server known, refused); a server that is away is no error.
+    """
+    if unknown := set(described) - set(Described.__annotations__):
+        raise TroupeError(f"init takes no {', '.join(sorted(unknown))}")
+    chosen = mode or os.environ.get("TROUPE_MODE", "").strip() or "online"
+    if chosen not in MODES:
+        raise TroupeError(f"mode is {' or '.join(MODES)}, not {chosen!r} (argument, or TROUPE_MODE)")
+    run_id = id or os.environ.get("TROUPE_RUN_ID", "").strip() or new_id()
+    if not 8 <= len(run_id) <= 12 or set(run_id) - set(ALPHABET):
+        raise TroupeError(
+            f"the id {run_id!r} must be 8 to 12 characters of {ALPHABET}; leave it out for a new one"
+        )
+    folder = data_folder(dir) / "runs" / run_id
+    if chosen == "disabled":
+        return ClientRun(run_id, None, folder, "")
+    body: dict[str, Any] = {
+        **described,
+        "id": run_id,
+        "project": project or os.environ.get("TROUPE_PROJECT", "").strip(),
+        "name": name,
+        "group": described.get("group") or os.environ.get("TROUPE_RUN_GROUP", "").strip(),
+        "resume": resume,
+        "nonce": secrets.token_hex(8),
+    }
+    opened = ask(folder, body, online=chosen == "online")
+    return _reporting(run_id, folder, body, opened)
+
+
+def _reporting(run_id: str, folder: Path, body: dict[str, Any], opened: Opened | None) -> ClientRun:
+    if opened is None:
+        reporter = Reporter(RunFolder(folder), run_id, 1)
+        address = ""
+    else:
+        server = opened.server
+        reporter = Reporter(
+            RunFolder(folder),
+            run_id,
+            opened.attempt,
+            server.address(f"/api/v1/runs/{run_id}/events/"),
+            server.token,
+            before=None if opened.page else lambda: _begin_late(server, body),
+        )
+        address = server.address(opened.page or f"/runs/{run_id}/")
+        if not opened.page:
+            logger.warning("%s does not answer yet; events wait in %s", server.url, folder)
+    reporter.status("running", 0, facts={"client": True})
+    return ClientRun(run_id, reporter, folder, address)
+
+
+def _begin_late(server: Server, body: dict[str, Any]) -> None:
+    """By the delivering thread, until it works."""
+    try:
+        begin(server, body)
+    except ServerAway as error:
+        raise Undelivered(str(error)) from error
+    except TroupeError as error:
+        raise Undelivered(f"the server refuses the run: {error}") from error
