@@ -18,10 +18,10 @@ import torch
 from training_core.config.files import load_config, parse_overrides
 from training_core.config.marl.run import MarlConfig
 from training_core.marl.environments.registry import make_environments
-from training_core.marl.evaluating import evaluate
+from training_core.marl.evaluation import evaluate
 from training_core.marl.networks.agents import make_network
-from training_core.marl.stage import Player, Stage
 from training_core.marl.trainer import MarlTrainer
+from training_core.marl.vector_runner import Actor, VectorRunner
 
 Returns = dict[str, list[float]]
 """Of episodes, by role."""
@@ -36,29 +36,29 @@ def trained(config: MarlConfig) -> tuple[MarlTrainer, int, float]:
     return trainer, steps, time.process_time() - began
 
 
-def by_lot(player: Player, config: MarlConfig) -> Player:
+def by_lot(actor: Actor, config: MarlConfig) -> Actor:
     """The same seats, played by a network whose last layer is zero: every choice is as likely as any other."""
-    network = config.policies[player.seats.policy].network
-    seats = player.seats
+    network = config.policies[actor.slots.policy].network
+    slots = actor.slots
     return replace(
-        player, actor=make_network(network, seats.observation_dim, player.head.outputs, seats.count, 0.0)
+        actor, network=make_network(network, slots.observation_dim, actor.head.outputs, slots.count, 0.0)
     )
 
 
 def cross_play(trainer: MarlTrainer, episodes: int) -> dict[tuple[str, ...], Returns]:
     """By the policies that play as trained, all others by lot: the same episodes for each."""
-    policies, environments = tuple(trainer.players), min(episodes, 256)
+    policies, environments = tuple(trainer.actors), min(episodes, 256)
     found = {}
     for plays in product((False, True), repeat=len(policies)):
         able = tuple(name for name, as_trained in zip(policies, plays, strict=True) if as_trained)
-        players = {
-            name: player if name in able else by_lot(player, trainer.config)
-            for name, player in trainer.players.items()
+        actors = {
+            name: actor if name in able else by_lot(actor, trainer.config)
+            for name, actor in trainer.actors.items()
         }
-        stage = Stage(make_environments(trainer.config.environment, environments), players)
-        played = evaluate(stage, trainer.config.run.seed, False, episodes, 0).episodes
+        runner = VectorRunner(make_environments(trainer.config.environment, environments), actors)
+        played = evaluate(runner, trainer.config.run.seed, False, episodes, 0).episodes
         found[able] = {role: [episode.rewards[role] for episode in played] for role in trainer.spec.roles}
-        stage.environment.close()
+        runner.environment.close()
     return found
 
 

@@ -7,7 +7,7 @@ from training_core.marl.environments.base import Failure
 
 
 @dataclass(frozen=True)
-class Played:
+class EpisodeResult:
     """The metrics of one finished episode."""
 
     rewards: dict[str, float]
@@ -27,7 +27,7 @@ class Played:
 
 
 @dataclass(frozen=True)
-class Moment:
+class RecordedStep:
     """One step of a recorded episode."""
 
     board: dict[str, Any] | None
@@ -39,15 +39,15 @@ class Moment:
 
 
 @dataclass
-class Story:
+class RecordedEpisode:
     """One recorded episode, step by step."""
 
     index: int
     """Its index among the episodes of the evaluation."""
-    moments: list[Moment]
+    recorded_steps: list[RecordedStep]
     roles: dict[str, tuple[str, ...]]
     """Agents by role."""
-    played: Played
+    result: EpisodeResult
     final_board: dict[str, Any] | None
     """The final state."""
 
@@ -56,7 +56,7 @@ class Story:
 class Collection:
     """Episodes that ended while steps were collected, or an evaluation's."""
 
-    episodes: list[Played]
+    episodes: list[EpisodeResult]
     steps: int
     """Number of environment steps, over all environments."""
-    stories: list[Story] = field(default_factory=list)
+    recordings: list[RecordedEpisode] = field(default_factory=list)

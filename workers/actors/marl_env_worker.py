@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from training_core.config.marl.environments import MarlEnvironment
 from training_core.marl.environments.base import Actions, Spec, Transition, VectorEnvironment, View
-from training_core.marl.environments.keeping import Kept
+from training_core.marl.environments.episode_state import Arrays
 from training_core.marl.environments.registry import make_environments
 from workers.actors.machine import limit_threads
 
@@ -39,13 +39,13 @@ class MarlEnvWorker:
         """See VectorEnvironment."""
         return self._shares[share].board(index)
 
-    def episodes(self, share: int) -> Kept | None:
+    def episode_state(self, share: int) -> Arrays | None:
         """See VectorEnvironment."""
-        return self._shares[share].episodes()
+        return self._shares[share].episode_state()
 
-    def go_on(self, share: int, kept: Kept) -> View | None:
+    def restore(self, share: int, arrays: Arrays) -> View | None:
         """See VectorEnvironment."""
-        return self._shares[share].go_on(kept)
+        return self._shares[share].restore(arrays)
 
     def close(self, share: int) -> None:
         """Give back what a share holds."""

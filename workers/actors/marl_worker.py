@@ -12,7 +12,7 @@ from training_core.checkpoints import read_state
 from training_core.config.marl.run import MarlConfig
 from training_core.marl.environments.base import VectorEnvironment
 from training_core.marl.environments.registry import make_environments
-from training_core.marl.records import Collection, Played, Story
+from training_core.marl.records import Collection, EpisodeResult, RecordedEpisode
 from workers.actors.machine import machine_load, prepare_process
 from workers.actors.utilisation import UtilisationSampler
 from workers.protocol.records import (
@@ -77,7 +77,7 @@ class MarlWorker:
         start = time.time()
         collection = self.trainer.collect(iteration)
         seconds = time.time() - start
-        facts = [self._facts(played) for played in collection.episodes]
+        facts = [self._facts(result) for result in collection.episodes]
         figures = {
             "rollout/env_steps_per_second": collection.steps / seconds,
             "rollout/episodes_per_second": len(facts) / seconds,
@@ -110,9 +110,9 @@ class MarlWorker:
         """See TrainingBackend."""
         start = time.time()
         collection = self.trainer.evaluate(
-            greedy=kind == "eval", episodes=episodes, kept=min(self._config.evaluation.probes, episodes)
+            greedy=kind == "eval", episodes=episodes, recorded=min(self._config.evaluation.probes, episodes)
         )
-        facts = [self._facts(played) for played in collection.episodes]
+        facts = [self._facts(result) for result in collection.episodes]
         returns = [each.episode_return for each in facts if not each.failed]
         figures = {f"{kind}/return_std": stdev(returns)} if len(returns) > 1 else {}
         told = self._told(collection, iteration, kind, start)
@@ -144,54 +144,54 @@ class MarlWorker:
     def _span(self, phase: Phase, iteration: int, start: float) -> Span:
         return Span(NAME, phase, "", iteration, start, time.time())
 
-    def _facts(self, played: Played) -> EpisodeFacts:
+    def _facts(self, result: EpisodeResult) -> EpisodeFacts:
         return EpisodeFacts(
-            success=self._success(played),
-            failed=played.failure is not None,
-            episode_return=self._return(played),
-            rewards=played.rewards,
+            success=self._success(result),
+            failed=result.failure is not None,
+            episode_return=self._return(result),
+            rewards=result.rewards,
             candidate_rewards={},
             candidates={},
             cut=0,
             tokens=0,
-            turns=played.length,
-            error=played.failure.error[:500] if played.failure else "",
-            successes=self._successes(played),
+            turns=result.length,
+            error=result.failure.error[:500] if result.failure else "",
+            successes=self._successes(result),
         )
 
-    def _success(self, played: Played) -> bool | None:
+    def _success(self, result: EpisodeResult) -> bool | None:
         """What the environment says of all agents, or else of those whose return is the run's."""
-        if played.success is not None:
-            return played.success
-        return played.role_success.get(self._config.returned_role)
+        if result.success is not None:
+            return result.success
+        return result.role_success.get(self._config.returned_role)
 
-    def _successes(self, played: Played) -> dict[str, bool]:
+    def _successes(self, result: EpisodeResult) -> dict[str, bool]:
         """By role where there are several, and by agent where a role has several."""
-        if not played.agent_success:
+        if not result.agent_success:
             return {}
-        found = dict(played.role_success) if len(self._config.team.roles) > 1 else {}
+        found = dict(result.role_success) if len(self._config.team.roles) > 1 else {}
         for role, own in self.trainer.spec.roles.items():
             if len(own.agents) > 1:
-                known = [agent for agent in own.agents if agent in played.agent_success]
+                known = [agent for agent in own.agents if agent in result.agent_success]
                 found |= {
-                    f"{role}/{NOT_IN_NAMES.sub('_', agent)}": played.agent_success[agent] for agent in known
+                    f"{role}/{NOT_IN_NAMES.sub('_', agent)}": result.agent_success[agent] for agent in known
                 }
         return found
 
-    def _return(self, played: Played) -> float:
+    def _return(self, result: EpisodeResult) -> float:
         """The first trained role's: what adversaries earn is never summed with what they take from others."""
-        return played.rewards[self._config.returned_role]
+        return result.rewards[self._config.returned_role]
 
     def _failed(self, collection: Collection, iteration: int, start: float) -> list[dict[str, Any]]:
         """The first of the failed episodes, as many as are kept of an iteration."""
         failed = [
-            (index, played) for index, played in enumerate(collection.episodes) if played.failure is not None
+            (index, result) for index, result in enumerate(collection.episodes) if result.failure is not None
         ]
         kind = self._config.environment.type
         return [
-            self._document(played, f"{self._attempt}-{iteration}-train-{index}", iteration, "train", start)
+            self._document(result, f"{self._attempt}-{iteration}-train-{index}", iteration, "train", start)
             | {"probe": False, "task": kind, "title": f"{kind}, training", "turns": []}
-            for index, played in failed[: self._config.reporting.episodes_per_iteration]
+            for index, result in failed[: self._config.reporting.episodes_per_iteration]
         ]
 
     def _told(
@@ -201,40 +201,44 @@ class MarlWorker:
         environment = self._config.environment.type
         return [
             self._document(
-                story.played, f"{self._attempt}-{iteration}-{kind}-{story.index}", iteration, kind, start
+                recording.result,
+                f"{self._attempt}-{iteration}-{kind}-{recording.index}",
+                iteration,
+                kind,
+                start,
             )
             | {
                 "probe": True,
-                "task": f"{environment}-{story.index}",
-                "title": f"{environment}, start {story.index}",
-                "turns": self._turns(story),
-                "final_board": story.final_board,
+                "task": f"{environment}-{recording.index}",
+                "title": f"{environment}, start {recording.index}",
+                "turns": self._turns(recording),
+                "final_board": recording.final_board,
             }
-            for story in collection.stories
+            for recording in collection.recordings
         ]
 
     def _document(
-        self, played: Played, episode: str, iteration: int, kind: EpisodeKind, start: float
+        self, result: EpisodeResult, episode: str, iteration: int, kind: EpisodeKind, start: float
     ) -> dict[str, Any]:
         """An episode event's own fields (see workers.telemetry.events.EpisodeEvent), less its task and turns."""
         return {
             "episode": episode,
             "iteration": iteration,
             "kind": kind,
-            "outcome": _outcome(played, self._success(played)),
-            "success": self._success(played),
-            "failed": played.failure is not None,
-            "error": played.failure.error if played.failure else "",
+            "outcome": _outcome(result, self._success(result)),
+            "success": self._success(result),
+            "failed": result.failure is not None,
+            "error": result.failure.error if result.failure else "",
             "truncated": False,
-            "episode_return": self._return(played),
-            "rewards": played.rewards,
+            "episode_return": self._return(result),
+            "rewards": result.rewards,
             "versions": dict.fromkeys(self._config.used_policies, self._version),
             "tokens": 0,
             "started": start,
             "ended": time.time(),
         }
 
-    def _turns(self, story: Story) -> list[dict[str, Any]]:
+    def _turns(self, recording: RecordedEpisode) -> list[dict[str, Any]]:
         """One turn per step and role: what its agents did, and what they earned together."""
         return [
             {
@@ -243,12 +247,12 @@ class MarlWorker:
                 "policy": self._config.team.roles[role].policy,
                 "messages": [],
                 "prompt_ids": [],
-                "candidates": [_candidate(moment.actions, moment.rewards, agents)],
+                "candidates": [_candidate(step_record.actions, step_record.rewards, agents)],
                 "executed": 0,
-                "board": moment.board,
+                "board": step_record.board,
             }
-            for step, moment in enumerate(story.moments)
-            for role, agents in story.roles.items()
+            for step, step_record in enumerate(recording.recorded_steps)
+            for role, agents in recording.roles.items()
         ]
 
 
@@ -268,9 +272,9 @@ def _candidate(actions: dict[str, str], rewards: dict[str, float], agents: Seque
     }
 
 
-def _outcome(played: Played, succeeded: bool | None) -> str:
-    if played.failure is not None:
-        return f"failed in step {played.length}"
-    ended = "cut off" if played.truncated else "ended"
+def _outcome(result: EpisodeResult, succeeded: bool | None) -> str:
+    if result.failure is not None:
+        return f"failed in step {result.length}"
+    ended = "cut off" if result.truncated else "ended"
     success = "" if succeeded is None else ", with success" if succeeded else ", without success"
-    return f"{ended} after {played.length} steps{success}"
+    return f"{ended} after {result.length} steps{success}"

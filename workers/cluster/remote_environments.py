@@ -16,7 +16,7 @@ from ray.exceptions import RayActorError
 
 from training_core.config.marl.environments import MarlEnvironment
 from training_core.marl.environments.base import Actions, Failure, Spec, Transition, VectorEnvironment, View
-from training_core.marl.environments.keeping import Kept
+from training_core.marl.environments.episode_state import Arrays
 from training_core.marl.environments.split import SplitEnvironments, shares_of
 from workers.cluster.answers import answer, exit_of
 from workers.cluster.pool import MAX_LIVES
@@ -142,24 +142,24 @@ class RemoteShare:
             return None
         return board
 
-    def episodes(self) -> Kept | None:
+    def episode_state(self) -> Arrays | None:
         """None where the worker has died; the next step tells of it."""
         if self._lost:
             return None
         try:
-            kept: Kept | None = answer(self._host.worker.episodes.remote(self._number))
+            arrays: Arrays | None = answer(self._host.worker.episode_state.remote(self._number))
         except RayActorError as error:
             self._host.replace(self._life, error)
             return None
-        return None if kept is None else kept | {START: np.array(self._start, dtype=np.int64)}
+        return None if arrays is None else arrays | {START: np.array(self._start, dtype=np.int64)}
 
-    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
         """None where the worker has died: what is to be continued can be begun anew."""
-        seed, first = kept[START].tolist()
+        seed, first = arrays[START].tolist()
         self._start, self._life = (seed, first), self._host.life
-        own = {name: part for name, part in kept.items() if name != START}
+        own = {name: part for name, part in arrays.items() if name != START}
         try:
-            view: View | None = answer(self._host.worker.go_on.remote(self._number, own))
+            view: View | None = answer(self._host.worker.restore.remote(self._number, own))
         except RayActorError as error:
             self._host.replace(self._life, error)
             return None

@@ -10,7 +10,7 @@ from training_core.config.marl.policies import Recurrent
 from training_core.config.marl.run import MarlConfig
 from training_core.marl.environments.base import ActionKind, Continuous
 from training_core.marl.learning.learner import PolicyLearner
-from training_core.marl.trainer import refuse_unseen_steps
+from training_core.marl.trainer import check_rollout_length
 from workers.actors.marl_worker import MarlWorker
 from workers.jobs.context import JobContext
 from workers.jobs.figures import KEPT, figures, unused_told
@@ -32,7 +32,7 @@ def dry_run(context: Networks) -> dict[str, Any]:
     config, short = context.config, _short(context.config)
     context.progress(0.1, "making environments and networks")
     worker = _started(context, short)
-    refuse_unseen_steps(config, worker.trainer.spec)
+    check_rollout_length(config, worker.trainer.spec)
     context.progress(0.3, "collecting and learning")
     worker.collect(1)
     worker.update(1)  # the first round pays for what torch sets up once
@@ -126,7 +126,7 @@ def _figures(facts: list[EpisodeFacts]) -> dict[str, Any]:
 
 def _described(name: str, learner: PolicyLearner) -> dict[str, Any]:
     """A policy's roles, shapes, and how many numbers its networks learn."""
-    seats = learner.seats
+    seats = learner.slots
     return {
         "policy": name,
         "roles": list(seats.roles),

@@ -98,10 +98,10 @@ class Hints:
     def board(self, index: int) -> dict[str, Any] | None:
         return {"kind": "plane", "at": int(self.at[index])}
 
-    def episodes(self) -> None:
+    def episode_state(self) -> None:
         """Its random state is no array."""
 
-    def go_on(self, kept: Mapping[str, Any]) -> None:
+    def restore(self, kept: Mapping[str, Any]) -> None:
         """See episodes."""
 
     def close(self) -> None:

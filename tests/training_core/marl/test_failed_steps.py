@@ -11,11 +11,11 @@ from tests.training_core.marl.hints import config, policy
 from training_core.errors import EnvironmentFailure
 from training_core.marl.environments.base import Failure
 from training_core.marl.environments.seeds import episode_seeds
-from training_core.marl.evaluating import EVALUATION
-from training_core.marl.learning.gae import advantages
+from training_core.marl.evaluation import EVALUATION
+from training_core.marl.failure_limit import FailureLimit
+from training_core.marl.learning.gae import generalised_advantages
 from training_core.marl.learning.value_scale import ValueScale
-from training_core.marl.patience import Patience
-from training_core.marl.records import Played
+from training_core.marl.records import EpisodeResult
 from training_core.marl.trainer import COLLECTION, MarlTrainer
 from training_core.seeding import keyed_seed
 
@@ -47,7 +47,7 @@ def collected(every: int, network: dict[str, Any]) -> MarlTrainer:
 
 def test_a_step_that_failed_has_no_advantage_and_is_what_the_one_before_is_followed_by() -> None:
     # step 2 failed; gamma 0.5, lambda 0.5
-    found = advantages(
+    found = generalised_advantages(
         rewards=torch.tensor([1.0, 2.0, 50.0, 3.0]),
         values=torch.tensor([4.0, 6.0, 2.0, 1.0]),
         next_values=torch.tensor([6.0, 2.0, torch.nan, 8.0]),
@@ -68,13 +68,13 @@ def test_the_batch_is_what_a_loop_over_states_says() -> None:
     assert rollout is not None
     assert rollout.failed.nonzero().tolist() == [[2, 1]]
     chunks, explained = learner._prepare(rollout)
-    track, gamma, trace = rollout.tracks["one"], 0.99, 0.95
+    trajectory, gamma, trace = rollout.trajectories["one"], 0.99, 0.95
     fresh = collected(seed_of(1, 0), {}).learners["one"].critic
     with torch.no_grad():
-        values = fresh.sequence(track.observations, (), rollout.begins)[..., 0]  # (T + 1, B, N)
+        values = fresh.sequence(trajectory.observations, (), rollout.begins)[..., 0]  # (T + 1, B, N)
         last = {
             (ending.step, row): fresh.step(seen[None], ())[0][0, :, 0]
-            for ending in rollout.endings
+            for ending in rollout.final_states
             for row, seen in zip(ending.rows.tolist(), ending.observations["one"], strict=True)
         }
     expected = torch.zeros(STEPS, ENVIRONMENTS, 2)
@@ -86,7 +86,7 @@ def test_the_batch_is_what_a_loop_over_states_says() -> None:
                 continue
             cut = bool(rollout.truncated[t, place])
             follows = last[t, place] if cut else values[t + 1, place]
-            delta = track.rewards[t, place] + gamma * follows - values[t, place]
+            delta = trajectory.rewards[t, place] + gamma * follows - values[t, place]
             running = delta + (0.0 if cut else gamma * trace) * running
             expected[t, place] = running
     known = torch.ones(STEPS, ENVIRONMENTS, dtype=torch.bool)
@@ -112,10 +112,10 @@ def test_what_was_done_in_the_step_that_failed_moves_nothing() -> None:
             made = collected(seed_of(1, 0), network)
             rollout = made._rollout
             assert rollout is not None
-            track = rollout.tracks["one"]
+            trajectory = rollout.trajectories["one"]
             if step is not None:
-                track.raw[step, 1] = 1 - track.raw[step, 1]
-                track.rewards[step, 1] = 99.0
+                trajectory.raw[step, 1] = 1 - trajectory.raw[step, 1]
+                trajectory.rewards[step, 1] = 99.0
             metrics = made.update(1)["one"]
             assert all(np.isfinite(value) for value in metrics.values())
             weights[step] = made.learners["one"].actor_adam.weights.detach().clone()
@@ -140,44 +140,44 @@ def test_nothing_but_failures_ends_the_run_and_says_what_to_do() -> None:
 
 
 def test_few_environments_that_all_fail_once_are_borne_for_a_while() -> None:
-    failed = [Played({"agents": 0.0}, 3, True, failure=Failure("environment 0, step: no more"))]
-    lost = [Played({"agents": 0.0}, 3, True, failure=Failure("environment-0 died", lost=True))]
-    ended = [Played({"agents": 1.0}, 4, False)]
+    failed = [EpisodeResult({"agents": 0.0}, 3, True, failure=Failure("environment 0, step: no more"))]
+    lost = [EpisodeResult({"agents": 0.0}, 3, True, failure=Failure("environment-0 died", lost=True))]
+    ended = [EpisodeResult({"agents": 1.0}, 4, False)]
     rollout = collected(seed_of(1, 0), {})._rollout
     assert rollout is not None
     rollout.failed[0] = True
-    patience = Patience()
+    limit = FailureLimit()
     for played in (lost, ended + failed, failed, failed, lost, ended, failed, failed):
-        patience.look(rollout, played)
+        limit.record(rollout, played)
     rollout.failed[:, 0] = False  # one that is still in its episode
-    patience.look(rollout, failed)
+    limit.record(rollout, failed)
     rollout.failed[0] = True
     with pytest.raises(EnvironmentFailure, match=r"The first: environment 0, step: no more\. Fix"):
-        patience.look(rollout, failed)
+        limit.record(rollout, failed)
 
 
 def test_environments_that_fail_in_turn_and_never_end_are_given_up() -> None:
     """One of three in each iteration: (3 + 1) x 3 failures without the end of an episode are too many."""
-    failed = [Played({"agents": 0.0}, 3, True, failure=Failure("environment 0, step: no more"))]
-    ended = [Played({"agents": 1.0}, 4, False)]
+    failed = [EpisodeResult({"agents": 0.0}, 3, True, failure=Failure("environment 0, step: no more"))]
+    ended = [EpisodeResult({"agents": 1.0}, 4, False)]
     rollout = collected(seed_of(1, 0), {})._rollout
     assert rollout is not None and rollout.failed.shape[1] == 3
     rollout.failed[:] = False
     rollout.failed[0, 0] = True
-    patience = Patience()
+    limit = FailureLimit()
     for played in [failed] * 11 + [ended] + [failed] * 11:
-        patience.look(rollout, played)
+        limit.record(rollout, played)
     with pytest.raises(EnvironmentFailure, match="environments failed 12 times, and no episode finished"):
-        patience.look(rollout, failed)
+        limit.record(rollout, failed)
 
 
 def test_evaluations_tell_failed_episodes_and_go_on() -> None:
-    found = trainer(2, {}).evaluate(True, 6, kept=3)
+    found = trainer(2, {}).evaluate(True, 6, recorded=3)
     seed = keyed_seed(0, EVALUATION, 0) % 2**31
     seeds = [episode_seeds(seed, np.full(2, place), np.arange(2)) for place in range(ENVIRONMENTS)]
     expected = [int(own) % 2 == 0 for pair in seeds for own in pair]
     assert [episode.failure is not None for episode in found.episodes] == expected
     assert True in expected and False in expected
-    for story in found.stories:
-        assert len(story.moments) == (3 if story.played.failure else 4)
-        assert np.isfinite(story.moments[-1].rewards["agent_0"])
+    for recording in found.recordings:
+        assert len(recording.recorded_steps) == (3 if recording.result.failure else 4)
+        assert np.isfinite(recording.recorded_steps[-1].rewards["agent_0"])

@@ -10,11 +10,12 @@ import torch
 
 from tests.training_core.marl.hints import Hints, config, policy
 from tests.training_core.marl.other_device import META, MadeUp
-from tests.training_core.marl.test_agents_that_leave import PATH
+from tests.training_core.marl.test_departing_agents import PATH
 from training_core.marl import trainer as trainers
 from training_core.marl.environments.registry import make_environments
-from training_core.marl.learning import flat, learner
-from training_core.marl.learning.flat import FlatAdam
+from training_core.marl.learning import flat_adam as flat
+from training_core.marl.learning import learner
+from training_core.marl.learning.flat_adam import FlatAdam
 from training_core.marl.trainer import MarlTrainer
 
 NETWORKS = ["mlp", "gru", "lstm", "transformer"]
@@ -87,14 +88,14 @@ def test_agents_that_leave_are_told_on_the_device(
 def test_resumed_optimisers_lie_where_their_weights_do() -> None:
     here = torch.nn.Linear(3, 2)
     adam = FlatAdam(here, 0.0, 0.5)
-    adam.set_rate(0.1)
+    adam.set_learning_rate(0.1)
     here(torch.ones(4, 3)).sum().backward()
     adam.step()
     with MadeUp():
         there = FlatAdamElsewhere(torch.nn.Linear(3, 2, device="meta"))
         there.load_state_dict(adam.state_dict())
-        moments = there.adam.state[there.weights]
-    assert {moments[name].device for name in ("exp_avg", "exp_avg_sq")} == {META}
+        recorded_steps = there.adam.state[there.weights]
+    assert {recorded_steps[name].device for name in ("exp_avg", "exp_avg_sq")} == {META}
 
 
 class FlatAdamElsewhere(FlatAdam):
@@ -111,5 +112,5 @@ def test_a_resumed_rollout_s_memories_lie_on_the_device(elsewhere: None, tmp_pat
         first = made("gru", "mappo", True, environment)
         first.collect(1)
         first.update(1)
-        for name, memory in first._stage.memories.items():
+        for name, memory in first._runner.memories.items():
             assert all(part.device == META for part in memory), name

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from tests.benchmarks.marl_memory import config_of, learn
 from tests.training_core.marl.hints import Hints, config, policy
-from training_core.marl.collecting import Rollout
 from training_core.marl.learning.batch import chunk_starts
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.networks.agents import Networks
 from training_core.marl.networks.base import Memory
+from training_core.marl.rollouts import Rollout
 from training_core.marl.trainer import MarlTrainer
 
 STEPS, LENGTH, ENVIRONMENTS, AGENTS = 12, 5, 4, 2
@@ -57,28 +57,30 @@ def naive_gains(
     learner: PolicyLearner, rollout: Rollout, environment: int
 ) -> tuple[Tensor, Tensor, list[Memory]]:
     """Advantages (T, N) and values (T, N) of one environment, and the critic's memories before each step."""
-    track = rollout.tracks["one"]
-    see = partial(learner.sight.inputs_of, state=None)
-    x = see({"one": track.observations})[:, environment : environment + 1]
+    trajectory = rollout.trajectories["one"]
+    see = partial(learner.critic_inputs.inputs_of, state=None)
+    x = see({"one": trajectory.observations})[:, environment : environment + 1]
     begins = rollout.begins[:, environment]
     ends = {
         ending.step: see(ending.observations)[place]
-        for ending in rollout.endings
+        for ending in rollout.final_states
         for place, row in enumerate(ending.rows.tolist())
         if row == environment
     }
     with torch.no_grad():
         outs, finals, memories = stepped(learner.critic, x, begins, ends)
-    per_agent = [learner.sight.by_agent(learner.sight.columns(out)) for out in outs]
-    lasts = {t: learner.sight.by_agent(learner.sight.columns(out)) for t, out in finals.items()}
-    gains, running = [], torch.zeros(AGENTS)
+    per_agent = [learner.critic_inputs.by_agent(learner.critic_inputs.columns(out)) for out in outs]
+    lasts = {
+        t: learner.critic_inputs.by_agent(learner.critic_inputs.columns(out)) for t, out in finals.items()
+    }
+    advantages, running = [], torch.zeros(AGENTS)
     for t in reversed(range(STEPS)):
         over, cut = bool(rollout.terminated[t, environment]), bool(rollout.truncated[t, environment])
         after = torch.zeros(AGENTS) if over else lasts[t] if cut else per_agent[t + 1]
-        delta = track.rewards[t, environment] + 0.9 * after - per_agent[t]
+        delta = trajectory.rewards[t, environment] + 0.9 * after - per_agent[t]
         running = delta + (0.0 if over or cut else 0.9 * 0.95) * running
-        gains.insert(0, running)
-    return torch.stack(gains), torch.stack(per_agent[:-1]), memories
+        advantages.insert(0, running)
+    return torch.stack(advantages), torch.stack(per_agent[:-1]), memories
 
 
 def through(network: Networks, kind: str, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
@@ -98,15 +100,15 @@ def through(network: Networks, kind: str, x: Tensor, memory: Memory, begins: Ten
 @pytest.mark.parametrize("terminates", [False, True])
 def test_a_chunked_update_equals_a_loop(kind: str, algorithm: str, terminates: bool) -> None:
     learner, rollout = played(kind, algorithm, terminates)
-    track = rollout.tracks["one"]
+    trajectory = rollout.trajectories["one"]
     every = [naive_gains(learner, rollout, place) for place in range(ENVIRONMENTS)]
-    gains = torch.stack([each[0] for each in every], 1)
-    scaled = (gains - gains.mean()) / (gains.std(correction=0) + 1e-8)
+    advantages = torch.stack([each[0] for each in every], 1)
+    scaled = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
     with torch.no_grad():
         kept = [
-            stepped(learner.actor, track.observations[:-1, place : place + 1], rollout.begins[:, place], {})[
-                2
-            ]
+            stepped(
+                learner.actor, trajectory.observations[:-1, place : place + 1], rollout.begins[:, place], {}
+            )[2]
             for place in range(ENVIRONMENTS)
         ]
     chunks, _ = learner._prepare(rollout)
@@ -123,27 +125,29 @@ def test_a_chunked_update_equals_a_loop(kind: str, algorithm: str, terminates: b
         for start in chunk_starts(STEPS, LENGTH):
             here = slice(start, start + LENGTH)
             begins = rollout.begins[here, place]
-            seen = track.observations[here, place : place + 1]
+            seen = trajectory.observations[here, place : place + 1]
             outs = through(actor, kind, seen, kept[place][start], begins)
-            inputs = learner.sight.inputs_of({"one": track.observations}, None)[here, place : place + 1]
+            inputs = learner.critic_inputs.inputs_of({"one": trajectory.observations}, None)[
+                here, place : place + 1
+            ]
             values = through(critic, kind, inputs, every[place][2][start], begins)
             for step in range(LENGTH):
                 t = start + step
                 if t < learnt:
                     continue
-                now, entropy = learner.head.log_prob(outs[step], track.raw[t, place])
-                then, _ = learner.head.log_prob(track.outs[t, place], track.raw[t, place])
+                now, entropy = learner.head.log_prob(outs[step], trajectory.raw[t, place])
+                then, _ = learner.head.log_prob(trajectory.outs[t, place], trajectory.raw[t, place])
                 ratio = (now - then).exp()
                 gain = scaled[t, place]
                 worth = torch.minimum(ratio * gain, ratio.clamp(0.8, 1.2) * gain)
-                value = learner.sight.by_agent(learner.sight.columns(values[step]))
-                error = (value - gains[t, place] - every[place][1][t]).square().mean()
+                value = learner.critic_inputs.by_agent(learner.critic_inputs.columns(values[step]))
+                error = (value - advantages[t, place] - every[place][1][t]).square().mean()
                 total = total + (-worth - 0.01 * entropy).mean() + 0.5 * error
             learnt = start + LENGTH
     total = total / (STEPS * ENVIRONMENTS)
     whole = next(iter(chunks.minibatches(torch.randperm(len(chunks)), len(chunks))))
-    learner.actor_adam.clear()
-    learner.critic_adam.clear()
+    learner.actor_adam.zero_gradients()
+    learner.critic_adam.zero_gradients()
     loss, _ = learner.losses(whole)
     torch.testing.assert_close(loss, total, rtol=1e-4, atol=1e-5)
     loss.backward()
@@ -161,8 +165,8 @@ def test_a_network_without_memory_learns_the_same_from_chunks_as_from_single_ste
         learner.length = length
         chunks, _ = learner._prepare(rollout)
         whole = next(iter(chunks.minibatches(torch.arange(len(chunks)), len(chunks))))
-        learner.actor_adam.clear()
-        learner.critic_adam.clear()
+        learner.actor_adam.zero_gradients()
+        learner.critic_adam.zero_gradients()
         loss, _ = learner.losses(whole)
         loss.backward()
         gradients.append(

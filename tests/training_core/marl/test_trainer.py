@@ -8,8 +8,8 @@ import torch
 
 from tests.training_core.marl.hints import Hints, config, policy, two_sides
 from training_core.errors import CheckpointError, ConfigError
-from training_core.marl.learning.learner import learnt_from
-from training_core.marl.seats import seats_of
+from training_core.marl.agent_slots import slots_by_policy
+from training_core.marl.learning.learner import training_rewards
 from training_core.marl.trainer import MarlTrainer
 
 METRICS = {
@@ -52,7 +52,7 @@ def test_it_learns_continuous_actions():
     made, _ = trained(config(), 40, continuous=True)
     # the second number should be the hint: 0, 1 or 2 of 0 to 4; the middle, 2, costs 1 a step and worth on average
     assert mean_return(made.evaluate(True, 32)) > -3.0
-    sent = made.learners["one"].head.sent(torch.tensor([[[9.0, 9.0]]]))
+    sent = made.learners["one"].head.to_environment(torch.tensor([[[9.0, 9.0]]]))
     assert sent == pytest.approx(np.array([[[1.0, 4.0]]]))
 
 
@@ -63,7 +63,7 @@ def test_an_entropy_bonus_keeps_continuous_actions_spread_out(algorithm):
     made, metrics = trained(settings, 30, continuous=True)
     assert metrics[-1]["one"]["entropy"] == pytest.approx(np.log(8), abs=0.15)
     made.collect(31)
-    _, log_std = made._rollout.tracks["one"].outs.chunk(2, -1)
+    _, log_std = made._rollout.trajectories["one"].outs.chunk(2, -1)
     assert float(log_std.min()) > -1.5 and float(log_std.max()) < 0.75
 
 
@@ -97,11 +97,11 @@ def test_it_learns_a_choice_from_each_of_several_sets(network):
         metrics = made.update(iteration)["one"]
         assert metrics["ratio_mean"] == pytest.approx(1.0, abs=0.05)
     # hints 1 and 2: at most 12; 6 by guessing, 9 by one set alone
-    found = made.evaluate(True, 16, kept=1)
+    found = made.evaluate(True, 16, recorded=1)
     assert mean_return(found) > 11.0
     sent = np.concatenate([step["agents"].reshape(-1, 2) for one in environments for step in one.sent])
     assert set(sent[:, 0].tolist()) == {1, 2} and set(sent[:, 1].tolist()) == {0, 1}
-    assert set(found.stories[0].moments[0].actions.values()) <= {"1 1", "2 0"}
+    assert set(found.recordings[0].recorded_steps[0].actions.values()) <= {"1 1", "2 0"}
 
 
 def test_forbidden_choices_are_never_sent():
@@ -131,7 +131,7 @@ def test_cut_off_episodes_bootstrap_from_their_last_state_and_ended_ones_do_not(
         )
         made.collect(1)
         learner, rollout = made.learners["one"], made._rollout
-        track = rollout.tracks["one"]
+        trajectory = rollout.trajectories["one"]
         chunks, _ = learner._prepare(rollout)
         value = partial(value_of, learner.critic)
         raw_returns = learner.scale.denormalise(chunks.returns)[:, 0].unflatten(0, (6, 3))
@@ -144,16 +144,16 @@ def test_cut_off_episodes_bootstrap_from_their_last_state_and_ended_ones_do_not(
                     running = None
                     for t in reversed(range(6)):
                         ended = bool(rollout.terminated[t, place] or rollout.truncated[t, place])
-                        last = [e for e in rollout.endings if e.step == t and place in e.rows.tolist()]
+                        last = [e for e in rollout.final_states if e.step == t and place in e.rows.tolist()]
                         if last:
                             at = last[0].rows.tolist().index(place)
                             follows = value(last[0].observations["one"][at : at + 1], agent)
                         else:
-                            follows = value(track.observations[t + 1, place : place + 1], agent)
+                            follows = value(trajectory.observations[t + 1, place : place + 1], agent)
                         if rollout.terminated[t, place]:
                             follows = 0.0
-                        here = value(track.observations[t, place : place + 1], agent)
-                        delta = float(track.rewards[t, place, agent]) + 0.99 * follows - here
+                        here = value(trajectory.observations[t, place : place + 1], agent)
+                        delta = float(trajectory.rewards[t, place, agent]) + 0.99 * follows - here
                         running = delta + (0.0 if ended or running is None else 0.99 * 0.95 * running)
                         assert float(raw_returns[t, place, agent]) == pytest.approx(running + here, abs=1e-4)
         assert rollout.truncated.any() != terminates
@@ -163,13 +163,13 @@ def test_rewards_of_sides_are_never_added():
     settings = two_sides(rollout={"environments": 4, "steps": 4})
     made = trainer(settings, sides={"adversaries": 3, "good": 1})
     made.collect(1)
-    bad, kind = made._rollout.tracks["bad"], made._rollout.tracks["kind"]
+    bad, kind = made._rollout.trajectories["bad"], made._rollout.trajectories["kind"]
     assert bad.rewards.shape == (4, 4, 3) and kind.rewards.shape == (4, 4, 1)
-    seats = made.learners["bad"].seats
-    team = learnt_from(bad.rewards, seats, "team_sum")
+    slots = made.learners["bad"].slots
+    team = training_rewards(bad.rewards, slots, "team_sum")
     assert torch.equal(team, bad.rewards.sum(-1, keepdim=True).expand(4, 4, 3))
-    assert torch.equal(learnt_from(bad.rewards, seats, "team_mean") * 3, team)
-    assert torch.equal(learnt_from(bad.rewards, seats, "agent"), bad.rewards)
+    assert torch.equal(training_rewards(bad.rewards, slots, "team_mean") * 3, team)
+    assert torch.equal(training_rewards(bad.rewards, slots, "agent"), bad.rewards)
     assert set(made.update(1)) == {"bad", "kind"}
 
 
@@ -177,11 +177,11 @@ def test_roles_behind_one_policy_have_rewards_and_values_of_their_own():
     roles = {"adversaries": {"policy": "one"}, "good": {"policy": "one"}}
     settings = two_sides(team={"roles": roles}, policies={"one": policy()})
     made = trainer(settings, sides={"adversaries": 2, "good": 1})
-    seats = made.learners["one"].seats
+    slots = made.learners["one"].slots
     rewards = torch.tensor([[[1.0, 2.0, 5.0]]])
-    assert learnt_from(rewards, seats, "team_sum").tolist() == [[[3.0, 3.0, 5.0]]]
-    assert made.learners["one"].sight.by_agent(torch.tensor([7.0, 9.0])).tolist() == [7.0, 7.0, 9.0]
-    assert made.learners["one"].sight.by_column(torch.tensor([1.0, 3.0, 9.0])).tolist() == [2.0, 9.0]
+    assert training_rewards(rewards, slots, "team_sum").tolist() == [[[3.0, 3.0, 5.0]]]
+    assert made.learners["one"].critic_inputs.by_agent(torch.tensor([7.0, 9.0])).tolist() == [7.0, 7.0, 9.0]
+    assert made.learners["one"].critic_inputs.by_column(torch.tensor([1.0, 3.0, 9.0])).tolist() == [2.0, 9.0]
     made.collect(1)
     assert set(made.update(1)) == {"one"}
 
@@ -202,14 +202,14 @@ def test_a_frozen_role_stays_as_it_is():
 )
 def test_what_critics_see(algorithm, inputs):
     made = trainer(two_sides(algorithm=algorithm), sides={"adversaries": 3, "good": 2})
-    assert made.learners["bad"].sight.inputs == inputs
+    assert made.learners["bad"].critic_inputs.inputs == inputs
     made.collect(1)
     made.update(1)
 
 
 def test_an_environments_own_state_goes_before_the_joint_observation():
     made = trainer(config(), state=True)
-    assert made.learners["one"].sight.inputs == 2
+    assert made.learners["one"].critic_inputs.inputs == 2
     made.collect(1)
     made.update(1)
 
@@ -270,17 +270,23 @@ def test_the_learning_rate_falls_in_a_line():
 
 def test_evaluation_gives_every_environment_its_share_and_keeps_what_is_asked_for():
     made = trainer(config(rollout={"environments": 3, "steps": 4}))
-    found = made.evaluate(True, 5, kept=2)
+    found = made.evaluate(True, 5, recorded=2)
     assert len(found.episodes) == 5
-    assert [story.index for story in found.stories] == [0, 2]  # environments 0 and 1 play two episodes each
-    story = found.stories[0]
-    assert len(story.moments) == story.played.length == 4
-    assert [moment.board["at"] for moment in story.moments] == [0, 1, 2, 3]
+    assert [recording.index for recording in found.recordings] == [
+        0,
+        2,
+    ]  # environments 0 and 1 play two episodes each
+    recording = found.recordings[0]
+    assert len(recording.recorded_steps) == recording.result.length == 4
+    assert [moment.board["at"] for moment in recording.recorded_steps] == [0, 1, 2, 3]
     roles = {"agents": ("agents_0", "agents_1")}  # for their colours
-    assert story.final_board == {"kind": "plane", "at": 4, "roles": roles}
-    assert set(story.moments[0].actions) == {"agents_0", "agents_1"}
-    assert sum(sum(moment.rewards.values()) for moment in story.moments) == story.played.rewards["agents"]
-    again = made.evaluate(True, 5, kept=2)
+    assert recording.final_board == {"kind": "plane", "at": 4, "roles": roles}
+    assert set(recording.recorded_steps[0].actions) == {"agents_0", "agents_1"}
+    assert (
+        sum(sum(moment.rewards.values()) for moment in recording.recorded_steps)
+        == recording.result.rewards["agents"]
+    )
+    again = made.evaluate(True, 5, recorded=2)
     assert again == found
 
 
@@ -330,7 +336,7 @@ def test_chunks_of_a_memory_say_what_the_actor_said():
             out = learner.actor.sequence(part.observations, part.actor_memory, part.begins)
             assert torch.allclose(learner.head.log_prob(out, part.raw)[0], part.log_probs, atol=1e-5)
             values = learner.critic.sequence(part.critic_inputs, part.critic_memory, part.begins)
-            assert torch.allclose(learner.sight.columns(values), part.old_values, atol=1e-4)
+            assert torch.allclose(learner.critic_inputs.columns(values), part.old_values, atol=1e-4)
         # steps 10 and 11 are new in the last chunk (7 to 11); the others are in the second
         assert chunks.weights[-1, :, 0].tolist() == [0.0, 0.0, 0.0, 1.0, 1.0]
 
@@ -338,7 +344,7 @@ def test_chunks_of_a_memory_say_what_the_actor_said():
 def test_teams_that_do_not_fit_are_explained():
     made = trainer(config())
     with pytest.raises(ConfigError, match="name exactly these roles"):
-        seats_of(two_sides(), made.spec)
+        slots_by_policy(two_sides(), made.spec)
 
 
 def test_closing_gives_environments_back():

@@ -73,11 +73,11 @@ class CustomPpo(MarlPpo):
     type: Literal["custom_ppo"] = "custom_ppo"
     """A subclass of PolicyLearner of training_core/marl/learning/learner.py."""
     path: str = Field(pattern=IMPORT_PATH)
-    """package.module:Class, a subclass of PolicyLearner; it may override `make_sight`, `policy_loss` and `losses`."""
+    """package.module:Class, a subclass of PolicyLearner; it may override `make_critic_inputs`, `policy_loss` and `losses`."""
     args: Arguments = {}
     """Arguments that the class reads as `self.algorithm.args`."""
     critic_sees: View = "all"
-    """The joint observation of all agents, or of the critic's role, or only its agent's; `make_sight` may override this."""
+    """The joint observation of all agents, or of the critic's role, or only its agent's; `make_critic_inputs` may override this."""
 
     @property
     def view(self) -> View:

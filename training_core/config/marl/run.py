@@ -35,7 +35,7 @@ def _as_word(fresh: object) -> object:
     return {True: "always", False: "never"}.get(fresh, fresh) if isinstance(fresh, bool) else fresh
 
 
-def unseen_steps(steps: int, longest: int) -> str:
+def unreached_ends(steps: int, longest: int) -> str:
     """The message that refuses new episodes in every iteration."""
     return (
         f"with new episodes in every iteration, nothing after step {steps} of an episode's {longest} is used for training. "
@@ -159,7 +159,7 @@ class MarlConfig(ExperimentConfig):
         """Checks episode lengths known from the config; the trainer checks the environments."""
         steps, longest, fresh = self.rollout.steps, self.environment.longest, self.rollout.fresh
         if fresh == "always" and longest > steps:
-            raise ValueError(f"rollout.fresh: {unseen_steps(steps, longest)}")
+            raise ValueError(f"rollout.fresh: {unreached_ends(steps, longest)}")
         if not self.environment.keeps_episodes and (fresh == "never" or longest > steps):
             raise ValueError(
                 f"rollout.steps: episodes of {self.environment.type} cannot be stored in checkpoints, so every iteration plays whole "

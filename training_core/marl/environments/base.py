@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from training_core.marl.environments.keeping import Kept
+from training_core.marl.environments.episode_state import Arrays
 
 Reals = NDArray[np.float32]
 Flags = NDArray[np.bool_]
@@ -172,12 +172,12 @@ class VectorEnvironment(Protocol):
         """The current state of one environment as a picture (training_core.boards: plane or grid); None if it has none."""
         ...
 
-    def episodes(self) -> Kept | None:
+    def episode_state(self) -> Arrays | None:
         """The unfinished episodes, as arrays from which `go_on` continues them; None if they cannot be stored."""
         ...
 
-    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
-        """Continue the episodes from `episodes` of equal environments; return their current view. None if the
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
+        """Continue the episodes from `episode_state` of equal environments; return their current view. None if the
         environments do not reproduce them from the same seed and actions; they then need a reset.
         """
         ...

@@ -21,24 +21,24 @@ from training_core.config.marl.environments import CustomMarl
 from training_core.errors import ConfigError
 from training_core.importing import load_object
 from training_core.marl.environments.base import Actions, Choices, RoleSpec, Spec, Success
-from training_core.marl.environments.singles import Outcome, Sight, Singles
+from training_core.marl.environments.sequential import Outcome, SequentialEnvironments, SingleView
 from training_core.marl.environments.success import SUCCESS
 
 FIELD = "environment.path"
-PLAYED = ("reset", "step")
+METHODS = ("reset", "step")
 SIZES = ("obs_dim", "action_dim", "num_agents")
 
 
-class ContractSingle:
+class MarlkitEnvironment:
     """One environment with this interface; or the result of MARLKit's factories, (env, obs_dim, action_dim, num_agents)."""
 
-    def __init__(self, made: Any) -> None:
-        whole = isinstance(made, tuple) and len(made) == 4
-        environment = made[0] if whole else made
-        needed = PLAYED if whole else (*SIZES, *PLAYED)
-        if missing := [name for name in needed if not hasattr(environment, name)]:
+    def __init__(self, constructed: Any) -> None:
+        has_sizes = isinstance(constructed, tuple) and len(constructed) == 4
+        environment = constructed[0] if has_sizes else constructed
+        required = METHODS if has_sizes else (*SIZES, *METHODS)
+        if missing := [name for name in required if not hasattr(environment, name)]:
             raise ConfigError({FIELD: f"{type(environment).__name__} has no {', '.join(missing)}"})
-        sizes = made[1:] if whole else [getattr(environment, name) for name in SIZES]
+        sizes = constructed[1:] if has_sizes else [getattr(environment, name) for name in SIZES]
         observation_dim, action_dim, agent_count = (int(size) for size in sizes)
         self._env = environment
         self._shape = (agent_count, observation_dim)
@@ -47,9 +47,9 @@ class ContractSingle:
         role = RoleSpec(agents, self._shape[1], Choices(action_dim))
         self.spec = Spec({"agents": role}, state_dim=np.asarray(critic).size)
 
-    def reset(self, seed: int) -> Sight:
+    def reset(self, seed: int) -> SingleView:
         observations, critic = self._env.reset(seed=seed)
-        return self._sight(observations, critic, {})
+        return self._view(observations, critic, {})
 
     def step(self, actions: Mapping[str, Actions]) -> Outcome:
         observations, critic, reward, done, info = self._env.step(
@@ -59,7 +59,7 @@ class ContractSingle:
         shares = np.full(agents, float(reward) / agents, dtype=np.float32)
         truncated = bool(done) and bool(info.get("truncated", False))
         return Outcome(
-            self._sight(observations, critic, info),
+            self._view(observations, critic, info),
             {"agents": shares},
             bool(done) and not truncated,
             truncated,
@@ -76,15 +76,15 @@ class ContractSingle:
 
     def _success(self, info: Mapping[str, Any]) -> Success | None:
         """Success of the team, or of each agent if there are as many values."""
-        told = next((info[key] for key in SUCCESS if info.get(key) is not None), None)
-        if told is None:
+        success = next((info[key] for key in SUCCESS if info.get(key) is not None), None)
+        if success is None:
             return None
-        each = np.asarray(told).astype(bool).ravel()
-        if len(each) == 1:
-            return Success(whole=bool(each[0]))
-        return Success(agents=dict(zip(self.spec.roles["agents"].agents, each.tolist(), strict=True)))
+        successes = np.asarray(success).astype(bool).ravel()
+        if len(successes) == 1:
+            return Success(whole=bool(successes[0]))
+        return Success(agents=dict(zip(self.spec.roles["agents"].agents, successes.tolist(), strict=True)))
 
-    def _sight(self, observations: Any, critic: Any, info: Mapping[str, Any]) -> Sight:
+    def _view(self, observations: Any, critic: Any, info: Mapping[str, Any]) -> SingleView:
         seen = np.asarray(observations, dtype=np.float32)
         state = np.asarray(critic, dtype=np.float32).ravel()
         if seen.shape != self._shape or len(state) != self.spec.state_dim:
@@ -94,22 +94,22 @@ class ContractSingle:
         mask = np.asarray(info.get("action_mask", True)).astype(bool)
         role = self.spec.roles["agents"]
         assert isinstance(role.actions, Choices)
-        return Sight(
+        return SingleView(
             {"agents": seen}, {"agents": np.broadcast_to(mask, (self._shape[0], role.actions.count))}, state
         )
 
 
-def make(section: CustomMarl, count: int) -> Singles:
+def make(section: CustomMarl, count: int) -> SequentialEnvironments:
     """`count` instances of the class. Raises ConfigError if it cannot be constructed or does not match the interface."""
-    found = load_object(section.path, FIELD)
+    factory = load_object(section.path, FIELD)
 
-    def one() -> ContractSingle:
+    def construct() -> MarlkitEnvironment:
         try:
-            environment = found(**section.args)
+            environment = factory(**section.args)
         except TypeError as error:
             raise ConfigError(
                 {FIELD: f"{section.path} cannot be constructed with environment.args: {error}"}
             ) from error
-        return ContractSingle(environment)
+        return MarlkitEnvironment(environment)
 
-    return Singles(one, count, section.path)
+    return SequentialEnvironments(construct, count, section.path)

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training_core.marl.environments.base import Actions, Flags, Reals, Spec, Transition, View, last_boards
-from training_core.marl.environments.keeping import Kept, arrays_of, put_back
+from training_core.marl.environments.episode_state import Arrays, array_attributes, restore_attributes
 from training_core.marl.environments.seeds import episode_seeds
 
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
 class Game(Protocol):
@@ -23,15 +23,15 @@ class Game(Protocol):
     last_step: str
     """End of an episode that reaches spec.max_steps: "terminated" if it is part of the game, otherwise "truncated"."""
 
-    def begin(self, rows: Whole, seeds: Whole) -> None:
+    def begin(self, rows: Integers, seeds: Integers) -> None:
         """Start new episodes in these rows (k,), with their seeds (k,)."""
         ...
 
-    def play(self, actions: Mapping[str, Actions], steps: Whole) -> tuple[dict[str, Reals], Flags]:
+    def play(self, actions: Mapping[str, Actions], steps: Integers) -> tuple[dict[str, Reals], Flags]:
         """One step of all: rewards by role (B, n), and which terminated (B,)."""
         ...
 
-    def view(self, steps: Whole) -> View:
+    def view(self, steps: Integers) -> View:
         """The current observations, in new arrays."""
         ...
 
@@ -80,20 +80,20 @@ class Games:
     def board(self, index: int) -> dict[str, Any] | None:
         return self.game.board(index)
 
-    def episodes(self) -> Kept | None:
-        own = {"seed": np.array([self._seed], dtype=np.int64), **arrays_of(self, "environment")}
-        return own | arrays_of(self.game, "game")
+    def episode_state(self) -> Arrays | None:
+        own = {"seed": np.array([self._seed], dtype=np.int64), **array_attributes(self, "environment")}
+        return own | array_attributes(self.game, "game")
 
-    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
-        self._seed = int(kept["seed"][0])
-        put_back(self, "environment", kept)
-        put_back(self.game, "game", kept)
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
+        self._seed = int(arrays["seed"][0])
+        restore_attributes(self, "environment", arrays)
+        restore_attributes(self.game, "game", arrays)
         return self.game.view(self._steps)
 
     def close(self) -> None:
         """There are no resources to release."""
 
-    def _begin(self, rows: Whole) -> None:
+    def _begin(self, rows: Integers) -> None:
         self._episodes[rows] += 1
         self._steps[rows] = 0
         self.game.begin(rows, episode_seeds(self._seed, self._numbers[rows], self._episodes[rows]))

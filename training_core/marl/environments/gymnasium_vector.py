@@ -24,12 +24,17 @@ from training_core.marl.environments.base import (
     View,
     last_boards,
 )
-from training_core.marl.environments.keeping import ActionLog, Kept
-from training_core.marl.environments.missing import needed
-from training_core.marl.environments.pettingzoo.spaces import actions_of, flat, given_to, width_of
+from training_core.marl.environments.episode_state import ActionLog, Arrays
+from training_core.marl.environments.joint_step import joint_step_errors
+from training_core.marl.environments.optional_packages import import_optional
+from training_core.marl.environments.pettingzoo.spaces import (
+    flatten_observation,
+    observation_width,
+    shared_actions,
+    to_space,
+)
 from training_core.marl.environments.seeds import episode_seeds
 from training_core.marl.environments.success import SUCCESS
-from training_core.marl.environments.together import all_at_once
 
 AGENT = "agent_0"
 
@@ -38,7 +43,7 @@ class GymnasiumEnvironments:
     """A VectorEnvironment over SyncVectorEnv."""
 
     def __init__(self, section: GymnasiumVector, count: int) -> None:
-        gymnasium = needed("gymnasium", "gymnasium")
+        gymnasium = import_optional("gymnasium", "gymnasium")
         mode = gymnasium.vector.AutoresetMode.DISABLED
         try:
             self._env = gymnasium.make_vec(
@@ -53,7 +58,9 @@ class GymnasiumEnvironments:
         self._name, self._count = section.id, count
         self._seen, self._acting = self._env.single_observation_space, self._env.single_action_space
         role = RoleSpec(
-            (AGENT,), width_of(self._seen, "environment.id"), actions_of([self._acting], "environment.id")
+            (AGENT,),
+            observation_width(self._seen, "environment.id"),
+            shared_actions([self._acting], "environment.id"),
         )
         made = self._env.envs[0].spec
         self._spec = Spec({"agents": role}, max_steps=(made.max_episode_steps if made else None) or 0)
@@ -79,7 +86,7 @@ class GymnasiumEnvironments:
         for row, action in enumerate(actions["agents"]):
             self._log.add(row, {"agents": action})
         chosen = [self._own(action) for action in actions["agents"][:, 0]]
-        with all_at_once(f"{self._name}, step"):
+        with joint_step_errors(f"{self._name}, step"):
             observations, rewards, terminated, truncated, infos = self._env.step(np.stack(chosen))
         earned = {"agents": rewards.astype(np.float32)[:, None]}
         terminated, truncated = terminated.copy(), truncated & ~terminated
@@ -106,23 +113,23 @@ class GymnasiumEnvironments:
         board: dict[str, Any] | None = inner.board() if hasattr(inner, "board") else None
         return board
 
-    def episodes(self) -> Kept | None:
+    def episode_state(self) -> Arrays | None:
         """Seeds, and the actions since episodes began, from which they are replayed."""
         counters = {"seed": np.array([self._seed]), "numbers": self._numbers, "episodes": self._episodes}
-        return {name: part.copy() for name, part in counters.items()} | self._log.kept()
+        return {name: part.copy() for name, part in counters.items()} | self._log.arrays()
 
-    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
-        self._seed, self._numbers = int(kept["seed"][0]), kept["numbers"].copy()
-        self._episodes, self._log = kept["episodes"].copy(), ActionLog(self._count)
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
+        self._seed, self._numbers = int(arrays["seed"][0]), arrays["numbers"].copy()
+        self._episodes, self._log = arrays["episodes"].copy(), ActionLog(self._count)
         view = self._begin()
-        for row, steps in enumerate(ActionLog.steps(kept)):
+        for row, steps in enumerate(ActionLog.steps(arrays)):
             for actions in steps:
                 self._log.add(row, actions)
-                with all_at_once(f"{self._name}, step"):
+                with joint_step_errors(f"{self._name}, step"):
                     seen, _, over, cut, _ = self._env.envs[row].step(self._own(actions["agents"][0]))
                 if over or cut:
                     return None
-                view.observations["agents"][row, 0] = flat(self._seen, seen)
+                view.observations["agents"][row, 0] = flatten_observation(self._seen, seen)
         return view
 
     def close(self) -> None:
@@ -131,11 +138,11 @@ class GymnasiumEnvironments:
     def _own(self, action: Any) -> Any:
         """An action of one environment, in the type used by a step of all environments."""
         kind = np.int64 if isinstance(self._spec.roles["agents"].actions, Choices) else self._acting.dtype
-        return np.asarray(given_to(self._acting, action), dtype=kind)
+        return np.asarray(to_space(self._acting, action), dtype=kind)
 
     def _begin(self, options: dict[str, Any] | None = None) -> View:
         seeds = [int(seed) for seed in episode_seeds(self._seed, self._numbers, self._episodes)]
-        with all_at_once(f"{self._name}, reset"):
+        with joint_step_errors(f"{self._name}, reset"):
             observations, _ = self._env.reset(seed=seeds, options=options)
         return self._view(observations)
 
@@ -143,15 +150,15 @@ class GymnasiumEnvironments:
         if isinstance(observations, np.ndarray):
             rows = list(observations)
         else:
-            gymnasium = needed("gymnasium", "gymnasium")
+            gymnasium = import_optional("gymnasium", "gymnasium")
             rows = list(gymnasium.vector.utils.iterate(self._env.observation_space, observations))
-        return View({"agents": np.stack([flat(self._seen, row) for row in rows])[:, None]})
+        return View({"agents": np.stack([flatten_observation(self._seen, row) for row in rows])[:, None]})
 
 
 def _successes(infos: Mapping[str, Any], ended: Flags) -> dict[int, Success]:
     """Successes of episodes that ended. Gymnasium returns one array per key, and under "_key" which environments set it."""
     for key in SUCCESS:
         if key in infos:
-            told = np.asarray(infos.get(f"_{key}", ended), dtype=bool) & ended
-            return {int(row): Success(whole=bool(infos[key][row])) for row in np.flatnonzero(told)}
+            reported = np.asarray(infos.get(f"_{key}", ended), dtype=bool) & ended
+            return {int(row): Success(whole=bool(infos[key][row])) for row in np.flatnonzero(reported)}
     return {}

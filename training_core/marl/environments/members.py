@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from training_core.errors import ConfigError
 
 
-def by_role(
+def assign_roles(
     agents: Sequence[str], members: Mapping[str, Sequence[str]], field: str
 ) -> dict[str, tuple[str, ...]]:
     """Agents of each role, in the order of `agents`. Without `members`, one role `agents` has all of them.

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from training_core.config.marl.environments import RecallCue
 from training_core.marl.environments.base import Actions, Choices, Flags, Reals, RoleSpec, Spec, View
-from training_core.marl.environments.games import Whole
+from training_core.marl.environments.games import Integers
 from training_core.marl.environments.seeds import draws
 
 
@@ -30,18 +30,18 @@ class RecallCueGame:
             {"agents": RoleSpec(agents, section.num_cues + 1, actions)}, max_steps=section.delay + 1
         )
         self._drawn: NDArray[Any] = np.zeros((count, len(agents)), dtype=np.int64)
-        self._seen_at: Whole = np.zeros(count, dtype=np.int64)
+        self._seen_at: Integers = np.zeros(count, dtype=np.int64)
 
-    def begin(self, rows: Whole, seeds: Whole) -> None:
+    def begin(self, rows: Integers, seeds: Integers) -> None:
         """New cues."""
         self._drawn[rows] = (draws(seeds, 0, self._drawn.shape[1]) * self._cues).astype(np.int64)
 
-    def play(self, actions: Mapping[str, Actions], steps: Whole) -> tuple[dict[str, Reals], Flags]:
+    def play(self, actions: Mapping[str, Actions], steps: Integers) -> tuple[dict[str, Reals], Flags]:
         """Only the last choice is rewarded."""
         right = (actions["agents"] == self._drawn) & (steps == self._delay)[:, None]
         return {"agents": right.astype(np.float32)}, np.zeros(len(steps), dtype=bool)
 
-    def view(self, steps: Whole) -> View:
+    def view(self, steps: Integers) -> View:
         """(B, n, C + 1)."""
         self._seen_at = steps.copy()
         seen: Reals = np.zeros((*self._drawn.shape, self._cues + 1), dtype=np.float32)

@@ -24,9 +24,9 @@ from training_core.config.marl.environments import (
     Vmas,
 )
 from training_core.marl.environments.base import VectorEnvironment
+from training_core.marl.environments.frame_stack import wrap_native
 from training_core.marl.environments.games import Games
-from training_core.marl.environments.missing import needed
-from training_core.marl.environments.stacked import wrapped
+from training_core.marl.environments.optional_packages import import_optional
 
 
 def _spread(section: SimpleSpread, count: int) -> VectorEnvironment:
@@ -67,17 +67,17 @@ def _recall_cue(section: RecallCue, count: int) -> VectorEnvironment:
 
 
 def _mpe(section: Mpe, count: int) -> VectorEnvironment:
-    needed("pettingzoo", section.type)
-    from training_core.marl.environments.pettingzoo import making
+    import_optional("pettingzoo", section.type)
+    from training_core.marl.environments.pettingzoo import factories
 
-    return making.mpe(section, count)
+    return factories.mpe(section, count)
 
 
 def _pettingzoo(section: PettingZoo, count: int) -> VectorEnvironment:
-    needed("pettingzoo", section.type)
-    from training_core.marl.environments.pettingzoo import making
+    import_optional("pettingzoo", section.type)
+    from training_core.marl.environments.pettingzoo import factories
 
-    return making.pettingzoo(section, count)
+    return factories.pettingzoo(section, count)
 
 
 def _custom(section: CustomMarl, count: int) -> VectorEnvironment:
@@ -87,14 +87,14 @@ def _custom(section: CustomMarl, count: int) -> VectorEnvironment:
 
 
 def _gymnasium(section: GymnasiumVector, count: int) -> VectorEnvironment:
-    needed("gymnasium", section.type)
+    import_optional("gymnasium", section.type)
     from training_core.marl.environments.gymnasium_vector import GymnasiumEnvironments
 
     return GymnasiumEnvironments(section, count)
 
 
 def _vmas(section: Vmas, count: int) -> VectorEnvironment:
-    needed("vmas", section.type)
+    import_optional("vmas", section.type)
     from training_core.marl.environments.vmas_scenarios import VmasEnvironments
 
     return VmasEnvironments(section, count)
@@ -108,10 +108,10 @@ def _toy_spread(section: ToySimpleSpread, count: int) -> VectorEnvironment:
 
 def _hetero(section: SimpleHetero, count: int) -> VectorEnvironment:
     if section.type == "simple_hetero_pz":
-        needed("pettingzoo", section.type)
-        from training_core.marl.environments.pettingzoo import making
+        import_optional("pettingzoo", section.type)
+        from training_core.marl.environments.pettingzoo import factories
 
-        return making.hetero(section, count)
+        return factories.hetero(section, count)
     from training_core.marl.environments.toys.simple_hetero import HeteroGame
 
     return Games(HeteroGame(section, count), count)
@@ -119,10 +119,10 @@ def _hetero(section: SimpleHetero, count: int) -> VectorEnvironment:
 
 def _foraging(section: SimpleForaging, count: int) -> VectorEnvironment:
     if section.type == "simple_foraging_pz":
-        needed("pettingzoo", section.type)
-        from training_core.marl.environments.pettingzoo import making
+        import_optional("pettingzoo", section.type)
+        from training_core.marl.environments.pettingzoo import factories
 
-        return making.foraging(section, count)
+        return factories.foraging(section, count)
     from training_core.marl.environments.toys.simple_foraging import ForagingGame
 
     return Games(ForagingGame(section, count), count)
@@ -154,5 +154,5 @@ def make_environments(section: MarlEnvironment, count: int) -> VectorEnvironment
     """`count` environments behind one interface. Raises ConfigError if a package is missing."""
     if isinstance(section, NativeMpe) and section.backend == "mpe2":
         return _mpe(section, count)
-    made = MARL_ENVIRONMENTS[section.type](section, count)
-    return wrapped(made, section.supersuit) if isinstance(section, NativeMpe) else made
+    environments = MARL_ENVIRONMENTS[section.type](section, count)
+    return wrap_native(environments, section.supersuit) if isinstance(section, NativeMpe) else environments

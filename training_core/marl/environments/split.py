@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from training_core.marl.environments.base import Actions, Flags, Spec, Transition, VectorEnvironment, View
-from training_core.marl.environments.keeping import Kept, part_of, under
+from training_core.marl.environments.episode_state import Arrays, select_prefix, with_prefix
 
 
 class Share(Protocol):
@@ -35,9 +35,9 @@ class Share(Protocol):
 
     def board(self, index: int) -> dict[str, Any] | None: ...
 
-    def episodes(self) -> Kept | None: ...
+    def episode_state(self) -> Arrays | None: ...
 
-    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None: ...
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None: ...
 
     def close(self) -> None: ...
 
@@ -68,11 +68,11 @@ class LocalShare:
     def board(self, index: int) -> dict[str, Any] | None:
         return self._environments.board(index)
 
-    def episodes(self) -> Kept | None:
-        return self._environments.episodes()
+    def episode_state(self) -> Arrays | None:
+        return self._environments.episode_state()
 
-    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
-        return self._environments.go_on(kept)
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
+        return self._environments.restore(arrays)
 
     def close(self) -> None:
         self._environments.close()
@@ -109,18 +109,20 @@ class SplitEnvironments:
         number = int(np.searchsorted(self._edges, index, side="right")) - 1
         return self._shares[number].board(index - int(self._edges[number]))
 
-    def episodes(self) -> Kept | None:
+    def episode_state(self) -> Arrays | None:
         """Episodes by the number of the share."""
-        kept: Kept = {}
+        arrays: Arrays = {}
         for number, share in enumerate(self._shares):
-            own = share.episodes()
+            own = share.episode_state()
             if own is None:
                 return None
-            kept |= under(str(number), own)
-        return kept
+            arrays |= with_prefix(str(number), own)
+        return arrays
 
-    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
-        views = [share.go_on(part_of(kept, str(number))) for number, share in enumerate(self._shares)]
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
+        views = [
+            share.restore(select_prefix(arrays, str(number))) for number, share in enumerate(self._shares)
+        ]
         known = [view for view in views if view is not None]
         return merged_views(known) if len(known) == len(views) else None
 

@@ -7,7 +7,7 @@ SUCCESS = ("success", "is_success")
 """Keys that environments use; the second is used by gymnasium-robotics and Stable-Baselines3."""
 
 
-def success_in(info: Any) -> bool | None:
+def reported_success(info: Any) -> bool | None:
     """The success in an info; None if it has none."""
     if isinstance(info, Mapping):
         for key in SUCCESS:

@@ -26,11 +26,11 @@ from training_core.marl.environments.base import (
     View,
     last_boards,
 )
-from training_core.marl.environments.keeping import Kept
-from training_core.marl.environments.members import by_role
-from training_core.marl.environments.missing import needed
-from training_core.marl.environments.pettingzoo.spaces import actions_of, width_of, widths_of
-from training_core.marl.environments.together import all_at_once
+from training_core.marl.environments.episode_state import Arrays
+from training_core.marl.environments.joint_step import joint_step_errors
+from training_core.marl.environments.members import assign_roles
+from training_core.marl.environments.optional_packages import import_optional
+from training_core.marl.environments.pettingzoo.spaces import action_widths, observation_width, shared_actions
 from training_core.seeding import keyed_seed
 
 LEAST_EDGE = 1.2
@@ -48,7 +48,7 @@ class VmasEnvironments:
         self._acting = [_space(space, section.scenario) for space in self._env.action_space]
         names = [agent.name for agent in self._env.agents]
         self._place = {name: place for place, name in enumerate(names)}
-        roles = by_role(names, section.members, "environment.members")
+        roles = assign_roles(names, section.members, "environment.members")
         self._spec = Spec(
             {role: self._role(own) for role, own in roles.items()}, max_steps=section.max_cycles
         )
@@ -67,12 +67,12 @@ class VmasEnvironments:
     @torch.inference_mode()
     def reset(self, seed: int, first: int = 0) -> View:
         self._key, self._made_steps = (seed, first), 0
-        with all_at_once(f"{self._name}, reset"):
+        with joint_step_errors(f"{self._name}, reset"):
             return self._view(self._env.reset(seed=self._seed()))
 
     @torch.inference_mode()
     def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
-        with all_at_once(f"{self._name}, step"):
+        with joint_step_errors(f"{self._name}, step"):
             seen, earned, over, cut, _ = self._env.step(self._given(actions))
         self._made_steps += 1
         rewards = {
@@ -100,11 +100,11 @@ class VmasEnvironments:
         edge = max(LEAST_EDGE, float(np.ceil(farthest * 2) / 2))
         return {"kind": "plane", "bounds": [-edge, -edge, edge, edge], "entities": agents + marks}
 
-    def episodes(self) -> Kept | None:
+    def episode_state(self) -> Arrays | None:
         """VMAS has no state that can be stored; the config refuses settings that need it."""
         return None
 
-    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
         return None
 
     def close(self) -> None:
@@ -112,9 +112,9 @@ class VmasEnvironments:
 
     def _role(self, agents: tuple[str, ...]) -> RoleSpec:
         places = [self._place[name] for name in agents]
-        width = max(width_of(self._seen[place], "environment.scenario") for place in places)
+        width = max(observation_width(self._seen[place], "environment.scenario") for place in places)
         acting = [self._acting[place] for place in places]
-        return RoleSpec(agents, width, actions_of(acting, "environment.scenario"), widths_of(acting))
+        return RoleSpec(agents, width, shared_actions(acting, "environment.scenario"), action_widths(acting))
 
     def _allowed(self) -> dict[str, Flags]:
         """By role (B, n, A), if its agents have different numbers of choices."""
@@ -186,7 +186,7 @@ class VmasEnvironments:
 
 
 def _made(section: Vmas, count: int) -> Any:
-    vmas = needed("vmas", "vmas")
+    vmas = import_optional("vmas", "vmas")
     try:
         environment = vmas.make_env(
             section.scenario,
@@ -220,7 +220,7 @@ def _pushes(agent: Any) -> torch.Tensor:
 
 def _space(space: Any, scenario: str) -> Any:
     """VMAS uses the spaces of Gym, Gymnasium's predecessor. Raises ConfigError for spaces that are neither Box nor discrete."""
-    spaces = needed("gymnasium.spaces", "vmas")
+    spaces = import_optional("gymnasium.spaces", "vmas")
     if hasattr(space, "n"):
         return spaces.Discrete(int(space.n))
     if hasattr(space, "low"):

@@ -49,14 +49,14 @@ class Chunks:
     def minibatches(self, order: Tensor, size: int) -> Iterator["Chunks"]:
         """The chunks in the order of `order` (G,), in parts of about equal size, with at most `size` chunks each."""
         for piece in order.tensor_split(-(-len(order) // size)):
-            yield self._picked(piece)
+            yield self._select(piece)
 
-    def _picked(self, rows: Tensor) -> "Chunks":
+    def _select(self, rows: Tensor) -> "Chunks":
         def tensor(part: Tensor) -> Tensor:
             return part.index_select(0, rows).transpose(0, 1)
 
         def memory(part: Memory) -> Memory:
-            return map_memory(lambda kept: kept.index_select(0, rows).flatten(0, 1), part)
+            return map_memory(lambda tensor: tensor.index_select(0, rows).flatten(0, 1), part)
 
         def optional(part: Tensor | None) -> Tensor | None:
             return None if part is None else tensor(part)
@@ -87,21 +87,21 @@ def fresh_steps(steps: int, length: int) -> Tensor:
     """(chunks, L): False for steps that are also in the previous chunk."""
     starts = chunk_starts(steps, length)
     return torch.tensor(
-        [[begin + t >= place * length for t in range(length)] for place, begin in enumerate(starts)]
+        [[begin + t >= index * length for t in range(length)] for index, begin in enumerate(starts)]
     )
 
 
-def cut(track: Tensor, length: int) -> Tensor:
+def split_into_chunks(values: Tensor, length: int) -> Tensor:
     """(T, B, ...) -> (G, L, ...); chunks of the same steps are adjacent, environment by environment."""
     if length == 1:
-        return track.flatten(0, 1).unsqueeze(1)
-    times = torch.tensor([[begin + t for t in range(length)] for begin in chunk_starts(len(track), length)])
-    return track[times].transpose(1, 2).flatten(0, 1)
+        return values.flatten(0, 1).unsqueeze(1)
+    times = torch.tensor([[begin + t for t in range(length)] for begin in chunk_starts(len(values), length)])
+    return values[times].transpose(1, 2).flatten(0, 1)
 
 
-def memories_at(kept: Mapping[int, Memory], starts: tuple[int, ...], agents: int) -> Memory:
+def memories_at_starts(memories: Mapping[int, Memory], starts: tuple[int, ...], agents: int) -> Memory:
     """Memories (B x agents, ...) stored at every start -> (G, agents, ...)."""
-    if not kept:
+    if not memories:
         return ()
-    together = map_memory(lambda *parts: torch.cat(parts), *[kept[start] for start in starts])
-    return map_memory(lambda part: part.unflatten(0, (-1, agents)), together)
+    joined = map_memory(lambda *parts: torch.cat(parts), *[memories[start] for start in starts])
+    return map_memory(lambda part: part.unflatten(0, (-1, agents)), joined)

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from training_core.config.marl.algorithms import MarlPpo
 from training_core.config.marl.policies import Network
-from training_core.marl.collecting import Rollout
+from training_core.marl.agent_slots import AgentSlots
 from training_core.marl.environments.base import Spec
 from training_core.marl.networks.agents import Networks, make_network
-from training_core.marl.networks.base import Memory, begin_anew
-from training_core.marl.seats import Seats
+from training_core.marl.networks.base import Memory, reset_memory
+from training_core.marl.rollouts import Rollout
 
 
 @dataclass
-class Judged:
+class RolloutValues:
     """Values of a rollout, on the critic's scale."""
 
     values: Tensor
@@ -31,23 +31,23 @@ class Judged:
     """Memories of the critic, by the step before which they were stored."""
 
 
-class Sight:
+class CriticInputs:
     """Inputs of a policy's critic: own observations, its team's, all agents', or the environment's state."""
 
     def __init__(
-        self, algorithm: MarlPpo, seats: Seats, every: dict[str, Seats], spec: Spec, reward: str
+        self, algorithm: MarlPpo, slots: AgentSlots, all_slots: dict[str, AgentSlots], spec: Spec, reward: str
     ) -> None:
         self.central = algorithm.view != "own"
         self.state = self.central and spec.state_dim > 0
-        self.policies = list(every) if algorithm.view == "all" else [seats.policy]
-        self.seats = seats
-        joint = sum(every[name].count * every[name].observation_dim for name in self.policies)
-        self.inputs = (spec.state_dim or joint) if self.central else seats.observation_dim
-        self.rows = 1 if self.central else seats.count
+        self.policies = list(all_slots) if algorithm.view == "all" else [slots.policy]
+        self.slots = slots
+        joint = sum(all_slots[name].count * all_slots[name].observation_dim for name in self.policies)
+        self.inputs = (spec.state_dim or joint) if self.central else slots.observation_dim
+        self.rows = 1 if self.central else slots.count
         """M."""
         self.per_role = self.central and reward != "agent"
         """One value for all agents of a role, which have the same reward; otherwise one each."""
-        self.outputs = (len(seats.roles) if self.per_role else seats.count) if self.central else 1
+        self.outputs = (len(slots.roles) if self.per_role else slots.count) if self.central else 1
 
     def network(self, config: Network) -> Networks:
         """The critic."""
@@ -58,7 +58,7 @@ class Sight:
         if self.state and state is not None:
             return state.unsqueeze(-2)
         if not self.central:
-            return observations[self.seats.policy]
+            return observations[self.slots.policy]
         return torch.cat([observations[name].flatten(-2) for name in self.policies], dim=-1).unsqueeze(-2)
 
     def columns(self, out: Tensor) -> Tensor:
@@ -70,8 +70,8 @@ class Sight:
         if not self.per_role:
             return values
         parts = [
-            values[..., place : place + 1].expand(*values.shape[:-1], where.stop - where.start)
-            for place, where in enumerate(self.seats.slices)
+            values[..., index : index + 1].expand(*values.shape[:-1], agents.stop - agents.start)
+            for index, agents in enumerate(self.slots.slices)
         ]
         return torch.cat(parts, dim=-1)
 
@@ -79,65 +79,85 @@ class Sight:
         """(..., N) -> (..., K): the mean over a role's agents."""
         if not self.per_role:
             return by_agent
-        return torch.stack([by_agent[..., where].mean(-1) for where in self.seats.slices], dim=-1)
+        return torch.stack([by_agent[..., agents].mean(-1) for agents in self.slots.slices], dim=-1)
 
     def any_by_column(self, by_agent: Tensor) -> Tensor:
         """(..., N) -> (..., K) bool: whether it is true for any agent of a role."""
         if not self.per_role:
             return by_agent
-        return torch.stack([by_agent[..., where].any(-1) for where in self.seats.slices], dim=-1)
+        return torch.stack([by_agent[..., agents].any(-1) for agents in self.slots.slices], dim=-1)
 
 
 @torch.no_grad()
-def judge(
-    critic: Networks, sight: Sight, rollout: Rollout, before: Memory, keep: tuple[int, ...]
-) -> tuple[Judged, Tensor, Memory]:
+def compute_values(
+    critic: Networks,
+    critic_inputs: CriticInputs,
+    rollout: Rollout,
+    before: Memory,
+    memory_steps: tuple[int, ...],
+) -> tuple[RolloutValues, Tensor, Memory]:
     """Values of a rollout, with the critic's memory `before` it; also its inputs (T + 1, B, M, C) and its memory after it."""
-    seen = {name: track.observations for name, track in rollout.tracks.items()}
-    inputs = sight.inputs_of(seen, rollout.state)
+    observations = {name: trajectory.observations for name, trajectory in rollout.trajectories.items()}
+    inputs = critic_inputs.inputs_of(observations, rollout.state)
     finals = [
-        (ending.step, ending.rows, sight.inputs_of(ending.observations, ending.state))
-        for ending in rollout.endings
+        (
+            final_state.step,
+            final_state.rows,
+            critic_inputs.inputs_of(final_state.observations, final_state.state),
+        )
+        for final_state in rollout.final_states
     ]
-    judge_all = _by_steps if critic.remembers else _at_once
-    values, ends, memories, after = judge_all(critic, inputs, finals, rollout.begins, before, keep)
+    compute = _step_by_step if critic.has_memory else _whole_sequence
+    values, final_values, memories, after = compute(
+        critic, inputs, finals, rollout.begins, before, memory_steps
+    )
     next_values = values[1:].clone()
-    for (t, rows, _), value in zip(finals, ends, strict=True):
+    for (t, rows, _), value in zip(finals, final_values, strict=True):
         next_values[t, rows] = value
-    columns = sight.columns
-    return Judged(columns(values[:-1]), columns(next_values), memories), inputs, after
+    columns = critic_inputs.columns
+    return RolloutValues(columns(values[:-1]), columns(next_values), memories), inputs, after
 
 
 Finals = list[tuple[int, Tensor, Tensor]]
 """Step, environments, inputs (rows, M, C)."""
 
 
-def _at_once(
-    critic: Networks, inputs: Tensor, finals: Finals, begins: Tensor, before: Memory, keep: tuple[int, ...]
+def _whole_sequence(
+    critic: Networks,
+    inputs: Tensor,
+    finals: Finals,
+    begins: Tensor,
+    before: Memory,
+    memory_steps: tuple[int, ...],
 ) -> tuple[Tensor, list[Tensor], dict[int, Memory], Memory]:
     values = critic.sequence(inputs, before, begins)
-    ends = [critic.step(last, before)[0] for _, _, last in finals]
-    return values, ends, {}, before
+    final_values = [critic.step(final_inputs, before)[0] for _, _, final_inputs in finals]
+    return values, final_values, {}, before
 
 
-def _by_steps(
-    critic: Networks, inputs: Tensor, finals: Finals, begins: Tensor, before: Memory, keep: tuple[int, ...]
+def _step_by_step(
+    critic: Networks,
+    inputs: Tensor,
+    finals: Finals,
+    begins: Tensor,
+    before: Memory,
+    memory_steps: tuple[int, ...],
 ) -> tuple[Tensor, list[Tensor], dict[int, Memory], Memory]:
     """Values step by step, with the memory that the critic would have at each step."""
     fresh = critic.start(inputs.shape[1])
     starts = begins.repeat_interleave(critic.agents, dim=1)
-    last = {t: (rows, seen) for t, rows, seen in finals}
-    values, ends, memories = [], [], {}
-    memory, carried = before, before
+    final_inputs = {t: (rows, state) for t, rows, state in finals}
+    values, final_values, memories = [], [], {}
+    memory, before_last = before, before
     for t in range(len(inputs)):
-        if t in keep:
+        if t in memory_steps:
             memories[t] = memory
-        carried = memory
-        value, memory = critic.step(inputs[t], begin_anew(memory, fresh, starts[t]))
+        before_last = memory
+        value, memory = critic.step(inputs[t], reset_memory(memory, fresh, starts[t]))
         values.append(value)
-        if t in last:
-            rows, seen = last[t]
-            whole = inputs[t].clone()
-            whole[rows] = seen
-            ends.append(critic.step(whole, memory)[0][rows])
-    return torch.stack(values), ends, memories, carried
+        if t in final_inputs:
+            rows, final_rows = final_inputs[t]
+            final_step = inputs[t].clone()
+            final_step[rows] = final_rows
+            final_values.append(critic.step(final_step, memory)[0][rows])
+    return torch.stack(values), final_values, memories, before_last

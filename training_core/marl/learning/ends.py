@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from training_core.marl.collecting import Rollout, Track
-from training_core.marl.seats import Seats
+from training_core.marl.agent_slots import AgentSlots
+from training_core.marl.rollouts import PolicyTrajectory, Rollout
 
 
 @dataclass(frozen=True)
@@ -31,45 +31,45 @@ class Ends:
     """(T, B, N): agents with a next value: those active in the next step, or active when the episode ended."""
 
 
-def ends_of(track: Track, rollout: Rollout, seats: Seats, reward: str) -> Ends:
+def ends_of(trajectory: PolicyTrajectory, rollout: Rollout, slots: AgentSlots, reward: str) -> Ends:
     """The ends used for training a policy's agents."""
     over, cut = rollout.terminated.unsqueeze(-1), rollout.truncated.unsqueeze(-1)
-    if track.alive is None and track.terminated is None:
+    if trajectory.alive is None and trajectory.terminated is None:
         return Ends(over, cut)
-    everyone = torch.ones_like(track.observations[..., 0], dtype=torch.bool)
-    alive = everyone if track.alive is None else track.alive
-    here, ended = alive[:-1], over | cut
-    after = torch.where(ended, here, alive[1:])
-    own = over.expand_as(here) if track.terminated is None else track.terminated
-    leaves = here & (ended | ~alive[1:])
-    own_over = leaves & own
+    everyone = torch.ones_like(trajectory.observations[..., 0], dtype=torch.bool)
+    alive = everyone if trajectory.alive is None else trajectory.alive
+    active, ended = alive[:-1], over | cut
+    after = torch.where(ended, active, alive[1:])
+    own = over.expand_as(active) if trajectory.terminated is None else trajectory.terminated
+    leaves = active & (ended | ~alive[1:])
+    own_termination = leaves & own
     if reward != "agent":
-        leaves, own_over = _of_roles(here, leaves, own_over, after & ~ended, seats)
-    known = None if track.alive is None else here
-    return Ends(own_over, leaves & ~own_over, known, None if known is None else after)
+        leaves, own_termination = _role_ends(active, leaves, own_termination, after & ~ended, slots)
+    mask = None if trajectory.alive is None else active
+    return Ends(own_termination, leaves & ~own_termination, mask, None if mask is None else after)
 
 
-def of_living(values: Tensor, alive: Tensor | None, seats: Seats) -> Tensor:
+def fill_departed_values(values: Tensor, alive: Tensor | None, slots: AgentSlots) -> Tensor:
     """Values (T, B, N) in which an agent that has left has the mean of its role's others; unchanged if none remain."""
     if alive is None:
         return values
     parts = []
-    for where in seats.slices:
-        own, there = values[..., where], alive[..., where]
-        count = there.sum(-1, keepdim=True)
-        mean = torch.where(there, own, 0.0).sum(-1, keepdim=True) / count.clamp_min(1)
-        parts.append(torch.where(there | (count == 0), own, mean))
+    for agents in slots.slices:
+        own, active = values[..., agents], alive[..., agents]
+        count = active.sum(-1, keepdim=True)
+        mean = torch.where(active, own, 0.0).sum(-1, keepdim=True) / count.clamp_min(1)
+        parts.append(torch.where(active | (count == 0), own, mean))
     return torch.cat(parts, dim=-1)
 
 
-def _of_roles(
-    here: Tensor, leaves: Tensor, own_over: Tensor, goes_on: Tensor, seats: Seats
+def _role_ends(
+    active: Tensor, leaves: Tensor, own_termination: Tensor, continues: Tensor, slots: AgentSlots
 ) -> tuple[Tensor, Tensor]:
     """Ends of whole roles, for each of their agents: which end, and which of these only by termination."""
     ends, overs = [], []
-    for where in seats.slices:
-        end = here[..., where].any(-1, keepdim=True) & ~goes_on[..., where].any(-1, keepdim=True)
-        over = end & (own_over | ~leaves)[..., where].all(-1, keepdim=True)
-        ends.append(end.expand_as(here[..., where]))
-        overs.append(over.expand_as(here[..., where]))
+    for agents in slots.slices:
+        end = active[..., agents].any(-1, keepdim=True) & ~continues[..., agents].any(-1, keepdim=True)
+        over = end & (own_termination | ~leaves)[..., agents].all(-1, keepdim=True)
+        ends.append(end.expand_as(active[..., agents]))
+        overs.append(over.expand_as(active[..., agents]))
     return torch.cat(ends, dim=-1), torch.cat(overs, dim=-1)

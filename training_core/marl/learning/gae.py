@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 
-def advantages(
+def generalised_advantages(
     rewards: Tensor,
     values: Tensor,
     next_values: Tensor,

@@ -17,11 +17,11 @@ def policy_loss(log_ratio: Tensor, advantages: Tensor, clip: float) -> Tensor:
 
 def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None) -> Tensor:
     """(V - R)^2 per sample; with `clip`, the larger of that and the loss of V clipped to within `clip` of the old value."""
-    plain = (values - returns).square()
+    unclipped = (values - returns).square()
     if clip is None:
-        return plain
-    held = old + (values - old).clamp(-clip, clip)
-    return torch.maximum(plain, (held - returns).square())
+        return unclipped
+    clipped = old + (values - old).clamp(-clip, clip)
+    return torch.maximum(unclipped, (clipped - returns).square())
 
 
 def approximate_kl(log_ratio: Tensor) -> Tensor:
@@ -29,7 +29,7 @@ def approximate_kl(log_ratio: Tensor) -> Tensor:
     return log_ratio.exp() - 1 - log_ratio
 
 
-def ratio_figures(log_ratio: Tensor, clip: float, weights: Tensor | None) -> Tensor:
+def ratio_statistics(log_ratio: Tensor, clip: float, weights: Tensor | None) -> Tensor:
     """KL, clipped share, mean of ratios, mean of their squares, largest ratio: (5,), without gradient."""
     log_ratio = log_ratio.detach()
     ratio = log_ratio.exp()

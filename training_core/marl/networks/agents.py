@@ -19,7 +19,7 @@ class AgentNetwork(Protocol):
 
     chunk_length: int
     """L, the chunk length for learning: 1 without memory."""
-    remembers: bool
+    has_memory: bool
 
     def start(self, environments: int) -> Memory:
         """The initial memory of episodes, with B x N rows."""
@@ -44,7 +44,7 @@ class SharedNetwork(nn.Module):
         self.backbone = BACKBONES[config.type](config, inputs + identity)
         self.head = linear(self.backbone.features, outputs, config.orthogonal, gain)
         self.agents = agents
-        self.remembers = isinstance(config, Recurrent)
+        self.has_memory = isinstance(config, Recurrent)
         self.chunk_length = config.chunk_length if isinstance(config, Recurrent) else 1
 
     def start(self, environments: int) -> Memory:
@@ -55,7 +55,7 @@ class SharedNetwork(nn.Module):
         return self.head(features).unflatten(0, x.shape[:2]), memory
 
     def sequence(self, x: Tensor, memory: Memory, begins: Tensor) -> Tensor:
-        rows = begins.repeat_interleave(self.agents, dim=1) if self.remembers else begins
+        rows = begins.repeat_interleave(self.agents, dim=1) if self.has_memory else begins
         features = self.backbone.sequence(self._named(x).flatten(1, 2), memory, rows)
         out: Tensor = self.head(features).unflatten(1, x.shape[1:3])
         return out
@@ -76,7 +76,7 @@ class SeparateNetworks(nn.Module):
         self.networks = nn.ModuleList(made)
         self.members = made
         self.agents = agents
-        self.remembers = made[0].remembers
+        self.has_memory = made[0].has_memory
         self.chunk_length = made[0].chunk_length
 
     def start(self, environments: int) -> Memory:

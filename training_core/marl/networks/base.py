@@ -44,7 +44,7 @@ def map_memory(change: Callable[..., Tensor], first: Memory, *others: Memory) ->
     return tuple(change(*parts) for parts in zip(first, *others, strict=True))
 
 
-def begin_anew(memory: Memory, fresh: Memory, rows: Tensor) -> Memory:
+def reset_memory(memory: Memory, fresh: Memory, rows: Tensor) -> Memory:
     """`memory`, with the selected rows (R,) bool replaced by those of `fresh`."""
 
     def chosen(old: Tensor, new: Tensor) -> Tensor:

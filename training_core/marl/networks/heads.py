@@ -15,7 +15,7 @@ from torch import Tensor
 
 from training_core.marl.environments.base import ActionKind, Actions, Choices, Continuous, SeveralChoices
 
-FORBIDDEN = -1e9
+MASKED_LOGIT = -1e9
 """Logit of a masked choice: finite, so that an agent without allowed choices causes no NaN."""
 LOG_STD = (-5.0, 2.0)
 """Bounds of a Gaussian's log standard deviation."""
@@ -53,14 +53,14 @@ class Head(Protocol):
         """Log-probability (density) of actions, and the entropy of their distribution: both (...)."""
         ...
 
-    def sent(self, raw: Tensor) -> Actions:
+    def to_environment(self, raw: Tensor) -> Actions:
         """The environment's actions for raw actions."""
         ...
 
 
 def masked(out: Tensor, mask: Tensor | None) -> Tensor:
-    """Logits with masked choices (mask False) set to FORBIDDEN."""
-    return out if mask is None else out.masked_fill(~mask, FORBIDDEN)
+    """Logits with masked choices (mask False) set to MASKED_LOGIT."""
+    return out if mask is None else out.masked_fill(~mask, MASKED_LOGIT)
 
 
 class ChoiceHead:
@@ -81,7 +81,7 @@ class ChoiceHead:
         entropy = -(logs.exp() * logs).sum(-1)
         return logs.gather(-1, raw.unsqueeze(-1)).squeeze(-1), entropy
 
-    def sent(self, raw: Tensor) -> Actions:
+    def to_environment(self, raw: Tensor) -> Actions:
         actions: Actions = raw.cpu().numpy()
         return actions
 
@@ -106,7 +106,7 @@ class SeveralChoicesHead:
         logs, entropies = zip(*[one.log_prob(own, chosen) for one, own, chosen in parts], strict=True)
         return torch.stack(logs).sum(0), torch.stack(entropies).sum(0)
 
-    def sent(self, raw: Tensor) -> Actions:
+    def to_environment(self, raw: Tensor) -> Actions:
         actions: Actions = raw.cpu().numpy()
         return actions
 
@@ -147,7 +147,7 @@ class GaussianHead:
         entropy = log_std + 0.5 * (1 + math.log(2 * math.pi)) + self._expected_log_slope(mean, log_std)
         return self._sum(density - self._log_slope(raw)), self._sum(entropy)
 
-    def sent(self, raw: Tensor) -> Actions:
+    def to_environment(self, raw: Tensor) -> Actions:
         bounded = self.bounded.to(raw.device)
         within = torch.where(bounded, torch.tanh(raw), raw)
         actions = self.middle.to(raw.device) + self.half.to(raw.device) * within

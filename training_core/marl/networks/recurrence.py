@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from training_core.config.marl.policies import Recurrent
-from training_core.marl.networks.base import Backbone, Memory, begin_anew
+from training_core.marl.networks.base import Backbone, Memory, reset_memory
 from training_core.marl.networks.mlp import layers
 
 
@@ -42,7 +42,7 @@ class Recurrence(Backbone):
         parts = []
         fresh = self.start(x.shape[1])
         for first, last in pairwise([0, *cuts, len(x)]):
-            features, memory = self._run(x[first:last], begin_anew(memory, fresh, begins[first]))
+            features, memory = self._run(x[first:last], reset_memory(memory, fresh, begins[first]))
             parts.append(features)
         return torch.cat(parts)
 

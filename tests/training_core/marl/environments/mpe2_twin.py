@@ -126,10 +126,10 @@ def drawn_actions(native: MpeEnvironment, random: np.random.Generator) -> dict[s
     return found
 
 
-def of_agents(native: MpeEnvironment, by_role: Mapping[str, Any], index: int) -> dict[str, Any]:
+def of_agents(native: MpeEnvironment, assign_roles: Mapping[str, Any], index: int) -> dict[str, Any]:
     """Arrays by role (B, n, …) -> one environment's, by agent."""
     return {
-        name: by_role[role][index, place]
+        name: assign_roles[role][index, place]
         for role, spec in native.spec.roles.items()
         for place, name in enumerate(spec.agents)
     }

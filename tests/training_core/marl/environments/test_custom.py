@@ -165,7 +165,7 @@ def test_what_breaks_the_contract_is_told() -> None:
     assert "Lopsided, step: ValueError: obs (3, 2)" in failures[0].error and set(failures) == {0, 1}
 
 
-class Judged(Relay):
+class RolloutValues(Relay):
     """Says whether it succeeded: of the team, or of each agent."""
 
     def __init__(self, each: bool = False, **args: Any) -> None:
@@ -181,12 +181,12 @@ class Judged(Relay):
 
 def test_success_is_what_the_last_info_of_an_episode_says() -> None:
     args = {"num_agents": 2, "laps": 1, "most_steps": 3}
-    environments = make_environments(CustomMarl(path=f"{HERE}:Judged", args=args), 2)
+    environments = make_environments(CustomMarl(path=f"{HERE}:RolloutValues", args=args), 2)
     environments.reset(0)
     acts = {"agents": np.array([[1, 1], [0, 0]])}
     steps = [environments.step(acts) for _ in range(3)]
     assert [step.successes for step in steps] == [{}, {0: Success(True)}, {1: Success(False)}]
-    environments = make_environments(CustomMarl(path=f"{HERE}:Judged", args=args | {"each": True}), 1)
+    environments = make_environments(CustomMarl(path=f"{HERE}:RolloutValues", args=args | {"each": True}), 1)
     environments.reset(0)
     environments.step({"agents": np.ones((1, 2), dtype=np.int64)})
     told = environments.step({"agents": np.ones((1, 2), dtype=np.int64)}).successes

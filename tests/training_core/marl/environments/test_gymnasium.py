@@ -126,7 +126,7 @@ def test_what_there_is_not_is_told() -> None:
         GymnasiumVector(id="os:Thing-v0")
 
 
-class Judged(gymnasium.Env):
+class RolloutValues(gymnasium.Env):
     """Ends after three steps, and says "is_success" then: whether the last action was 1."""
 
     observation_space = gymnasium.spaces.Box(0.0, 9.0, (1,), np.float32)
@@ -150,7 +150,7 @@ class Judged(gymnasium.Env):
 
 
 def test_success_reaches_the_transition_of_an_episode_that_ended() -> None:
-    gymnasium.register("troupe/Judged-v0", Judged)
+    gymnasium.register("troupe/Judged-v0", RolloutValues)
     try:
         environments = make_environments(GymnasiumVector(id="troupe/Judged-v0"), 2)
         environments.reset(0)

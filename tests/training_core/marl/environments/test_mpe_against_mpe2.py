@@ -53,7 +53,7 @@ def test_crowds_are_pushed_apart_as_in_mpe2(section: NativeMpe) -> None:
     twins.native.reset(seed=1)
     for _ in range(10):
         twins.native.world.positions *= 0.1
-        twins.native.world.look()
+        twins.native.world.update_relative()
         twins.step(drawn_actions(twins.native, random))
 
 

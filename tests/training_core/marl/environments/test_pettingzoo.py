@@ -33,25 +33,27 @@ from training_core.marl.environments.base import (
 )
 from training_core.marl.environments.games import Games
 from training_core.marl.environments.pettingzoo import simple_foraging, simple_hetero, simple_spread
-from training_core.marl.environments.pettingzoo.adapter import Manner, ParallelSingle
-from training_core.marl.environments.pettingzoo.spaces import actions_of
+from training_core.marl.environments.pettingzoo.adapter import AdapterSettings, PettingZooEnvironment
+from training_core.marl.environments.pettingzoo.spaces import shared_actions
 from training_core.marl.environments.registry import make_environments
 from training_core.marl.environments.seeds import episode_seeds
-from training_core.marl.environments.singles import Singles
+from training_core.marl.environments.sequential import SequentialEnvironments
 
 TEAMS = {"reds": ("red_",), "blues": ("blue_",)}
 LEAVERS = "tests.training_core.marl.environments.leavers:parallel_env"
 HERE = "tests.training_core.marl.environments.parallel:Countdown"
 
 
-def countdown(count: int = 2, manner: Manner | None = None, **kinds: Any) -> tuple[Singles, list[Countdown]]:
+def countdown(
+    count: int = 2, manner: AdapterSettings | None = None, **kinds: Any
+) -> tuple[SequentialEnvironments, list[Countdown]]:
     made: list[Countdown] = []
 
-    def make() -> ParallelSingle:
+    def make() -> PettingZooEnvironment:
         made.append(Countdown(**kinds))
-        return ParallelSingle(made[-1], manner or Manner(TEAMS))
+        return PettingZooEnvironment(made[-1], manner or AdapterSettings(TEAMS))
 
-    return Singles(make, count, "countdown"), made
+    return SequentialEnvironments(make, count, "countdown"), made
 
 
 def stay(environments: VectorEnvironment) -> dict[str, Any]:
@@ -115,11 +117,17 @@ def test_several_sets_of_choices_keep_their_shape_their_starts_and_their_masks()
             }
 
         def _infos(self) -> dict:
-            flat, apart = [1, 0, 0, 1, 1], ([0, 1, 1, 1],)
-            return {"red_0": {"action_mask": flat}, "red_1": {"action_mask": apart}, "blue_0": {}}
+            flatten_observation, apart = [1, 0, 0, 1, 1], ([0, 1, 1, 1],)
+            return {
+                "red_0": {"action_mask": flatten_observation},
+                "red_1": {"action_mask": apart},
+                "blue_0": {},
+            }
 
     made = Levers()
-    environments = Singles(lambda: ParallelSingle(made, Manner(TEAMS)), 1, "levers")
+    environments = SequentialEnvironments(
+        lambda: PettingZooEnvironment(made, AdapterSettings(TEAMS)), 1, "levers"
+    )
     assert environments.spec.roles["reds"].actions == SeveralChoices((4, 3))
     assert environments.spec.roles["blues"].actions == SeveralChoices((2, 2))
     masks = environments.reset(0).masks
@@ -129,7 +137,7 @@ def test_several_sets_of_choices_keep_their_shape_their_starts_and_their_masks()
     taken = {agent: action.tolist() for agent, action in made.taken.items()}
     assert taken == {"red_0": [5, 3], "red_1": [3], "blue_0": [[1, 0]]}
     with pytest.raises(ConfigError, match="all Discrete, all MultiDiscrete or all Box within a role"):
-        actions_of([spaces.Discrete(2), spaces.MultiDiscrete([2, 2])], "environment.path")
+        shared_actions([spaces.Discrete(2), spaces.MultiDiscrete([2, 2])], "environment.path")
 
 
 def test_masks_come_from_infos_or_observations_and_can_be_left_alone() -> None:
@@ -144,7 +152,7 @@ def test_masks_come_from_infos_or_observations_and_can_be_left_alone() -> None:
     environments, _ = countdown(1, masks="observation")
     assert environments.reset(0).masks["blues"].tolist() == [[[False, True, True]]]
     assert environments.reset(0).observations["blues"].tolist() == [[[1, 1, 0, 0]]]
-    environments, _ = countdown(1, Manner(TEAMS, action_masks=False), masks="info")
+    environments, _ = countdown(1, AdapterSettings(TEAMS, action_masks=False), masks="info")
     assert environments.reset(0).masks == {}
 
 
@@ -161,7 +169,7 @@ def test_strict_agents_says_who_left_or_came() -> None:
 
 
 def test_without_it_those_that_are_gone_see_zeros_earn_nothing_and_have_one_choice() -> None:
-    environments, made = countdown(1, Manner(TEAMS, strict_agents=False), leaves="red_1")
+    environments, made = countdown(1, AdapterSettings(TEAMS, strict_agents=False), leaves="red_1")
     assert environments.reset(0).masks["reds"].all()
     moved = [environments.step(stay(environments)) for _ in range(4)]
     assert moved[2].view.observations["reds"].tolist() == [[[0, 3], [0, 0]]]
@@ -169,7 +177,7 @@ def test_without_it_those_that_are_gone_see_zeros_earn_nothing_and_have_one_choi
     assert moved[2].view.masks["reds"].tolist() == [[[True] * 3, [True, False, False]]]
     assert set(made[0].taken) == {"red_0", "blue_0"}
     assert [bool(step.truncated[0]) for step in moved] == [False, False, False, True]
-    came, _ = countdown(1, Manner(TEAMS, strict_agents=False), comes="blue_0")
+    came, _ = countdown(1, AdapterSettings(TEAMS, strict_agents=False), comes="blue_0")
     came.reset(0)
     steps = [came.step(stay(came)) for _ in range(3)]
     assert [step.rewards["blues"].tolist() for step in steps] == [[[0]], [[0]], [[2]]]
@@ -219,7 +227,7 @@ def test_scouts_and_workers_have_spaces_of_their_own_in_pettingzoo() -> None:
 )
 def test_a_toy_through_pettingzoo_is_the_vectorised_one_step_by_step(native: Any, wrapped: Any) -> None:
     native, wrapped = make_environments(native, 4), make_environments(wrapped, 4)
-    assert isinstance(native, Games) and isinstance(wrapped, Singles)
+    assert isinstance(native, Games) and isinstance(wrapped, SequentialEnvironments)
     assert wrapped.spec.max_steps == native.spec.max_steps and set(wrapped.spec.roles) == {"agents"}
     random, ends = np.random.default_rng(0), 0
     views = [native.reset(11), wrapped.reset(11)]
@@ -332,7 +340,9 @@ class Late(Countdown):
 
 
 def test_masks_that_come_with_steps_alone_are_taken() -> None:
-    environments = Singles(lambda: ParallelSingle(Late(), Manner(TEAMS)), 1, "late")
+    environments = SequentialEnvironments(
+        lambda: PettingZooEnvironment(Late(), AdapterSettings(TEAMS)), 1, "late"
+    )
     assert environments.reset(0).masks["reds"].all()
     moved = environments.step(stay(environments))
     assert moved.view.masks["reds"].tolist() == [[[True, False, False]] * 2]

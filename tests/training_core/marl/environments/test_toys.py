@@ -136,7 +136,7 @@ def places(board: dict, mark: str) -> list:
 
 def test_simple_foraging_is_what_a_naive_loop_plays() -> None:
     section = SimpleForaging(num_agents=2, grid_size=4, num_food=2, max_cycles=60)
-    games, random, endings = Games(ForagingGame(section, 5), 5), np.random.default_rng(1), 0
+    games, random, final_states = Games(ForagingGame(section, 5), 5), np.random.default_rng(1), 0
     games.reset(3)
     agents = [places(games.board(row), "agent_") for row in range(5)]
     food = [places(games.board(row), "goal") for row in range(5)]
@@ -158,9 +158,9 @@ def test_simple_foraging_is_what_a_naive_loop_plays() -> None:
             expected = naive_sight(section, agents[row], food[row], steps[row])
             assert np.allclose(seen.observations["agents"][row], expected, atol=1e-6)
             if ended:
-                endings, steps[row] = endings + 1, 0
+                final_states, steps[row] = final_states + 1, 0
                 agents[row], food[row] = places(games.board(row), "agent_"), places(games.board(row), "goal")
-    assert endings > 10
+    assert final_states > 10
 
 
 def test_more_than_the_grid_holds_is_refused() -> None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from training_core.marl.learning.gae import advantages, explained_variance
+from training_core.marl.learning.gae import explained_variance, generalised_advantages
 
 
 def flags(*numbers):
@@ -12,7 +12,7 @@ def flags(*numbers):
 
 def test_by_hand():
     # step 1 terminates; step 2 is cut off with V(s') = 8; gamma 0.5, lambda 0.5
-    found = advantages(
+    found = generalised_advantages(
         rewards=torch.tensor([1.0, 2.0, 3.0]),
         values=torch.tensor([4.0, 6.0, 2.0]),
         next_values=torch.tensor([6.0, 100.0, 8.0]),
@@ -47,7 +47,7 @@ def test_against_the_definition(seed):
     draw = lambda: torch.randn(30, 4, generator=generator)  # noqa: E731
     rewards, values, next_values = draw(), draw(), draw()
     terminated, truncated = draw() > 1.2, draw() > 1.2
-    found = advantages(rewards, values, next_values, terminated, truncated, 0.97, 0.9)
+    found = generalised_advantages(rewards, values, next_values, terminated, truncated, 0.97, 0.9)
     for column in range(4):
         parts = [x[:, column].tolist() for x in (rewards, values, next_values, terminated, truncated)]
         assert found[:, column].tolist() == pytest.approx(naive(*parts, 0.97, 0.9), abs=1e-5)

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from training_core.marl.learning.flat import FlatAdam
+from training_core.marl.learning.flat_adam import FlatAdam
 from training_core.marl.learning.ppo import (
     approximate_kl,
     mean,
     policy_loss,
-    ratio_figures,
+    ratio_statistics,
     value_loss,
 )
 from training_core.marl.learning.value_scale import ValueScale
@@ -38,7 +38,7 @@ def test_value_clipping_by_hand():
 
 def test_figures_of_the_ratio():
     log_ratio = torch.tensor([0.0, math.log(1.5), math.log(0.5)])
-    kl, clipped, average, square, largest = ratio_figures(log_ratio, 0.2, None).tolist()
+    kl, clipped, average, square, largest = ratio_statistics(log_ratio, 0.2, None).tolist()
     assert kl == pytest.approx((0.5 - math.log(1.5) + -0.5 - math.log(0.5)) / 3)
     assert (clipped, average, largest) == (pytest.approx(2 / 3), pytest.approx(1.0), pytest.approx(1.5))
     assert square == pytest.approx((1 + 2.25 + 0.25) / 3)
@@ -48,7 +48,7 @@ def test_figures_of_the_ratio():
 def test_weights_leave_samples_out():
     weights = torch.tensor([1.0, 0.0, 1.0])
     assert float(mean(torch.tensor([2.0, 50.0, 4.0]), weights)) == 3.0
-    largest = ratio_figures(torch.tensor([0.1, 5.0, 0.2]), 0.2, weights)[4]
+    largest = ratio_statistics(torch.tensor([0.1, 5.0, 0.2]), 0.2, weights)[4]
     assert float(largest) == pytest.approx(math.exp(0.2))
 
 
@@ -75,11 +75,11 @@ def test_one_vector_learns_as_torchs_adam_does():
 
     flat, plain = made(), made()
     ours = FlatAdam(flat, weight_decay=0.01, max_norm=0.5)
-    ours.set_rate(0.01)
+    ours.set_learning_rate(0.01)
     theirs = torch.optim.AdamW(plain.parameters(), lr=0.01, eps=1e-5, weight_decay=0.01)
     for step in range(5):
         x = torch.randn(16, 4, generator=torch.Generator().manual_seed(step))
-        ours.clear()
+        ours.zero_gradients()
         (flat(x) * 10).square().mean().backward()
         norm = ours.step()
         theirs.zero_grad()
@@ -96,8 +96,8 @@ def test_a_gradient_that_is_no_number_changes_nothing():
     layer = nn.Linear(2, 1)
     before = layer.weight.detach().clone()
     adam = FlatAdam(layer, 0.0, 0.5)
-    adam.set_rate(0.1)
-    adam.clear()
+    adam.set_learning_rate(0.1)
+    adam.zero_gradients()
     (layer(torch.tensor([[float("inf"), 1.0]])) * 0.0).sum().backward()
     assert not torch.isfinite(adam.step())
     assert torch.equal(layer.weight, before)
@@ -107,13 +107,13 @@ def test_gradients_that_are_not_finite_change_nothing_after_ordinary_steps() -> 
     """There are moments by then, which would move weights by themselves; weight decay would, too."""
     layer = torch.nn.Linear(3, 2)
     adam = FlatAdam(layer, weight_decay=0.1, max_norm=0.5)
-    adam.set_rate(0.01)
+    adam.set_learning_rate(0.01)
     for _ in range(5):
-        adam.clear()
+        adam.zero_gradients()
         layer(torch.ones(4, 3)).square().sum().backward()
         adam.step()
     weights, state = adam.weights.detach().clone(), adam.state_dict()
-    adam.clear()
+    adam.zero_gradients()
     (layer(torch.ones(4, 3)).sum() * float("nan")).backward()
     assert not torch.isfinite(adam.step())
     assert torch.equal(adam.weights, weights)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from training_core.config.marl.policies import NETWORK_CONFIGS, Network
-from training_core.marl.networks.base import Backbone, Memory, begin_anew, map_memory
+from training_core.marl.networks.base import Backbone, Memory, map_memory, reset_memory
 from training_core.marl.networks.registry import BACKBONES
 from training_core.marl.networks.transformer import Block, TransformerBackbone
 
@@ -201,7 +201,7 @@ def test_a_context_of_one_step_is_no_memory() -> None:
 def test_a_reset_memory_is_a_new_one(kind: str) -> None:
     made = backbone(kind, recurrent_layers=2)
     _, memory = made.step(torch.randn(ROWS, INPUTS, dtype=torch.float64), made.start(ROWS))
-    emptied = begin_anew(memory, made.start(ROWS), torch.tensor([True, False, False, True, False]))
+    emptied = reset_memory(memory, made.start(ROWS), torch.tensor([True, False, False, True, False]))
     for part, old, new in zip(emptied, memory, made.start(ROWS), strict=True):
         torch.testing.assert_close(part[[0, 3]], new[[0, 3]])
         torch.testing.assert_close(part[[1, 2, 4]], old[[1, 2, 4]])

@@ -19,7 +19,7 @@ from training_core.marl.environments.base import (
     View,
     last_boards,
 )
-from training_core.marl.environments.keeping import Kept, arrays_of, put_back
+from training_core.marl.environments.episode_state import Arrays, array_attributes, restore_attributes
 from training_core.marl.environments.mpe.physics import TIME_STEP, Bodies, Floats, World
 from training_core.marl.environments.seeds import draws, episode_seeds
 
@@ -103,16 +103,20 @@ class MpeEnvironment(ABC):
         edge = max(SHOWN, float(np.ceil(np.abs(self.world.positions[:, :, index]).max() * 2) / 2))
         return {"kind": "plane", "bounds": [-edge, -edge, edge, edge], "entities": entities}
 
-    def episodes(self) -> Kept | None:
+    def episode_state(self) -> Arrays | None:
         """Positions, velocities and counters."""
         counters = np.array([self._steps, self._seed, self._episode], dtype=np.int64)
-        return {"counters": counters, **arrays_of(self, "environment"), **arrays_of(self.world, "world")}
+        return {
+            "counters": counters,
+            **array_attributes(self, "environment"),
+            **array_attributes(self.world, "world"),
+        }
 
-    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
         """See VectorEnvironment."""
-        self._steps, self._seed, self._episode = kept["counters"].tolist()
-        put_back(self, "environment", kept)
-        put_back(self.world, "world", kept)
+        self._steps, self._seed, self._episode = arrays["counters"].tolist()
+        restore_attributes(self, "environment", arrays)
+        restore_attributes(self.world, "world", arrays)
         return View(self.observe())
 
     def close(self) -> None:  # noqa: B027  (nothing to give back, whatever the scenario)

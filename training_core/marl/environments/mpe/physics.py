@@ -70,7 +70,7 @@ class World:
         """Place all entities at positions (E, 2, B), at rest."""
         self.positions[:] = positions
         self.velocities[:] = 0.0
-        self.look()
+        self.update_relative()
 
     def step(self, controls: Floats) -> None:
         """Move by one step; `controls` (n, 2, B) are the agents' controls, at most 1 along each axis."""
@@ -83,9 +83,9 @@ class World:
         if self._max_speeds.size:
             speeds = np.sqrt(np.square(self.velocities).sum(axis=1))
             self.velocities *= (self._max_speeds / np.maximum(speeds, self._max_speeds))[:, None]
-        self.look()
+        self.update_relative()
 
-    def look(self) -> None:
+    def update_relative(self) -> None:
         """Update `relative` and `distances` from the positions; needed after positions are changed directly."""
         agents, seen = self._seen.shape
         np.take(
@@ -103,9 +103,9 @@ class World:
 
     def _push_apart(self, force: Floats) -> None:
         """Add to each agent's force (n, 2, B) the contact forces: softplus of the penetration depth."""
-        met = slice(self._first_met, None)
-        distances = self.distances[:, met]
-        depth = (self.reach[:, met] - distances) / CONTACT_MARGIN
+        contacts = slice(self._first_met, None)
+        distances = self.distances[:, contacts]
+        depth = (self.reach[:, contacts] - distances) / CONTACT_MARGIN
         touching = np.nonzero(depth > NEGLIGIBLE)
         if not len(touching[0]):
             return
@@ -113,4 +113,4 @@ class World:
         scale = np.zeros_like(distances)
         # Two entities at the same position have no direction of repulsion.
         scale[touching] = push / np.maximum(distances[touching], 1e-12)
-        force -= np.einsum("ncb,ncdb->ndb", scale, self.relative[:, met])
+        force -= np.einsum("ncb,ncdb->ndb", scale, self.relative[:, contacts])

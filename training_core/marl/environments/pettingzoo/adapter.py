@@ -22,24 +22,24 @@ from training_core.marl.environments.base import (
     Spec,
     Success,
 )
-from training_core.marl.environments.members import by_role
+from training_core.marl.environments.members import assign_roles
 from training_core.marl.environments.pettingzoo.boards import world_board
 from training_core.marl.environments.pettingzoo.spaces import (
     MASK,
-    actions_of,
+    action_widths,
     allowed,
     first_choices,
-    flat,
-    given_to,
-    width_of,
-    widths_of,
+    flatten_observation,
+    observation_width,
+    shared_actions,
+    to_space,
 )
-from training_core.marl.environments.singles import Outcome, Sight
-from training_core.marl.environments.success import success_in
+from training_core.marl.environments.sequential import Outcome, SingleView
+from training_core.marl.environments.success import reported_success
 
 
 @dataclass(frozen=True)
-class Manner:
+class AdapterSettings:
     """Settings of the adapter."""
 
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -52,11 +52,11 @@ class Manner:
     """Steps of the longest episode; 0 if unknown."""
 
 
-class ParallelSingle:
+class PettingZooEnvironment:
     """One PettingZoo parallel environment."""
 
-    def __init__(self, environment: Any, manner: Manner) -> None:
-        self._env, self._manner = environment, manner
+    def __init__(self, environment: Any, settings: AdapterSettings) -> None:
+        self._env, self._settings = environment, settings
         if not hasattr(environment, "possible_agents"):
             raise ConfigError(
                 {
@@ -64,47 +64,47 @@ class ParallelSingle:
                     "this attribute"
                 }
             )
-        roles = by_role(list(environment.possible_agents), manner.members, "environment.members")
+        roles = assign_roles(list(environment.possible_agents), settings.members, "environment.members")
         self._agents = {
-            agent: (role, place) for role, own in roles.items() for place, agent in enumerate(own)
+            agent: (role, index) for role, own in roles.items() for index, agent in enumerate(own)
         }
         self._observed = {agent: environment.observation_space(agent) for agent in self._agents}
         self._acting = {agent: environment.action_space(agent) for agent in self._agents}
-        self.spec = Spec({role: self._role(own) for role, own in roles.items()}, max_steps=manner.max_steps)
+        self.spec = Spec({role: self._role(own) for role, own in roles.items()}, max_steps=settings.max_steps)
         possible = {role: self._possible(own) for role, own in self.spec.roles.items()}
         self._possible_choices = {role: choices for role, choices in possible.items() if choices is not None}
         self._successes: dict[str, bool] = {}
         """Last reported success in this episode's infos, by agent."""
 
-    def reset(self, seed: int) -> Sight:
+    def reset(self, seed: int) -> SingleView:
         observations, infos = self._env.reset(seed=seed)
-        if self._manner.strict_agents:
-            self._same_agents("at the start of an episode", set(self._agents), set(self._env.agents))
+        if self._settings.strict_agents:
+            self._check_agents("at the start of an episode", set(self._agents), set(self._env.agents))
         self._successes = {}
-        return self._sight(observations, infos, set(self._env.agents))
+        return self._view(observations, infos, set(self._env.agents))
 
     def step(self, actions: Mapping[str, Actions]) -> Outcome:
         before = list(self._env.agents)
         chosen = {
-            agent: given_to(self._acting[agent], actions[self._agents[agent][0]][self._agents[agent][1]])
+            agent: to_space(self._acting[agent], actions[self._agents[agent][0]][self._agents[agent][1]])
             for agent in before
         }
         observations, rewards, terminations, truncations, infos = self._env.step(chosen)
         ended = {agent for agent in before if terminations.get(agent) or truncations.get(agent)}
         after = set(self._env.agents) - ended
-        if self._manner.strict_agents and after:
-            self._same_agents("during an episode", set(before), after)
+        if self._settings.strict_agents and after:
+            self._check_agents("during an episode", set(before), after)
         over = not after
         terminated = over and all(terminations.get(agent, False) for agent in ended)
         self._successes |= {
-            agent: told for agent in before if (told := success_in(infos.get(agent))) is not None
+            agent: success for agent in before if (success := reported_success(infos.get(agent))) is not None
         }
         return Outcome(
-            self._sight(observations, infos, after),
-            self._earned(rewards),
+            self._view(observations, infos, after),
+            self._role_rewards(rewards),
             terminated,
             over and not terminated,
-            self._by_role({agent for agent in ended if terminations.get(agent)}),
+            self._role_flags({agent for agent in ended if terminations.get(agent)}),
             Success(agents=dict(self._successes)) if over and self._successes else None,
         )
 
@@ -120,9 +120,9 @@ class ParallelSingle:
         self._env.close()
 
     def _role(self, agents: tuple[str, ...]) -> RoleSpec:
-        width = max(width_of(self._observed[agent], "environment.path") for agent in agents)
+        width = max(observation_width(self._observed[agent], "environment.path") for agent in agents)
         acting = [self._acting[agent] for agent in agents]
-        return RoleSpec(agents, width, actions_of(acting, "environment.path"), widths_of(acting))
+        return RoleSpec(agents, width, shared_actions(acting, "environment.path"), action_widths(acting))
 
     def _possible(self, role: RoleSpec) -> Flags | None:
         """(n, A): the choices that agents have; None for continuous actions."""
@@ -130,59 +130,63 @@ class ParallelSingle:
             return None
         return np.stack([allowed(self._acting[agent], role.actions.counts) for agent in role.agents])
 
-    def _sight(
-        self, observations: Mapping[str, Any], infos: Mapping[str, Any], there: Collection[str]
-    ) -> Sight:
-        """`there`: agents that are active in the next step."""
+    def _view(
+        self, observations: Mapping[str, Any], infos: Mapping[str, Any], active: Collection[str]
+    ) -> SingleView:
+        """`active`: agents that are active in the next step."""
         seen = {
             role: np.zeros((len(own.agents), own.observation_dim), dtype=np.float32)
             for role, own in self.spec.roles.items()
         }
         masks = {role: own.copy() for role, own in self._possible_choices.items() if self._masked(own)}
-        for agent, (role, place) in self._agents.items():
+        for agent, (role, index) in self._agents.items():
             kind = self.spec.roles[role].actions
             if agent in observations:
-                numbers = flat(self._observed[agent], observations[agent])
-                seen[role][place, : len(numbers)] = numbers
-                given = self._manner.action_masks
-                mask = _mask(observations[agent], infos.get(agent)) if given else None
+                numbers = flatten_observation(self._observed[agent], observations[agent])
+                seen[role][index, : len(numbers)] = numbers
+                uses_masks = self._settings.action_masks
+                mask = _mask(observations[agent], infos.get(agent)) if uses_masks else None
                 if mask is not None and not isinstance(kind, Continuous):
-                    masks[role][place] = allowed(self._acting[agent], kind.counts, mask)
-            if role in masks and agent not in there and not isinstance(kind, Continuous):
-                masks[role][place] = first_choices(kind.counts)
-        return Sight(seen, masks, alive={} if self._manner.strict_agents else self._by_role(there))
+                    masks[role][index] = allowed(self._acting[agent], kind.counts, mask)
+            if role in masks and agent not in active and not isinstance(kind, Continuous):
+                masks[role][index] = first_choices(kind.counts)
+        return SingleView(seen, masks, alive={} if self._settings.strict_agents else self._role_flags(active))
 
     def _masked(self, possible: Flags) -> bool:
         """Whether a role returns masks: in every view, or in none. An environment may return its first mask in any step."""
-        return self._manner.action_masks or not self._manner.strict_agents or not possible.all()
+        return self._settings.action_masks or not self._settings.strict_agents or not possible.all()
 
-    def _by_role(self, agents: Collection[str]) -> dict[str, Flags]:
+    def _role_flags(self, agents: Collection[str]) -> dict[str, Flags]:
         """(n,) by role: which agents are in `agents`."""
         return {
             role: np.array([agent in agents for agent in own.agents]) for role, own in self.spec.roles.items()
         }
 
-    def _earned(self, rewards: Mapping[str, float]) -> dict[str, Reals]:
-        earned = {role: np.zeros(len(own.agents), dtype=np.float32) for role, own in self.spec.roles.items()}
+    def _role_rewards(self, rewards: Mapping[str, float]) -> dict[str, Reals]:
+        role_rewards = {
+            role: np.zeros(len(own.agents), dtype=np.float32) for role, own in self.spec.roles.items()
+        }
         for agent, reward in rewards.items():
             if agent in self._agents:
-                role, place = self._agents[agent]
-                earned[role][place] = reward
-        return earned
+                role, index = self._agents[agent]
+                role_rewards[role][index] = reward
+        return role_rewards
 
-    def _same_agents(self, when: str, expected: set[str], found: set[str]) -> None:
+    def _check_agents(self, when: str, expected: set[str], found: set[str]) -> None:
         if expected == found:
             return
-        gone, come = ", ".join(sorted(expected - found)), ", ".join(sorted(found - expected))
-        said = "; ".join(text for text in (gone and f"{gone} left", come and f"{come} came") if text)
+        missing, added = ", ".join(sorted(expected - found)), ", ".join(sorted(found - expected))
+        changes = "; ".join(
+            text for text in (missing and f"{missing} left", added and f"{added} came") if text
+        )
         raise EnvironmentFailure(
-            f"agents changed {when}: {said}. Set environment.strict_agents = false if this is intended"
+            f"agents changed {when}: {changes}. Set environment.strict_agents = false if this is intended"
         )
 
 
 def _mask(observation: Any, info: Any) -> Any:
     """The mask in an agent's info, otherwise in its observation."""
-    for place in (info, observation):
-        if isinstance(place, Mapping) and place.get(MASK) is not None:
-            return place[MASK]
+    for source in (info, observation):
+        if isinstance(source, Mapping) and source.get(MASK) is not None:
+            return source[MASK]
     return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from training_core.config.marl.environments import Mpe
 from training_core.errors import ConfigError
-from training_core.marl.environments.missing import REMEDY
+from training_core.marl.environments.optional_packages import REMEDY
 
 MEMBERS: dict[str, dict[str, tuple[str, ...]]] = {
     "mpe_simple_spread": {},

@@ -14,31 +14,31 @@ from training_core.marl.environments.base import ActionKind, Choices, Continuous
 MASK = "action_mask"
 
 
-def seen_space(space: spaces.Space[Any]) -> spaces.Space[Any]:
+def observation_space_of(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """The observation space: the part `observation` of {"observation", "action_mask"}."""
     if isinstance(space, spaces.Dict) and MASK in space.spaces and "observation" in space.spaces:
         return space.spaces["observation"]
     return space
 
 
-def width_of(space: spaces.Space[Any], field: str) -> int:
+def observation_width(space: spaces.Space[Any], field: str) -> int:
     """Size of a flattened observation. Raises ConfigError if it is not fixed."""
     try:
-        return flatdim(seen_space(space))
+        return flatdim(observation_space_of(space))
     except (ValueError, RuntimeError) as error:
         raise ConfigError({field: f"observations of {space} have no fixed size"}) from error
 
 
-def flat(space: spaces.Space[Any], seen: Any) -> Reals:
+def flatten_observation(space: spaces.Space[Any], seen: Any) -> Reals:
     """An observation as a vector (D,); choices become one-hot."""
-    own = seen_space(space)
+    own = observation_space_of(space)
     inner = seen["observation"] if own is not space else seen
     if isinstance(own, spaces.Box):
         return np.asarray(inner, dtype=np.float32).ravel()
     return np.asarray(flatten(own, inner), dtype=np.float32)
 
 
-def counts_of(space: spaces.Space[Any]) -> tuple[int, ...]:
+def choice_counts(space: spaces.Space[Any]) -> tuple[int, ...]:
     """Choices of every set: one of Discrete, several of MultiDiscrete."""
     if isinstance(space, spaces.Discrete):
         return (int(space.n),)
@@ -53,7 +53,7 @@ def allowed(space: spaces.Space[Any], counts: Sequence[int], mask: Any = None) -
     mask: which of its choices are allowed now, sets concatenated, or an array for each. Raises ValueError if its size
     differs.
     """
-    own = counts_of(space)
+    own = choice_counts(space)
     given = np.ones(sum(own)) if mask is None else np.concatenate([np.ravel(part) for part in mask])
     if len(given) != sum(own):
         raise ValueError(f"action_mask has {len(given)} entries for {sum(own)} choices")
@@ -69,12 +69,12 @@ def first_choices(counts: Sequence[int]) -> Flags:
     return np.concatenate([np.arange(count) == 0 for count in counts])
 
 
-def actions_of(all_spaces: Sequence[spaces.Space[Any]], field: str) -> ActionKind:
+def shared_actions(all_spaces: Sequence[spaces.Space[Any]], field: str) -> ActionKind:
     """The action space that a role's agents share: the largest counts of choices, or the widest bounds. Raises ConfigError."""
     if all(isinstance(space, spaces.Discrete) for space in all_spaces):
-        return Choices(max(counts_of(space)[0] for space in all_spaces))
+        return Choices(max(choice_counts(space)[0] for space in all_spaces))
     if all(isinstance(space, spaces.MultiDiscrete) for space in all_spaces):
-        sets = zip_longest(*map(counts_of, all_spaces), fillvalue=1)
+        sets = zip_longest(*map(choice_counts, all_spaces), fillvalue=1)
         return SeveralChoices(tuple(max(counts) for counts in sets))
     if not all(isinstance(space, spaces.Box) for space in all_spaces):
         raise ConfigError(
@@ -92,7 +92,7 @@ def actions_of(all_spaces: Sequence[spaces.Space[Any]], field: str) -> ActionKin
     return Continuous(tuple(low.tolist()), tuple(high.tolist()))
 
 
-def widths_of(all_spaces: Sequence[spaces.Space[Any]]) -> tuple[int, ...]:
+def action_widths(all_spaces: Sequence[spaces.Space[Any]]) -> tuple[int, ...]:
     """Number of components of each agent's continuous action; empty for choices, and if all have equally many."""
     if not all(isinstance(space, spaces.Box) for space in all_spaces):
         return ()
@@ -100,7 +100,7 @@ def widths_of(all_spaces: Sequence[spaces.Space[Any]]) -> tuple[int, ...]:
     return widths if len(set(widths)) > 1 else ()
 
 
-def given_to(space: spaces.Space[Any], action: Any) -> Any:
+def to_space(space: spaces.Space[Any], action: Any) -> Any:
     """An action in the form of the space: choices from its start, or components within its bounds, in its shape."""
     if isinstance(space, spaces.Discrete):
         return int(action) + int(space.start)

@@ -4,14 +4,14 @@ from typing import Any
 
 from training_core.config.marl.environments import SuperSuit
 from training_core.errors import ConfigError
-from training_core.marl.environments.missing import needed
+from training_core.marl.environments.optional_packages import import_optional
 
 
 def wrap(environment: Any, section: SuperSuit) -> Any:
     """Normalise, pad observations, pad actions, stack frames: in this order. Raises ConfigError if one cannot be applied."""
     if section == SuperSuit():
         return environment
-    suit = needed("supersuit", "environment.supersuit")
+    suit = import_optional("supersuit", "environment.supersuit")
     wrappers = [
         ("normalise_observations", section.normalise_observations, suit.normalize_obs_v0),
         ("pad_observations", section.pad_observations, suit.pad_observations_v0),

@@ -16,7 +16,7 @@ import numpy as np
 
 from training_core.config.marl.environments import SimpleForaging
 from training_core.marl.environments.base import Actions, Choices, Flags, Reals, RoleSpec, Spec, View
-from training_core.marl.environments.games import Whole
+from training_core.marl.environments.games import Integers
 from training_core.marl.environments.seeds import draws
 
 MOVES = np.array([(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)])
@@ -39,7 +39,7 @@ class ForagingGame:
         self._food = np.zeros((count, section.num_food, 2), dtype=np.int64)
         self._left = np.zeros((count, section.num_food), dtype=bool)
 
-    def begin(self, rows: Whole, seeds: Whole) -> None:
+    def begin(self, rows: Integers, seeds: Integers) -> None:
         size, agents = self._section.grid_size, self._section.num_agents
         order = np.argsort(draws(seeds, -1, size * size), axis=1, kind="stable")
         squares = np.stack(np.divmod(order, size), axis=-1)
@@ -47,7 +47,7 @@ class ForagingGame:
         self._food[rows] = squares[:, agents : agents + self._section.num_food]
         self._left[rows] = True
 
-    def play(self, actions: Mapping[str, Actions], steps: Whole) -> tuple[dict[str, Reals], Flags]:
+    def play(self, actions: Mapping[str, Actions], steps: Integers) -> tuple[dict[str, Reals], Flags]:
         section = self._section
         moves = MOVES[np.asarray(actions["agents"], dtype=np.int64)]
         self._agents = np.clip(self._agents + moves, 0, section.grid_size - 1)
@@ -61,7 +61,7 @@ class ForagingGame:
         )
         return {"agents": shares}, complete
 
-    def view(self, steps: Whole) -> View:
+    def view(self, steps: Integers) -> View:
         section = self._section
         seen = np.empty((self._count, section.num_agents, 6), dtype=np.float32)
         seen[:, :, :2] = self._agents / (section.grid_size - 1)
@@ -81,7 +81,7 @@ class ForagingGame:
         size = self._section.grid_size
         return {"kind": "grid", "rows": size, "columns": size, "cells": cells}
 
-    def _nearest(self) -> Whole:
+    def _nearest(self) -> Integers:
         """(B, n, 2): rows and columns from each agent to the food nearest to it; zeros if none is left."""
         way = self._food[:, None] - self._agents[:, :, None]
         far = 2 * self._section.grid_size

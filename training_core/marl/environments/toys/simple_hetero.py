@@ -16,7 +16,7 @@ import numpy as np
 
 from training_core.config.marl.environments import SimpleHetero
 from training_core.marl.environments.base import Actions, Choices, Flags, Reals, RoleSpec, Spec, View
-from training_core.marl.environments.games import Whole
+from training_core.marl.environments.games import Integers
 from training_core.marl.environments.seeds import draws
 
 
@@ -40,12 +40,12 @@ class HeteroGame:
         self._chosen = np.full((count, section.num_workers), -1)
         self._seeds = np.zeros(count, dtype=np.int64)
 
-    def begin(self, rows: Whole, seeds: Whole) -> None:
+    def begin(self, rows: Integers, seeds: Integers) -> None:
         self._seeds[rows] = seeds
         self._target[rows] = (draws(seeds, -1, 1)[:, 0] * self._section.num_targets).astype(np.int64)
         self._heard[rows], self._chosen[rows] = 0.0, -1
 
-    def play(self, actions: Mapping[str, Actions], steps: Whole) -> tuple[dict[str, Reals], Flags]:
+    def play(self, actions: Mapping[str, Actions], steps: Integers) -> tuple[dict[str, Reals], Flags]:
         section, taken = self._section, np.array(actions["agents"], dtype=np.int64)
         said, self._chosen = taken[:, : section.num_scouts], taken[:, section.num_scouts :]
         self._heard = (said[:, :, None] == np.arange(section.num_signals)).mean(axis=1)
@@ -55,7 +55,7 @@ class HeteroGame:
         shares = np.repeat((team / agents)[:, None], agents, axis=1).astype(np.float32)
         return {"agents": shares}, np.zeros(self._count, dtype=bool)
 
-    def view(self, steps: Whole) -> View:
+    def view(self, steps: Integers) -> View:
         section, role = self._section, self.spec.roles["agents"]
         seen = np.zeros((self._count, len(role.agents), role.observation_dim), dtype=np.float32)
         hints = (self._target[:, None] == np.arange(section.num_targets))[:, None] + self._noise(steps)
@@ -80,7 +80,7 @@ class HeteroGame:
             "cells": [cell for cell in cells if cell[1] < section.num_targets],
         }
 
-    def _noise(self, steps: Whole) -> Reals:
+    def _noise(self, steps: Integers) -> Reals:
         """(B, scouts, targets) Gaussian numbers by seed and step (Box and Muller 1958)."""
         scouts, targets = self._section.num_scouts, self._section.num_targets
         even = draws(self._seeds, steps, 2 * scouts * targets).reshape(self._count, 2, scouts, targets)

@@ -14,7 +14,7 @@ import numpy as np
 
 from training_core.config.marl.environments import ToySimpleSpread
 from training_core.marl.environments.base import Actions, Choices, Flags, Reals, RoleSpec, Spec, View
-from training_core.marl.environments.games import Whole
+from training_core.marl.environments.games import Integers
 
 
 class ToySpreadGame:
@@ -31,10 +31,10 @@ class ToySpreadGame:
         self._named = np.full((count, agents), -1)
         self._identity = (np.arange(agents) / max(agents - 1, 1)).astype(np.float32)
 
-    def begin(self, rows: Whole, seeds: Whole) -> None:
+    def begin(self, rows: Integers, seeds: Integers) -> None:
         self._named[rows] = -1
 
-    def play(self, actions: Mapping[str, Actions], steps: Whole) -> tuple[dict[str, Reals], Flags]:
+    def play(self, actions: Mapping[str, Actions], steps: Integers) -> tuple[dict[str, Reals], Flags]:
         self._named = np.array(actions["agents"], dtype=np.int64)
         agents = self._section.num_agents
         unique = (self._named[:, :, None] == np.arange(agents)).any(axis=1).sum(axis=1)
@@ -43,7 +43,7 @@ class ToySpreadGame:
         shares = np.repeat((team / agents)[:, None], agents, axis=1).astype(np.float32)
         return {"agents": shares}, np.zeros(self._count, dtype=bool)
 
-    def view(self, steps: Whole) -> View:
+    def view(self, steps: Integers) -> View:
         seen = np.empty((self._count, self._section.num_agents, 2), dtype=np.float32)
         seen[:, :, 0] = (steps / self._section.max_cycles)[:, None]
         seen[:, :, 1] = self._identity

@@ -23,7 +23,7 @@ from training_core.marl.environments.base import (
 
 
 @dataclass(frozen=True)
-class Seats:
+class AgentSlots:
     """The agents of one policy."""
 
     policy: str
@@ -46,47 +46,48 @@ class Seats:
 
     def observations(self, view: View) -> Reals:
         """(B, N, D)."""
-        return _joined([view.observations[role] for role in self.roles])
+        return _concatenate([view.observations[role] for role in self.roles])
 
     def masks(self, view: View) -> Flags | None:
         """(B, N, A), True for allowed choices; None if all are always allowed."""
         if isinstance(self.actions, Continuous) or not any(role in view.masks for role in self.roles):
             return None
         width = sum(self.actions.counts)
-        free = {role: (*view.observations[role].shape[:2], width) for role in self.roles}
+        shapes = {role: (*view.observations[role].shape[:2], width) for role in self.roles}
         return np.concatenate(
-            [view.masks[role] if role in view.masks else np.ones(free[role], bool) for role in self.roles], 1
+            [view.masks[role] if role in view.masks else np.ones(shapes[role], bool) for role in self.roles],
+            1,
         )
 
-    def flags(self, flags: Mapping[str, Flags], otherwise: bool, environments: int) -> Flags | None:
-        """(B, N) from flags by role, with `otherwise` for missing roles. None if all roles are missing."""
+    def flags(self, flags: Mapping[str, Flags], default: bool, environments: int) -> Flags | None:
+        """(B, N) from flags by role, with `default` for missing roles. None if all roles are missing."""
         if not any(role in flags for role in self.roles):
             return None
         parts = [
-            flags.get(role, np.full((environments, where.stop - where.start), otherwise))
-            for role, where in zip(self.roles, self.slices, strict=True)
+            flags.get(role, np.full((environments, agents.stop - agents.start), default))
+            for role, agents in zip(self.roles, self.slices, strict=True)
         ]
         return np.concatenate(parts, axis=1)
 
     def rewards(self, rewards: Mapping[str, Reals]) -> Reals:
         """(B, N)."""
-        return _joined([rewards[role] for role in self.roles])
+        return _concatenate([rewards[role] for role in self.roles])
 
-    def sent(self, actions: Actions) -> dict[str, Actions]:
+    def by_role(self, actions: Actions) -> dict[str, Actions]:
         """(B, N) or (B, N, A) by role."""
-        return {role: actions[:, place] for role, place in zip(self.roles, self.slices, strict=True)}
+        return {role: actions[:, agents] for role, agents in zip(self.roles, self.slices, strict=True)}
 
 
-def seats_of(config: MarlConfig, spec: Spec) -> dict[str, Seats]:
-    """The seats by policy. Raises ConfigError if the environment's roles differ from the config's, or a policy's roles from each other."""
+def slots_by_policy(config: MarlConfig, spec: Spec) -> dict[str, AgentSlots]:
+    """The slots by policy. Raises ConfigError if the environment's roles differ from the config's, or a policy's roles from each other."""
     if set(config.team.roles) != set(spec.roles):
         raise ConfigError(
             {"team.roles": f"the environment has the roles {', '.join(spec.roles)}; name exactly these roles"}
         )
-    return {policy: _seats(policy, config, spec) for policy in config.used_policies}
+    return {policy: _policy_slots(policy, config, spec) for policy in config.used_policies}
 
 
-def _seats(policy: str, config: MarlConfig, spec: Spec) -> Seats:
+def _policy_slots(policy: str, config: MarlConfig, spec: Spec) -> AgentSlots:
     roles = tuple(name for name, role in config.team.roles.items() if role.policy == policy)
     first = spec.roles[roles[0]]
     for name in roles[1:]:
@@ -99,7 +100,7 @@ def _seats(policy: str, config: MarlConfig, spec: Spec) -> Seats:
                 }
             )
     ends = np.cumsum([len(spec.roles[name].agents) for name in roles]).tolist()
-    return Seats(
+    return AgentSlots(
         policy,
         roles,
         tuple(slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)),
@@ -119,5 +120,5 @@ def _widths(roles: list[RoleSpec]) -> tuple[int, ...]:
     return tuple(width for role in roles for width in role.widths or (full,) * len(role.agents))
 
 
-def _joined(parts: list[Reals]) -> Reals:
+def _concatenate(parts: list[Reals]) -> Reals:
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)

@@ -34,6 +34,20 @@ def weights(algorithm: dict[str, Any], updates: int = 2) -> torch.Tensor:
     return torch.cat([learner.actor_adam.weights.detach(), learner.critic_adam.weights.detach()])
 
 
+class OldHook(PolicyLearner):
+    """Defines a hook by its previous name."""
+
+    def make_sight(self, slots: Any, spec: Any) -> Any:
+        raise AssertionError("never called")
+
+
+def test_a_hook_with_its_previous_name_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"make_sight, which is now make_critic_inputs\(slots, spec\); rename it"
+    ):
+        weights({"type": "custom_ppo", "path": f"{HERE}:OldHook"}, updates=0)
+
+
 @pytest.mark.parametrize(("kind", "view"), [("mappo", "all"), ("ippo", "own")])
 def test_our_own_class_by_import_path_is_the_algorithm_itself(kind: str, view: str) -> None:
     preset = small_networks("spread_mappo").algorithm.model_dump(exclude={"type", "critic_sees"})

@@ -21,7 +21,7 @@ from training_core.marl.trainer import MarlTrainer
 
 RELAY = "docs.examples.relay:Relay"
 LEAVERS = "tests.training_core.marl.environments.leavers:parallel_env"
-HERE = "tests.training_core.marl.test_rollouts_that_go_on"
+HERE = "tests.training_core.marl.test_continued_episodes"
 FORAGING = {"grid_size": 3, "num_food": 2, "max_cycles": 9}
 ENVIRONMENTS: dict[str, dict[str, Any]] = {
     "spread": {"type": "mpe_simple_spread"},
@@ -67,7 +67,7 @@ def test_a_resumed_run_goes_on_in_mid_episode_bit_for_bit(
 ) -> None:
     wanted = settings(ENVIRONMENTS[name], network)
     whole = MarlTrainer(wanted)
-    assert whole.goes_on
+    assert whole.continues_episodes
     told = learn(whole, 1, 4)
     half = MarlTrainer(wanted)
     learn(half, 1, 2)
@@ -86,7 +86,7 @@ def test_every_step_of_a_long_episode_is_learnt_from() -> None:
     for iteration in range(1, 5):
         trainer.collect(iteration)
         assert trainer._rollout is not None
-        seen += trainer._rollout.tracks["one"].observations[:-1, 0, 0, 0].tolist()
+        seen += trainer._rollout.trajectories["one"].observations[:-1, 0, 0, 0].tolist()
     assert seen == pytest.approx([step / 20 for step in range(20)])
 
 
@@ -106,7 +106,7 @@ def test_episodes_that_fit_into_a_rollout_begin_anew_and_are_not_kept(tmp_path: 
     trainer = MarlTrainer(settings({"type": "toy_simple_spread", "max_cycles": 5}, {}))
     learn(trainer, 1, 1)
     trainer.save(tmp_path)
-    assert not trainer.goes_on and not (tmp_path / "episodes.safetensors").exists()
+    assert not trainer.continues_episodes and not (tmp_path / "episodes.safetensors").exists()
 
 
 def test_shares_of_environments_go_on_together() -> None:
@@ -120,9 +120,9 @@ def test_shares_of_environments_go_on_together() -> None:
     actions = [{"agents": np.full((3, 3), move)} for move in (1, 4, 2, 3)]
     for chosen in actions[:2]:
         view = one.step(chosen).view
-    kept = one.episodes()
+    kept = one.episode_state()
     assert kept is not None
-    found = other.go_on(kept)
+    found = other.restore(kept)
     assert found is not None
     assert np.array_equal(found.observations["agents"], view.observations["agents"])
     for chosen in actions[2:]:

@@ -24,14 +24,14 @@ from training_core.marl.environments.base import (
     Transition,
     View,
 )
-from training_core.marl.environments.keeping import ActionLog, Kept
+from training_core.marl.environments.episode_state import ActionLog, Arrays
 from training_core.marl.environments.seeds import episode_seeds
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
-class Sight:
+class SingleView:
     """Observations of one environment: a View without its first dimension."""
 
     observations: dict[str, Reals]
@@ -48,7 +48,7 @@ class Sight:
 class Outcome:
     """The result of a step of one environment."""
 
-    sight: Sight
+    view: SingleView
     rewards: dict[str, Reals]
     """By role (n,)."""
     terminated: bool
@@ -59,12 +59,12 @@ class Outcome:
     """Success of an episode that has ended."""
 
 
-class Single(Protocol):
+class SingleEnvironment(Protocol):
     """One environment. Its next step may overwrite returned arrays."""
 
     spec: Spec
 
-    def reset(self, seed: int) -> Sight:
+    def reset(self, seed: int) -> SingleView:
         """Begin the episode of this seed."""
         ...
 
@@ -81,18 +81,18 @@ class Single(Protocol):
         ...
 
 
-class Singles:
+class SequentialEnvironments:
     """A VectorEnvironment of single ones. Each episode has its own seed, derived from the environment's number."""
 
-    def __init__(self, make: Callable[[], Single], count: int, name: str) -> None:
+    def __init__(self, make: Callable[[], SingleEnvironment], count: int, name: str) -> None:
         """`name` is the display name. Raises ConfigError, and EnvironmentFailure if `make` raises anything else."""
         self._make, self._name = make, name
-        self._all = [self._made() for _ in range(count)]
+        self._all = [self._construct() for _ in range(count)]
         self._numbers = np.arange(count)
         self._episodes = np.zeros(count, dtype=np.int64)
         self._seed = 0
         self._log = ActionLog(count)
-        self._drawn = True
+        self._has_pictures = True
 
     @property
     def spec(self) -> Spec:
@@ -105,7 +105,7 @@ class Singles:
     def reset(self, seed: int, first: int = 0) -> View:
         self._seed, self._numbers = seed, np.arange(first, first + self.count)
         self._episodes[:] = -1
-        return stacked([self._begin(row) for row in range(self.count)])
+        return stack_views([self._begin(row) for row in range(self.count)])
 
     def step(self, actions: Mapping[str, Actions], watched: Sequence[int] = ()) -> Transition:
         boards: dict[int, dict[str, Any] | None] = {}
@@ -117,13 +117,13 @@ class Singles:
         failures: dict[int, Failure] = {}
         successes: dict[int, Success] = {}
         own_ends: dict[str, Flags] = {}
-        sights, finals = [], []
+        views, finals = [], []
         for row in range(self.count):
             outcome = self._step(row, {role: chosen[row] for role, chosen in actions.items()})
             if isinstance(outcome, Failure):
                 failures[row], truncated[row] = outcome, True
-                sights.append(self._begin(row))
-                finals.append(sights[-1])
+                views.append(self._begin(row))
+                finals.append(views[-1])
                 continue
             terminated[row], truncated[row] = outcome.terminated, outcome.truncated
             for role, earned in outcome.rewards.items():
@@ -132,59 +132,59 @@ class Singles:
                 own_ends.setdefault(role, np.zeros_like(rewards[role], dtype=bool))[row] = own
             if outcome.success is not None:
                 successes[row] = outcome.success
-            finals.append(outcome.sight)
+            finals.append(outcome.view)
             ended = outcome.terminated or outcome.truncated
             if ended and row in watched:
                 boards[row] = self.board(row)
-            sights.append(self._begin(row) if ended else outcome.sight)
-        final = stacked(finals) if (terminated | truncated).any() else None
+            views.append(self._begin(row) if ended else outcome.view)
+        final = stack_views(finals) if (terminated | truncated).any() else None
         return Transition(
-            stacked(sights), rewards, terminated, truncated, final, boards, failures, own_ends, successes
+            stack_views(views), rewards, terminated, truncated, final, boards, failures, own_ends, successes
         )
 
     def board(self, index: int) -> dict[str, Any] | None:
         """A picture; None after the first failure to draw one, which is logged once."""
         try:
-            return self._all[index].board() if self._drawn else None
+            return self._all[index].board() if self._has_pictures else None
         except Exception as error:
-            self._drawn = False
-            log.warning("%s, board: %s; its replays have no pictures", self._name, _said(error))
+            self._has_pictures = False
+            log.warning("%s, board: %s; its replays have no pictures", self._name, _describe(error))
             return None
 
-    def episodes(self) -> Kept | None:
+    def episode_state(self) -> Arrays | None:
         """Seeds, and what was done since episodes began: they are played again from there."""
         counters = {"seed": np.array([self._seed]), "numbers": self._numbers, "episodes": self._episodes}
-        return {name: part.copy() for name, part in counters.items()} | self._log.kept()
+        return {name: part.copy() for name, part in counters.items()} | self._log.arrays()
 
-    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
-        self._seed, self._numbers = int(kept["seed"][0]), kept["numbers"].copy()
-        self._episodes = kept["episodes"] - 1
-        sights = []
-        for row, steps in enumerate(ActionLog.steps(kept)):
-            sights.append(self._begin(row))
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
+        self._seed, self._numbers = int(arrays["seed"][0]), arrays["numbers"].copy()
+        self._episodes = arrays["episodes"] - 1
+        views = []
+        for row, steps in enumerate(ActionLog.steps(arrays)):
+            views.append(self._begin(row))
             for actions in steps:
                 outcome = self._step(row, actions)
                 if isinstance(outcome, Failure) or outcome.terminated or outcome.truncated:
                     return None
-                sights[-1] = outcome.sight
-        return stacked(sights)
+                views[-1] = outcome.view
+        return stack_views(views)
 
     def close(self) -> None:
         for environment in self._all:
             environment.close()
 
-    def _made(self) -> Single:
+    def _construct(self) -> SingleEnvironment:
         try:
             return self._make()
         except TroupeError:
             raise
         except Exception as error:
             raise EnvironmentFailure(
-                f"{self._name} cannot be constructed: {_said(error)}. Fix it, and test it separately before you "
+                f"{self._name} cannot be constructed: {_describe(error)}. Fix it, and test it separately before you "
                 "launch again"
             ) from error
 
-    def _begin(self, row: int) -> Sight:
+    def _begin(self, row: int) -> SingleView:
         """Begin the next episode, with a newly constructed environment if this one cannot begin it."""
         self._episodes[row] += 1
         self._log.begin(row)
@@ -195,56 +195,56 @@ class Singles:
             log.warning("%s; constructing it again", failure)
         with suppress(Exception):  # an environment that cannot begin may also fail to close
             self._all[row].close()
-        self._all[row] = self._made()
+        self._all[row] = self._construct()
         return self._reset(row, seed)
 
-    def _reset(self, row: int, seed: int) -> Sight:
+    def _reset(self, row: int, seed: int) -> SingleView:
         try:
-            sight = self._all[row].reset(seed)
-            _refuse_no_numbers(sight)
+            view = self._all[row].reset(seed)
+            _check_finite(view)
         except Exception as error:
             raise EnvironmentFailure(
-                f"environment {self._numbers[row]}, {self._name}, cannot begin an episode: {_said(error)}. Fix its "
+                f"environment {self._numbers[row]}, {self._name}, cannot begin an episode: {_describe(error)}. Fix its "
                 f"reset, and test it separately with seed={seed} before you launch again"
             ) from error
-        return sight
+        return view
 
     def _step(self, row: int, actions: Mapping[str, Actions]) -> Outcome | Failure:
         try:
             self._log.add(row, actions)
             outcome = self._all[row].step(actions)
-            _refuse_no_numbers(outcome.sight, outcome.rewards)
+            _check_finite(outcome.view, outcome.rewards)
         except Exception as error:
-            return Failure(f"environment {self._numbers[row]}, {self._name}, step: {_said(error)}")
+            return Failure(f"environment {self._numbers[row]}, {self._name}, step: {_describe(error)}")
         return outcome
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return str(error) if isinstance(error, EnvironmentFailure) else f"{type(error).__name__}: {error}"
 
 
-def _refuse_no_numbers(sight: Sight, rewards: Mapping[str, Reals] | None = None) -> None:
+def _check_finite(view: SingleView, rewards: Mapping[str, Reals] | None = None) -> None:
     """Raises EnvironmentFailure if training data is nan or infinite."""
-    found = {f"rewards of {role}": earned for role, earned in (rewards or {}).items()}
-    found |= {f"observations of {role}": seen for role, seen in sight.observations.items()}
-    if sight.state is not None:
-        found["critic_obs"] = sight.state
-    for what, numbers in found.items():
+    arrays = {f"rewards of {role}": earned for role, earned in (rewards or {}).items()}
+    arrays |= {f"observations of {role}": seen for role, seen in view.observations.items()}
+    if view.state is not None:
+        arrays["critic_obs"] = view.state
+    for name, numbers in arrays.items():
         if not np.isfinite(numbers).all():
-            raise EnvironmentFailure(f"{what} are not finite (nan or infinite)")
+            raise EnvironmentFailure(f"{name} are not finite (nan or infinite)")
 
 
-def stacked(sights: Sequence[Sight]) -> View:
-    """Sights of B environments as one View; their arrays are copied."""
-    first = sights[0]
+def stack_views(views: Sequence[SingleView]) -> View:
+    """Views of B single environments as one View; their arrays are copied."""
+    first = views[0]
     return View(
         {
-            role: np.stack([sight.observations[role] for sight in sights]).astype(np.float32)
+            role: np.stack([view.observations[role] for view in views]).astype(np.float32)
             for role in first.observations
         },
-        {role: np.stack([sight.masks[role] for sight in sights]) for role in first.masks},
+        {role: np.stack([view.masks[role] for view in views]) for role in first.masks},
         None
         if first.state is None
-        else np.stack([sight.state for sight in sights if sight.state is not None]).astype(np.float32),
-        {role: np.stack([sight.alive[role] for sight in sights]) for role in first.alive},
+        else np.stack([view.state for view in views if view.state is not None]).astype(np.float32),
+        {role: np.stack([view.alive[role] for view in views]) for role in first.alive},
     )

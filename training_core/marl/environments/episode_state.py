@@ -6,34 +6,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Kept = dict[str, NDArray[Any]]
+Arrays = dict[str, NDArray[Any]]
 """Arrays by name."""
 
 
-def arrays_of(thing: object, name: str) -> Kept:
+def array_attributes(target: object, name: str) -> Arrays:
     """Copies of all array attributes of an object, under "name.attribute"."""
     return {
-        f"{name}.{key}": value.copy() for key, value in vars(thing).items() if isinstance(value, np.ndarray)
+        f"{name}.{key}": value.copy() for key, value in vars(target).items() if isinstance(value, np.ndarray)
     }
 
 
-def put_back(thing: object, name: str, kept: Mapping[str, NDArray[Any]]) -> None:
+def restore_attributes(target: object, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Restore the arrays of `arrays_of` in an object."""
-    start = f"{name}."
-    for key, value in kept.items():
-        if key.startswith(start):
-            setattr(thing, key.removeprefix(start), value.copy())
+    prefix = f"{name}."
+    for key, value in arrays.items():
+        if key.startswith(prefix):
+            setattr(target, key.removeprefix(prefix), value.copy())
 
 
-def part_of(kept: Mapping[str, NDArray[Any]], name: str) -> Kept:
+def select_prefix(arrays: Mapping[str, NDArray[Any]], name: str) -> Arrays:
     """The arrays under "name.", without this prefix."""
-    start = f"{name}."
-    return {key.removeprefix(start): value for key, value in kept.items() if key.startswith(start)}
+    prefix = f"{name}."
+    return {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
 
 
-def under(name: str, kept: Mapping[str, NDArray[Any]]) -> Kept:
+def with_prefix(name: str, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
     """The arrays with the prefix "name."."""
-    return {f"{name}.{key}": value for key, value in kept.items()}
+    return {f"{name}.{key}": value for key, value in arrays.items()}
 
 
 class ActionLog:
@@ -50,7 +50,7 @@ class ActionLog:
         """Add a step of one environment, by role (n,) or (n, A)."""
         self._rows[row].append({role: chosen.copy() for role, chosen in actions.items()})
 
-    def kept(self) -> Kept:
+    def arrays(self) -> Arrays:
         """Lengths (B,), and by role the concatenated actions of all rows."""
         steps = [step for row in self._rows for step in row]
         roles = steps[0] if steps else {}
@@ -58,10 +58,10 @@ class ActionLog:
         return {"lengths": np.array([len(row) for row in self._rows], dtype=np.int64), **actions}
 
     @staticmethod
-    def steps(kept: Mapping[str, NDArray[Any]]) -> list[list[dict[str, NDArray[Any]]]]:
-        """The inverse of `kept`."""
-        ends = np.cumsum([0, *kept["lengths"]]).tolist()
-        actions = part_of(kept, "actions")
+    def steps(arrays: Mapping[str, NDArray[Any]]) -> list[list[dict[str, NDArray[Any]]]]:
+        """The inverse of `arrays`."""
+        ends = np.cumsum([0, *arrays["lengths"]]).tolist()
+        actions = select_prefix(arrays, "actions")
         return [
             [{role: chosen[step] for role, chosen in actions.items()} for step in range(first, end)]
             for first, end in zip(ends, ends[1:], strict=False)

@@ -26,11 +26,11 @@ class FlatAdam:
             begin = end
         self.adam = torch.optim.AdamW([self.weights], lr=0.0, eps=1e-5, weight_decay=weight_decay, fused=True)
 
-    def set_rate(self, rate: float) -> None:
+    def set_learning_rate(self, learning_rate: float) -> None:
         """Set the learning rate of the following steps."""
-        self.adam.param_groups[0]["lr"] = rate
+        self.adam.param_groups[0]["lr"] = learning_rate
 
-    def clear(self) -> None:
+    def zero_gradients(self) -> None:
         """Zero the gradients; call before backward."""
         self.gradients.zero_()
 

@@ -17,7 +17,7 @@ from training_core.marl.environments.base import (
     VectorEnvironment,
     View,
 )
-from training_core.marl.environments.keeping import Kept, part_of, under
+from training_core.marl.environments.episode_state import Arrays, select_prefix, with_prefix
 
 
 class StackedEnvironments:
@@ -61,13 +61,13 @@ class StackedEnvironments:
     def board(self, index: int) -> dict[str, Any] | None:
         return self._inner.board(index)
 
-    def episodes(self) -> Kept | None:
-        inner = self._inner.episodes()
-        return None if inner is None else under("inner", inner) | under("frames", self._frames)
+    def episode_state(self) -> Arrays | None:
+        inner = self._inner.episode_state()
+        return None if inner is None else with_prefix("inner", inner) | with_prefix("frames", self._frames)
 
-    def go_on(self, kept: Mapping[str, NDArray[Any]]) -> View | None:
-        view = self._inner.go_on(part_of(kept, "inner"))
-        self._frames = {role: frames.copy() for role, frames in part_of(kept, "frames").items()}
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> View | None:
+        view = self._inner.restore(select_prefix(arrays, "inner"))
+        self._frames = {role: frames.copy() for role, frames in select_prefix(arrays, "frames").items()}
         return None if view is None else self._shown(view)
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class StackedEnvironments:
         return replace(view, observations={role: frames.copy() for role, frames in self._frames.items()})
 
 
-def wrapped(environments: VectorEnvironment, section: SuperSuit) -> VectorEnvironment:
+def wrap_native(environments: VectorEnvironment, section: SuperSuit) -> VectorEnvironment:
     """The environments with the configured wrappers. Action spaces of native environments have equal sizes, so they need no padding."""
     if section.frame_stack == 1 and not section.pad_observations:
         return environments

@@ -7,7 +7,7 @@ from training_core.errors import EnvironmentFailure
 
 
 @contextmanager
-def all_at_once(name: str) -> Iterator[None]:
+def joint_step_errors(name: str) -> Iterator[None]:
     """Context for a call that steps them all. `name` is their display name. Converts any exception to EnvironmentFailure."""
     try:
         yield

@@ -10,7 +10,7 @@ REMEDY = (
 )
 
 
-def needed(module: str, kind: str) -> Any:
+def import_optional(module: str, kind: str) -> Any:
     """A module that environments of this `type` need. Raises ConfigError with the install command."""
     try:
         return importlib.import_module(module)

@@ -11,12 +11,12 @@ from torch import Tensor
 from tests.training_core.marl.environments.leavers import LIVES, Leavers
 from tests.training_core.marl.hints import config, policy
 from tests.training_core.marl.test_recurrent import stepped
-from training_core.marl.collecting import collect
-from training_core.marl.environments.pettingzoo.adapter import Manner, ParallelSingle
-from training_core.marl.environments.singles import Singles
+from training_core.marl.environments.pettingzoo.adapter import AdapterSettings, PettingZooEnvironment
+from training_core.marl.environments.sequential import SequentialEnvironments
 from training_core.marl.learning.batch import chunk_starts
 from training_core.marl.learning.gae import explained_variance
 from training_core.marl.learning.value_scale import ValueScale
+from training_core.marl.rollouts import collect
 from training_core.marl.trainer import MarlTrainer
 
 PATH = "tests.training_core.marl.environments.leavers:parallel_env"
@@ -64,24 +64,26 @@ def naive_values(made: MarlTrainer, environment: int) -> tuple[list[Tensor], dic
     """V (N,) before every step and at the end, and of the last states of episodes that were cut off, step by step."""
     learner, rollout = made.learners["one"], made._rollout
     assert rollout is not None
-    see = learner.sight.inputs_of
-    x = see({"one": rollout.tracks["one"].observations}, None)[:, environment : environment + 1]
+    see = learner.critic_inputs.inputs_of
+    x = see({"one": rollout.trajectories["one"].observations}, None)[:, environment : environment + 1]
     ends = {
         ending.step: see(ending.observations, None)[ending.rows.tolist().index(environment)]
-        for ending in rollout.endings
+        for ending in rollout.final_states
         if environment in ending.rows.tolist()
     }
     with torch.no_grad():
         outs, finals, _ = stepped(learner.critic, x, rollout.begins[:, environment], ends)
-    each = [learner.sight.by_agent(learner.sight.columns(out)) for out in outs]
-    return each, {t: learner.sight.by_agent(learner.sight.columns(out)) for t, out in finals.items()}
+    each = [learner.critic_inputs.by_agent(learner.critic_inputs.columns(out)) for out in outs]
+    return each, {
+        t: learner.critic_inputs.by_agent(learner.critic_inputs.columns(out)) for t, out in finals.items()
+    }
 
 
 def naive_own(made: MarlTrainer, environment: int, cut: tuple[int, ...]) -> Tensor:
     """Advantages (T, N) where each agent's own end is a terminal."""
     values, finals = naive_values(made, environment)
-    rewards = made._rollout.tracks["one"].rewards[:, environment]  # type: ignore[union-attr]
-    gains = torch.zeros(STEPS, AGENTS)
+    rewards = made._rollout.trajectories["one"].rewards[:, environment]  # type: ignore[union-attr]
+    advantages = torch.zeros(STEPS, AGENTS)
     for agent in range(AGENTS):
         running = 0.0
         for t in reversed(range(STEPS)):
@@ -95,21 +97,21 @@ def naive_own(made: MarlTrainer, environment: int, cut: tuple[int, ...]) -> Tens
                 follows = follows if agent in cut else 0.0
             delta = float(rewards[t, agent]) + GAMMA * follows - float(values[t][agent])
             running = delta + GAMMA * TRACE * running
-            gains[t, agent] = running
-    return gains
+            advantages[t, agent] = running
+    return advantages
 
 
 def naive_team(made: MarlTrainer, environment: int, cut: bool) -> tuple[Tensor, Tensor]:
     """Advantages and values (T, N) of a team's reward: an agent that has left is valued as those that have not."""
     values, finals = naive_values(made, environment)
-    rewards = made._rollout.tracks["one"].rewards[:, environment].sum(-1)  # type: ignore[union-attr]
+    rewards = made._rollout.trajectories["one"].rewards[:, environment].sum(-1)  # type: ignore[union-attr]
 
     def known(t: int, agent: int, value: Tensor, at: int) -> float:
         """V of an agent, or the mean of those that live at step `at` of the rollout."""
         living = [n for n in range(AGENTS) if lives(at, n)]
         return float(value[agent]) if agent in living else float(value[living].mean())
 
-    gains, own = torch.zeros(STEPS, AGENTS), torch.zeros(STEPS, AGENTS)
+    advantages, own = torch.zeros(STEPS, AGENTS), torch.zeros(STEPS, AGENTS)
     for agent in range(AGENTS):
         running = 0.0
         for t in reversed(range(STEPS)):
@@ -120,8 +122,8 @@ def naive_team(made: MarlTrainer, environment: int, cut: bool) -> tuple[Tensor, 
                 follows = known(t, agent, values[t + 1], t + 1)
             own[t, agent] = known(t, agent, values[t], t)
             running = float(rewards[t]) + GAMMA * follows - float(own[t, agent]) + GAMMA * TRACE * running
-            gains[t, agent] = running
-    return gains, own
+            advantages[t, agent] = running
+    return advantages, own
 
 
 def whole(chunked: Tensor, kind: str) -> Tensor:
@@ -153,27 +155,27 @@ def test_a_teams_reward_outlives_single_agents(
 ) -> None:
     made = collected(algorithm, kind, continuous, reward="team_sum", cut=("a_2",) if cut else ())
     every = [naive_team(made, place, cut) for place in range(ENVIRONMENTS)]
-    gains, values = (torch.stack([each[part] for each in every], 1) for part in (0, 1))
-    check(made, kind, gains, values)
+    advantages, values = (torch.stack([each[part] for each in every], 1) for part in (0, 1))
+    check(made, kind, advantages, values)
 
 
-def check(made: MarlTrainer, kind: str, gains: Tensor, values: Tensor | None) -> None:
+def check(made: MarlTrainer, kind: str, advantages: Tensor, values: Tensor | None) -> None:
     """A batch against advantages (T, B, N), of the living alone, and the statistics that follow from them."""
     learner, rollout = made.learners["one"], made._rollout
     assert rollout is not None
-    assert torch.equal(rollout.tracks["one"].alive[:-1], ALIVE)  # type: ignore[index]
+    assert torch.equal(rollout.trajectories["one"].alive[:-1], ALIVE)  # type: ignore[index]
     if values is None:
         values = torch.stack([torch.stack(naive_values(made, place)[0][:-1]) for place in range(2)], 1)
     learner._critic_memory = None
     chunks, explained = learner._prepare(rollout)
-    living = gains[ALIVE]
-    normal = (gains - living.mean()) / (living.std(correction=0) + 1e-8)
+    living = advantages[ALIVE]
+    normal = (advantages - living.mean()) / (living.std(correction=0) + 1e-8)
     torch.testing.assert_close(whole(chunks.advantages, kind)[ALIVE], normal[ALIVE], rtol=1e-3, atol=1e-4)
     found = whole(chunks.advantages, kind)[ALIVE]
     assert (float(found.mean()), float(found.std(correction=0))) == pytest.approx((0.0, 1.0), abs=1e-4)
-    returns = gains + values
+    returns = advantages + values
     assert chunks.weights is not None and chunks.value_weights is not None
-    if learner.sight.per_role:  # one value, of a team some of which is always there
+    if learner.critic_inputs.per_role:  # one value, of a team some of which is always there
         counted, valued = returns[..., 2:], values[..., 2:]
         assert float(chunks.value_weights.sum()) == STEPS * ENVIRONMENTS
     else:
@@ -193,11 +195,11 @@ def test_what_agents_that_left_did_moves_nothing(algorithm: str, kind: str, cont
     for other in (False, True):
         made = collected(algorithm, kind, continuous)
         assert made._rollout is not None
-        track = made._rollout.tracks["one"]
+        trajectory = made._rollout.trajectories["one"]
         if other and continuous:
-            track.raw[~ALIVE] += 40.0
+            trajectory.raw[~ALIVE] += 40.0
         elif other:
-            track.raw[~ALIVE] = 2
+            trajectory.raw[~ALIVE] = 2
         metrics = made.update(1)["one"]
         assert all(math.isfinite(value) for value in metrics.values())
         learner = made.learners["one"]
@@ -210,22 +212,22 @@ def test_what_agents_that_left_did_moves_nothing(algorithm: str, kind: str, cont
 def test_ends_are_told_though_every_environment_failed_in_some_steps() -> None:
     """Step 2 of every episode raises: a_0 terminates with step 1, and nothing is known of step 2."""
     made = collected("ippo", "mlp")
-    stage = made._stage
-    stage.environment.close()
-    stage.environment = Singles(lambda: Breaking(Leavers()), ENVIRONMENTS, "breaking")
-    stage.reset(0)
+    runner = made._runner
+    runner.environment.close()
+    runner.environment = SequentialEnvironments(lambda: Breaking(Leavers()), ENVIRONMENTS, "breaking")
+    runner.reset(0)
     noise = {"one": torch.zeros(6, ENVIRONMENTS, AGENTS, 3)}
-    rollout, _ = collect(stage, 6, noise, {"one": ()})
-    told = rollout.tracks["one"].terminated
+    rollout, _ = collect(runner, 6, noise, {"one": ()})
+    told = rollout.trajectories["one"].terminated
     assert told is not None and rollout.failed[:, 0].tolist() == [False, False, True] * 2
     assert told[:, 0].tolist() == [[False] * 3, [True, False, False], [False] * 3] * 2
 
 
-class Breaking(ParallelSingle):
+class Breaking(PettingZooEnvironment):
     """Raises in step 2 of every episode."""
 
     def __init__(self, environment: Leavers) -> None:
-        super().__init__(environment, Manner(strict_agents=False))
+        super().__init__(environment, AdapterSettings(strict_agents=False))
         self._inner = environment
 
     def step(self, actions: Any) -> Any:
@@ -248,12 +250,12 @@ def test_padded_numbers_of_narrower_agents_count_nowhere() -> None:
     """Agents have 1, 2 and 3 numbers: each one's density and entropy are those of its own numbers."""
     made = collected("ippo", "mlp", continuous=True)
     learner = made.learners["one"]
-    assert learner.seats.widths == (1, 2, 3)
+    assert learner.slots.widths == (1, 2, 3)
     out, raw = torch.randn(4, 3, 6), torch.randn(4, 3, 3)
     density, entropy = learner.head.log_prob(out, raw)
     for agent, width in enumerate((1, 2, 3)):
         own = torch.cat([out[:, agent, :width], out[:, agent, 3 : 3 + width]], -1)
-        alone = type(learner.head)(type(learner.seats.actions)((-1.0,) * width, (1.0,) * width))  # type: ignore[call-arg]
+        alone = type(learner.head)(type(learner.slots.actions)((-1.0,) * width, (1.0,) * width))  # type: ignore[call-arg]
         expected = alone.log_prob(own, raw[:, agent, :width])
         torch.testing.assert_close(density[:, agent], expected[0])
         torch.testing.assert_close(entropy[:, agent], expected[1])
@@ -264,9 +266,9 @@ def test_a_minibatch_without_living_agents_changes_nothing() -> None:
     learner, rollout = made.learners["one"], made._rollout
     assert rollout is not None
     chunks, _ = learner._prepare(rollout)
-    learner._step(next(iter(chunks.minibatches(torch.arange(4), 4))))
+    learner._optimise(next(iter(chunks.minibatches(torch.arange(4), 4))))
     before = learner.actor_adam.weights.detach().clone()
     part = next(iter(chunks.minibatches(torch.arange(4), 4)))
     part.weights = torch.zeros_like(part.weights)  # type: ignore[arg-type]
-    assert not learner._step(part).any()
+    assert not learner._optimise(part).any()
     assert torch.equal(learner.actor_adam.weights, before)

@@ -29,8 +29,8 @@ def save_policy(folder: Path, learner: PolicyLearner) -> None:
             "square": learner.scale.square,
             "updates": learner.scale.updates,
         },
-        "agents": learner.seats.agents,
-        "observation_dim": learner.seats.observation_dim,
+        "agents": learner.slots.agents,
+        "observation_dim": learner.slots.observation_dim,
     }
     optimisers = {"actor": learner.actor_adam, "critic": learner.critic_adam}
     moments = {

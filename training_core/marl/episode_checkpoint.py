@@ -1,6 +1,6 @@
 """Unfinished episodes in a checkpoint, for rollouts that continue them: <checkpoint>/episodes.safetensors.
 
-Environments are stored by VectorEnvironment.episodes, together with the policies' memories and the episodes' rewards
+Environments are stored by VectorEnvironment.episode_state, together with the policies' memories and the episodes' rewards
 so far.
 """
 
@@ -17,10 +17,10 @@ from safetensors.torch import load_file, save_file
 from training_core.checkpoint_reading import explained
 from training_core.config.marl.run import MarlConfig
 from training_core.errors import CheckpointError
-from training_core.marl.environments.keeping import Kept, part_of, under
+from training_core.marl.environments.episode_state import Arrays, select_prefix, with_prefix
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.networks.base import memory_arrays, memory_of
-from training_core.marl.stage import Stage
+from training_core.marl.vector_runner import VectorRunner
 
 log = logging.getLogger(__name__)
 
@@ -28,31 +28,31 @@ FILE = "episodes.safetensors"
 
 
 def save_episodes(
-    folder: Path, config: MarlConfig, stage: Stage, learners: Mapping[str, PolicyLearner]
+    folder: Path, config: MarlConfig, runner: VectorRunner, learners: Mapping[str, PolicyLearner]
 ) -> None:
     """Write the unfinished episodes; nothing if there are none, or if they cannot be stored. Raises CheckpointError."""
-    environments = stage.environment.episodes() if stage.view is not None else None
+    environments = runner.environment.episode_state() if runner.view is not None else None
     if environments is None:
         return
-    kept = under("environments", environments) | under("stage", stage.kept())
+    arrays = with_prefix("environments", environments) | with_prefix("stage", runner.state_arrays())
     for name, learner in learners.items():
-        kept |= under(f"critic.{name}", memory_arrays(learner.memory))
-    tensors = {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in kept.items()}
+        arrays |= with_prefix(f"critic.{name}", memory_arrays(learner.memory))
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in arrays.items()}
     try:
         save_file(tensors, folder / FILE, {"of": _identity(config)})
     except OSError as error:
         raise CheckpointError(f"cannot write {folder / FILE}: {error}; is the disk full?") from error
 
 
-def load_episodes(folder: Path, config: MarlConfig) -> Kept | None:
+def load_episodes(folder: Path, config: MarlConfig) -> Arrays | None:
     """The data of `save_episodes`; None if there is none, or if it belongs to other environments. Raises CheckpointError."""
     path = folder / FILE
     if not path.is_file():
         return None
     with explained(folder, "these environments"):
         with safe_open(path, "pt") as opened:
-            same = (opened.metadata() or {}).get("of") == _identity(config)
-        if not same:
+            matches = (opened.metadata() or {}).get("of") == _identity(config)
+        if not matches:
             log.warning(
                 "the environments have changed since the checkpoint %s: new episodes are started", folder
             )
@@ -60,10 +60,10 @@ def load_episodes(folder: Path, config: MarlConfig) -> Kept | None:
         return {name: tensor.numpy() for name, tensor in load_file(path).items()}
 
 
-def continue_episodes(kept: Kept, stage: Stage, learners: Mapping[str, PolicyLearner]) -> bool:
+def continue_episodes(arrays: Arrays, runner: VectorRunner, learners: Mapping[str, PolicyLearner]) -> bool:
     """Restore everything; False if the environments do not reproduce the episodes and need a reset."""
-    view = stage.environment.go_on(part_of(kept, "environments"))
-    if view is None or not stage.go_on(part_of(kept, "stage"), view):
+    view = runner.environment.restore(select_prefix(arrays, "environments"))
+    if view is None or not runner.restore(select_prefix(arrays, "stage"), view):
         log.warning(
             "the environments do not reproduce their episodes from seeds and actions: new episodes are started, so "
             "the run's curve differs from that of an uninterrupted run"
@@ -71,7 +71,7 @@ def continue_episodes(kept: Kept, stage: Stage, learners: Mapping[str, PolicyLea
         return False
     for name, learner in learners.items():
         device = learner.actor_adam.weights.device
-        learner.remember(memory_of(part_of(kept, f"critic.{name}"), device))
+        learner.set_memory(memory_of(select_prefix(arrays, f"critic.{name}"), device))
     return True
 
 
