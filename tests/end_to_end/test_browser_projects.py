@@ -155,7 +155,7 @@ def test_the_admin_opens_under_the_content_security_policy(page: Page, ada: User
     User.objects.filter(pk=ada.pk).update(is_superuser=True)
     page.goto("/runs/")
     page.get_by_role("link", name="Administration").click()
-    expect(page.locator("h1").first).to_contain_text("What is stored")
+    expect(page.locator("h1").first).to_contain_text("Stored objects")
     page.goto("/admin/runs/run/?q=planner")
     page.get_by_role("link", name=told.pk).click()
     expect(page.locator("#content")).to_contain_text("plan_path_duo")

@@ -65,7 +65,7 @@ def users(stack: RunningStack) -> int:
 def test_a_taken_port_gives_the_next_one_and_it_is_said(stack: RunningStack) -> None:
     port = int(stack.url.rsplit(":", 1)[1])
     assert port > int(stack.environment["TROUPE_PORT"])
-    assert f"Port {stack.environment['TROUPE_PORT']} is taken" in stack.said
+    assert f"Port {stack.environment['TROUPE_PORT']} is in use" in stack.said
 
 
 def test_the_printed_link_logs_in_once(stack: RunningStack) -> None:
@@ -177,7 +177,7 @@ def test_ctrl_c_leaves_nothing(stack: RunningStack) -> None:
     assert tagged("TROUPE_STACK_ID", stack.facts["id"]) == []
     assert not Path(stack.facts["scratch"]).exists()
     assert not (stack.home / "stack.json").exists()
-    assert "Ended; nothing is left running." in stack.said
+    assert "Stopped; no process is left running." in stack.said
 
 
 def test_up_killed_leaves_nothing_that_the_next_one_minds() -> None:

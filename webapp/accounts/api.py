@@ -1,4 +1,4 @@
-"""Projects, their people and their audit log in the REST API."""
+"""Projects, their members and their audit log in the REST API."""
 
 from typing import Any, cast
 
@@ -20,13 +20,13 @@ JSON = OpenApiTypes.OBJECT
 
 
 class ProjectSerializer(serializers.Serializer[Any]):
-    """A project to make."""
+    """The fields of a new project."""
 
     name = serializers.CharField(max_length=120)
 
 
 class MemberSerializer(serializers.Serializer[Any]):
-    """Somebody who is to belong to a project."""
+    """A user and their level in a project."""
 
     username = serializers.CharField(max_length=150)
     level = serializers.ChoiceField(Membership.Level.choices)
@@ -37,13 +37,13 @@ class Projects(APIView):
 
     @extend_schema(responses=JSON)
     def get(self, request: Request) -> Response:
-        """By name, with what the caller is in them."""
+        """Return the projects by name, with the caller's level in each."""
         rows = [_project(request, each) for each in projects_visible(request.user)]
         return Response({"results": rows})
 
     @extend_schema(request=ProjectSerializer, responses={201: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
-        """Make one; the caller is its owner."""
+        """Create a project; the caller is its owner."""
         wanted = ProjectSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         made = project_create(cast(User, request.user), wanted.validated_data["name"])
@@ -51,7 +51,7 @@ class Projects(APIView):
 
 
 class Members(APIView):
-    """Who belongs to a project."""
+    """The members of a project."""
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, slug: str) -> Response:
@@ -61,7 +61,7 @@ class Members(APIView):
 
     @extend_schema(request=MemberSerializer, responses={200: JSON, 400: JSON})
     def post(self, request: Request, slug: str) -> Response:
-        """Add somebody who has an account, or change their level; owners only."""
+        """Add a user with an account, or change their level; owners only."""
         wanted = MemberSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         project = project_get(request.user, slug)
@@ -69,11 +69,11 @@ class Members(APIView):
 
 
 class MemberRemove(APIView):
-    """Take somebody out of a project."""
+    """Remove a member from a project."""
 
     @extend_schema(request=None, responses=JSON)
     def post(self, request: Request, slug: str, username: str) -> Response:
-        """Who it was; owners only, and one owner stays."""
+        """Return the removed username; owners only, and the last owner cannot be removed."""
         project = project_get(request.user, slug)
         person = User.objects.filter(username=username).first()
         member_remove(cast(User, request.user), project, person.pk if person else 0)
@@ -81,32 +81,34 @@ class MemberRemove(APIView):
 
 
 class ProjectTokens(APIView):
-    """API tokens that reach a project."""
+    """API tokens with access to a project."""
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, slug: str) -> Response:
-        """Those in use, newest first: for owners of all members, for others their own. Never the secrets."""
+        """Return the active tokens, newest first: all members' for owners, the caller's own for others. Secrets are omitted."""
         rows = project_tokens(request.user, project_get(request.user, slug))
         return Response({"results": [_token(each) for each in rows]})
 
 
 class Audit(APIView):
-    """Who did what in a project."""
+    """The audit log of a project."""
 
     @extend_schema(
         parameters=[
-            OpenApiParameter("user", str, description="name of who did it"),
-            OpenApiParameter("act", str, description="how the act begins: run, or run.stop"),
-            OpenApiParameter("target", str, description="part of what it was done to"),
-            OpenApiParameter("since", str, description="a date, or a moment in ISO 8601"),
-            OpenApiParameter("until", str, description="a date (included), or a moment (excluded)"),
-            OpenApiParameter("before", str, description="an entry's id: only older ones"),
+            OpenApiParameter("user", str, description="username of the actor"),
+            OpenApiParameter("act", str, description="prefix of the act, e.g. run or run.stop"),
+            OpenApiParameter("target", str, description="substring of the target"),
+            OpenApiParameter("since", str, description="a date, or an ISO 8601 timestamp"),
+            OpenApiParameter(
+                "until", str, description="a date (inclusive), or an ISO 8601 timestamp (exclusive)"
+            ),
+            OpenApiParameter("before", str, description="id of an entry: only older entries"),
             OpenApiParameter("limit", int, description="at most 500, default 50"),
         ],
         responses=JSON,
     )
     def get(self, request: Request, slug: str) -> Response:
-        """Newest first; `next` is the `before` of the following page, null at the end."""
+        """Return entries newest first; `next` is the `before` of the next page, null on the last page."""
         project = project_get(request.user, slug)
         limit = min(number(request, "limit", 50, 1), 500)
         rows = list(audit_list(project, {name: text(request, name) for name in FIELDS})[: limit + 1])

@@ -1,4 +1,4 @@
-"""The audit log: one line for every act that changes something."""
+"""The audit log: one entry for every act that changes something."""
 
 from typing import Any
 
@@ -7,6 +7,6 @@ from webapp.accounts.permissions import Person
 
 
 def audit_note(user: Person, project: Project | None, act: str, target: str = "", **details: Any) -> None:
-    """Write it down, in the transaction of the act itself. `details` is JSON without secrets."""
+    """Write an audit entry in the transaction of the act itself. `details` is JSON without secrets."""
     who = user.pk if user.is_authenticated else None
     AuditEntry.objects.create(project=project, user_id=who, act=act, target=target[:200], details=details)

@@ -1,4 +1,4 @@
-"""Reading a project's audit log."""
+"""Queries of a project's audit log."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,10 +14,10 @@ FIELDS = ("user", "act", "target", "since", "until", "before")
 
 
 def audit_list(project: Project, filters: Mapping[str, str]) -> QuerySet[AuditEntry]:
-    """Newest first. Filters: user (name), act (its beginning, e.g. run or run.stop), target (part of it), since and
-    until (dates, or moments in ISO 8601, UTC; until is excluded for a moment, included for a date), before (id).
+    """Return entries newest first. Filters: user (name), act (a prefix, e.g. run or run.stop), target (a substring), since
+    and until (dates, or ISO 8601 timestamps, UTC; until is exclusive for a timestamp, inclusive for a date), before (id).
 
-    Raises ConfigError for what is no date or number.
+    Raises ConfigError for an invalid date or number.
     """
     found = AuditEntry.objects.filter(project=project).select_related("user")
     if filters.get("user"):
@@ -34,19 +34,19 @@ def audit_list(project: Project, filters: Mapping[str, str]) -> QuerySet[AuditEn
 
 
 def audit_acts(project: Project) -> list[str]:
-    """Acts that are in the log, for a choice."""
+    """Return the distinct acts in the log, for a select field."""
     acts = AuditEntry.objects.filter(project=project).order_by("act").values_list("act", flat=True)
     return list(acts.distinct())
 
 
 def audit_people(project: Project) -> list[str]:
-    """Names of those who did something."""
+    """Return the names of users with entries in the log."""
     known = AuditEntry.objects.filter(project=project, user__isnull=False).order_by("user__username")
     return list(known.values_list("user__username", flat=True).distinct())
 
 
 def audit_document(entry: AuditEntry) -> dict[str, Any]:
-    """One line as JSON; the user is None for what Troupe did by itself."""
+    """Return one entry as JSON; the user is None for acts of Troupe itself."""
     return {
         "id": entry.pk,
         "user": entry.user.username if entry.user else None,
@@ -64,7 +64,7 @@ def _number(text: str) -> int:
 
 
 def _moment(name: str, text: str) -> Q:
-    """From or up to a day or a moment."""
+    """Return the filter for a `since` or `until` date or timestamp."""
     if not text:
         return Q()
     try:
@@ -76,6 +76,6 @@ def _moment(name: str, text: str) -> Q:
         return Q(created_at__date__gte=day) if name == "since" else Q(created_at__date__lte=day)
     if moment is None or moment.tzinfo is None:
         raise ConfigError(
-            {name: f"{text[:40]!r} is no date: use 2026-01-31, or 2026-01-31T12:00:00Z for a moment"}
+            {name: f"{text[:40]!r} is not a date: use 2026-01-31, or 2026-01-31T12:00:00Z for a timestamp"}
         )
     return Q(created_at__gte=moment) if name == "since" else Q(created_at__lt=moment)

@@ -17,19 +17,19 @@ LIFETIMES = {"30": "30 days", "365": "a year", "": "for ever"}
 
 
 class LoginForm(AuthenticationForm):
-    """Username and password, a few tries at a time."""
+    """Username and password, with a limit on failed attempts."""
 
     error_messages = {
-        "invalid_login": "This name and password do not belong together.",
-        "inactive": "This account is switched off.",
+        "invalid_login": "The username or password is not correct.",
+        "inactive": "This account is disabled.",
     }
 
     def clean(self) -> dict[str, Any]:
-        """Raises ValidationError for a wrong pair, and for too many of them."""
+        """Raises ValidationError for wrong credentials, and after too many failed attempts."""
         username = str(self.cleaned_data.get("username") or "")
         address = str(self.request.META.get("REMOTE_ADDR", "")) if self.request else ""
         if too_many_failures(username, address):
-            raise ValidationError(f"Too many tries have failed; wait {WINDOW // 60} minutes and try again.")
+            raise ValidationError(f"Too many failed attempts; wait {WINDOW // 60} minutes and try again.")
         try:
             return super().clean()
         except ValidationError:
@@ -40,9 +40,7 @@ class LoginForm(AuthenticationForm):
 class TokenForm(forms.Form):
     """A new API token."""
 
-    name = forms.CharField(
-        max_length=80, label="Name", help_text="What it is for, so that you know it later."
-    )
+    name = forms.CharField(max_length=80, label="Name", help_text="The purpose of the token.")
     scope = forms.ChoiceField(
         label="May",
         choices=[
@@ -66,12 +64,12 @@ class TokenForm(forms.Form):
         field.queryset = projects_visible(user)
 
     def scopes(self) -> list[str]:
-        """The chosen scope, and those that it includes."""
+        """Return the selected scope and the scopes it includes."""
         last = PERSONAL_SCOPES.index(ApiToken.Scope(self.cleaned_data["scope"]))
         return [str(scope) for scope in PERSONAL_SCOPES[: last + 1]]
 
     def expires(self) -> datetime | None:
-        """When it ends, if ever."""
+        """Return the expiry time, or None for a token that does not expire."""
         days = self.cleaned_data["days"]
         return timezone.now() + timedelta(days=int(days)) if days else None
 
@@ -83,7 +81,7 @@ class ProjectForm(forms.Form):
 
 
 class MemberForm(forms.Form):
-    """Somebody who is to belong to a project."""
+    """A user to add to a project, with a level."""
 
     username = forms.CharField(max_length=150, label="Username")
     level = forms.ChoiceField(label="May", choices=Membership.Level.choices, initial=Membership.Level.VIEWER)

@@ -1,4 +1,4 @@
-"""Login links: they work once, and for a while."""
+"""Single-use login links with a limited lifetime."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ LIFETIME = timedelta(hours=24)
 
 
 def link_create(user: User, lifetime: timedelta = LIFETIME) -> str:
-    """The secret of a new link; links of this person that ran out are deleted."""
+    """Create a link and return its secret; deletes the user's expired links."""
     LoginLink.objects.filter(user=user, expires_at__lt=timezone.now()).delete()
     secret = new_secret()
     LoginLink.objects.create(user=user, digest=digest_of(secret), expires_at=timezone.now() + lifetime)
@@ -21,10 +21,10 @@ def link_create(user: User, lifetime: timedelta = LIFETIME) -> str:
 
 @transaction.atomic
 def link_use(secret: str) -> User | None:
-    """The person it logs in, the first time; None when it is unknown, used or too old.
+    """Return the user of the link on its first use; None for an unknown, used or expired link.
 
-    The row lock makes two clicks at once one login. Looking up a digest tells nothing about the secret by its
-    timing.
+    The row lock makes two simultaneous clicks one login. The lookup is by digest, so its timing reveals nothing about
+    the secret.
     """
     link = (
         LoginLink.objects.select_for_update(of=("self",))

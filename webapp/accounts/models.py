@@ -1,18 +1,18 @@
-"""People, projects, memberships, API tokens, login links."""
+"""Users, projects, memberships, API tokens, login links."""
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 
 
 class User(AbstractUser):
-    """A person with a login."""
+    """A user account."""
 
     token_project_id: int | None = None
-    """The only project that this request may see, where it came with a token of that project; not stored."""
+    """The only project visible to this request if it was authenticated with a token of that project; not stored."""
 
 
 class Project(models.Model):
-    """A set of runs that the same people may see."""
+    """A set of runs visible to the same members."""
 
     slug = models.SlugField(max_length=60, unique=True)
     name = models.CharField(max_length=120)
@@ -24,10 +24,10 @@ class Project(models.Model):
 
 
 class Membership(models.Model):
-    """What one person may do in one project."""
+    """The level of one user in one project."""
 
     class Level(models.TextChoices):
-        """owner: everything, members too; editor: launch, stop, resume; viewer: read."""
+        """owner: everything, including members; editor: launch, stop, resume; viewer: read."""
 
         OWNER = "owner"
         EDITOR = "editor"
@@ -45,7 +45,7 @@ class ApiToken(models.Model):
     """A bearer token: stored hashed (SHA-256 of a 32-byte random secret), shown once."""
 
     class Scope(models.TextChoices):
-        """read: GET; launch: also launch, stop and change runs and what is written about them; admin: also delete, and manage
+        """read: GET; launch: also launch, stop and change runs, notes and reports; admin: also delete, and manage
         members, quotas, channels, webhooks and share links; ingest: write events of one run.
         """
 
@@ -57,17 +57,17 @@ class ApiToken(models.Model):
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
     name = models.CharField(max_length=80)
     prefix = models.CharField(max_length=12)
-    """First characters, to recognise a token by."""
+    """First characters of the token, for identification."""
     digest = models.CharField(max_length=64, unique=True)
     scopes = models.JSONField(default=list)
     run = models.ForeignKey(
         "runs.Run", null=True, blank=True, on_delete=models.CASCADE, related_name="ingest_tokens"
     )
-    """The only run that an ingest token may write to."""
+    """The only run that an ingest token can write to."""
     project = models.ForeignKey(
         Project, null=True, blank=True, on_delete=models.CASCADE, related_name="api_tokens"
     )
-    """The only project that the token reaches; None: all of its user."""
+    """The only project accessible with the token; None: all projects of its user."""
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
@@ -75,7 +75,7 @@ class ApiToken(models.Model):
 
 
 class LoginLink(models.Model):
-    """A login that works once; only its digest is stored."""
+    """A single-use login link; only its digest is stored."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE)
     digest = models.CharField(max_length=64, unique=True)
@@ -85,14 +85,14 @@ class LoginLink(models.Model):
 
 
 class AuditEntry(models.Model):
-    """Who did what; never changed afterwards. Written by webapp.accounts.audit.audit_note."""
+    """One act of a user, immutable. Written by webapp.accounts.audit.audit_note."""
 
     project = models.ForeignKey(Project, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
     user = models.ForeignKey(User, null=True, on_delete=models.SET_NULL, related_name="audit_entries")
     act = models.CharField(max_length=40)
     """Noun and verb: run.stop, token.make, member.remove ..."""
     target = models.CharField(max_length=200, blank=True)
-    """What it was done to: a run's id, a username ..."""
+    """The object of the act: a run's id, a username ..."""
     details = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
 
@@ -102,5 +102,5 @@ class AuditEntry(models.Model):
 
     @property
     def of_a_run(self) -> bool:
-        """Whether the target is a run's id, which a page may link."""
+        """Whether the target is a run's id, which a page can link."""
         return self.act.startswith("run.") and self.target.isalnum()

@@ -1,4 +1,4 @@
-"""Who may do what in a project: owners everything, editors launch and stop, viewers read; visitors one shared thing."""
+"""Permissions in a project: owners have full access, editors launch and stop, viewers read; visitors read one shared object."""
 
 from collections.abc import Collection
 
@@ -11,11 +11,11 @@ Person = User | AnonymousUser
 
 
 class Visitor(AnonymousUser):
-    """Somebody without an account who came by a share link. webapp.shares.middleware puts one in the place of the user,
-    for reading and at the addresses that the link opens, so that a login is not asked for; nowhere else is there one.
+    """An anonymous user who followed a share link. webapp.shares.middleware sets it as the request's user, for reading, at
+    the URLs opened by the link, so that no login is required; it is used nowhere else.
 
-    Has no level in any project. Selectors show what is shared: runs through `runs_visible`, anything else where its
-    selector asks `came_for`. What people wrote about it, and who they are, is not shown.
+    A visitor has no level in any project. Selectors return shared objects: runs through `runs_visible`, others where the
+    selector calls `came_for`. Notes and the names of people are not shared.
     """
 
     is_active = True  # type: ignore[assignment]
@@ -26,27 +26,27 @@ class Visitor(AnonymousUser):
         self.project, self.runs, self.share = project, runs, (kind, target)
 
     def came_for(self, kind: str, target: str) -> bool:
-        """Whether this is the thing that their link shows."""
+        """Whether the visitor's link shows this object."""
         return self.share == (kind, target)
 
 
 def level_of(user: Person, project: Project) -> str | None:
-    """owner, editor, viewer; None for somebody who is not a member, or is nobody."""
+    """Return owner, editor or viewer; None for users who are not members and for anonymous users."""
     if not isinstance(user, User) or not user.is_active or user.token_project_id not in (None, project.pk):
         return None
     return Membership.objects.filter(user=user, project=project).values_list("level", flat=True).first()
 
 
 def can_view(user: Person, project: Project) -> bool:
-    """Whether they may read everything in it."""
+    """Whether the user may read everything in the project."""
     return level_of(user, project) is not None
 
 
 def can_edit(user: Person, project: Project) -> bool:
-    """Whether they may launch, stop and resume."""
+    """Whether the user may launch, stop and resume."""
     return level_of(user, project) in (Level.OWNER, Level.EDITOR)
 
 
 def is_owner(user: Person, project: Project) -> bool:
-    """Whether they may change who belongs to it."""
+    """Whether the user may change the members of the project."""
     return level_of(user, project) == Level.OWNER

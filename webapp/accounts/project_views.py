@@ -1,4 +1,4 @@
-"""The pages of one project beside its members."""
+"""The audit and token pages of a project."""
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -15,7 +15,7 @@ from webapp.accounts.selectors import project_get, project_tokens
 @login_required
 @require_GET
 def audit_page(request: HttpRequest, slug: str) -> HttpResponse:
-    """Who did what in a project; what is asked for is in the address."""
+    """Show the audit log of a project; the filters are in the query string."""
     project = project_get(request.user, slug)
     filters = {name: request.GET.get(name, "").replace("\0", "").strip() for name in FIELDS}
     wrong, entries = "", list[AuditEntry]()
@@ -46,7 +46,7 @@ def audit_page(request: HttpRequest, slug: str) -> HttpResponse:
 @login_required
 @require_GET
 def tokens_page(request: HttpRequest, slug: str) -> HttpResponse:
-    """Which API tokens reach the project."""
+    """Show the API tokens with access to the project."""
     project = project_get(request.user, slug)
     context = {
         "project": project,

@@ -1,4 +1,4 @@
-"""What a person may see of accounts."""
+"""Queries of accounts, limited to what a user may see."""
 
 from django.db.models import Q, QuerySet
 from django.http import Http404
@@ -9,7 +9,7 @@ from webapp.accounts.permissions import Person, is_owner
 
 
 def projects_visible(user: Person) -> QuerySet[Project]:
-    """Their projects by name; none for nobody."""
+    """Return the user's projects by name; none for anonymous users."""
     if not isinstance(user, User) or not user.is_active:
         return Project.objects.none()
     found = Project.objects.filter(memberships__user=user).order_by("name", "pk")
@@ -17,18 +17,18 @@ def projects_visible(user: Person) -> QuerySet[Project]:
 
 
 def project_editable(user: Person, slug: str) -> Project | None:
-    """The project of this slug, if the user may change what is in it."""
+    """Return the project with this slug if the user may edit it, else None."""
     return projects_editable(user).filter(slug=slug).first()
 
 
 def projects_editable(user: Person) -> QuerySet[Project]:
-    """Those that they may launch in."""
+    """Return the projects in which the user may launch runs."""
     levels = [Membership.Level.OWNER, Membership.Level.EDITOR]
     return projects_visible(user).filter(memberships__user=user.pk, memberships__level__in=levels)
 
 
 def project_get(user: Person, slug: str) -> Project:
-    """One of their projects. Raises Http404 for any other, whether it exists or not."""
+    """Return one of the user's projects. Raises Http404 for any other, whether it exists or not."""
     project = projects_visible(user).filter(slug=slug).first()
     if project is None:
         raise Http404("no such project")
@@ -36,24 +36,25 @@ def project_get(user: Person, slug: str) -> Project:
 
 
 def project_default(user: Person) -> Project | None:
-    """Where their runs go when they name no project: the first they may launch in, the oldest first."""
+    """Return the default project of the user's runs: the oldest in which they may launch."""
     return projects_editable(user).order_by("pk").first()
 
 
 def members_list(project: Project) -> QuerySet[Membership]:
-    """Members with their people, by name."""
+    """Return the memberships with their users, by name."""
     return project.memberships.select_related("user").order_by("user__username")
 
 
 def tokens_list(user: User) -> QuerySet[ApiToken]:
-    """Their personal tokens, newest first; tokens of runs are the server's business."""
+    """Return the user's personal tokens, newest first; tokens of runs are internal to the server."""
     return ApiToken.objects.filter(user=user, run=None).select_related("project").order_by("-created_at")
 
 
 def project_tokens(user: Person, project: Project) -> QuerySet[ApiToken]:
-    """Personal tokens in use that reach this project, newest first: owners see those of all members, others their own.
+    """Return the active personal tokens with access to this project, newest first: all members' for owners, their own for
+    other members.
 
-    Who may no longer come in by a token is removed from the project, or revokes it themselves.
+    To end a member's access, an owner removes the member; only the member can revoke the token.
     """
     found = ApiToken.objects.filter(user__memberships__project=project, run=None, revoked_at=None)
     found = found.filter(Q(project=None) | Q(project=project))

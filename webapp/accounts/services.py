@@ -1,4 +1,4 @@
-"""Changes to people, projects and memberships."""
+"""Changes to users, projects and memberships."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,13 +13,13 @@ from webapp.accounts.permissions import is_owner
 from webapp.accounts.throttling import GUESSES, guess_note, too_many_guesses
 
 OWNER = "owner"
-"""Username of whoever started the stack on this machine."""
+"""Username of the local owner: the operating system user who started the stack on this machine."""
 DEFAULT_PROJECT = "default"
 Result = TypeVar("Result")
 
 
 def user_create(username: str) -> User:
-    """A person without a password; a login link lets them in to set one. Raises ValidationError."""
+    """Create a user without a password; the user sets one after a login link. Raises ValidationError."""
     user = User(username=username)
     user.set_unusable_password()
     user.full_clean()
@@ -29,7 +29,7 @@ def user_create(username: str) -> User:
 
 @transaction.atomic
 def owner_ensure() -> tuple[User, Project]:
-    """The local owner and their default project, made where they are missing."""
+    """Return the local owner and their default project, creating them if missing."""
     user = User.objects.filter(username=OWNER).first() or user_create(OWNER)
     project, _ = Project.objects.get_or_create(slug=DEFAULT_PROJECT, defaults={"name": "Default"})
     Membership.objects.get_or_create(project=project, user=user, defaults={"level": Membership.Level.OWNER})
@@ -38,10 +38,10 @@ def owner_ensure() -> tuple[User, Project]:
 
 @transaction.atomic
 def project_create(user: User, name: str) -> Project:
-    """A project that this person owns; its slug is made from the name. Raises ValidationError, PermissionDenied."""
+    """Create a project owned by this user; its slug is derived from the name. Raises ValidationError, PermissionDenied."""
     if user.token_project_id is not None:
         raise PermissionDenied(
-            "this token is of one project; make projects with a token of all your projects"
+            "this token is limited to one project; create projects with a token for all your projects"
         )
     base = slugify(name)[:50]
     if not base:
@@ -59,10 +59,10 @@ def project_create(user: User, name: str) -> Project:
 
 
 def member_set(by: User, project: Project, username: str, level: str) -> Membership:
-    """Add somebody, or change what they may do.
+    """Add a member or change their level.
 
-    Raises PermissionDenied unless `by` is an owner; ValidationError for an unknown person or level, or where no
-    owner would be left.
+    Raises PermissionDenied unless `by` is an owner; ValidationError for an unknown user or level, or if no owner
+    would remain.
     """
     if level not in Membership.Level.values:
         raise ValidationError({"level": f"levels are {', '.join(Membership.Level.values)}"})
@@ -81,27 +81,27 @@ def member_set(by: User, project: Project, username: str, level: str) -> Members
 
 
 def _person_to_add(by: User, project: Project, username: str) -> User:
-    """The account of this name. Raises ValidationError where there is none, and after too many names without one."""
+    """Return the account with this name. Raises ValidationError if there is none, and after too many unknown names."""
     member = User.objects.filter(username=username, is_active=True, memberships__project=project).first()
     if member is not None:
         return member
     if too_many_guesses("username", by.pk):
         raise ValidationError(
-            {"username": f"{GUESSES} names had no account; wait an hour, then add somebody"}
+            {"username": f"{GUESSES} names had no account; wait an hour before you add another member"}
         )
     person = User.objects.filter(username=username, is_active=True).first()
     if person is None:
         guess_note("username", by.pk)
-        raise ValidationError({"username": f"there is no account {username!r}; it has to be made first"})
+        raise ValidationError({"username": f"there is no account {username!r}; create it first"})
     return person
 
 
 def member_remove(by: User, project: Project, user_id: int) -> None:
-    """Take somebody out. Raises as `member_set`."""
+    """Remove a member. Raises the same errors as `member_set`."""
 
     def change() -> None:
         if not Membership.objects.filter(project=project, user_id=user_id).delete()[0]:
-            raise ValidationError("they are no member of this project")
+            raise ValidationError("this user is not a member of the project")
         audit_note(by, project, "member.remove", User.objects.get(pk=user_id).username)
 
     _changed(by, project, change)
@@ -109,11 +109,11 @@ def member_remove(by: User, project: Project, user_id: int) -> None:
 
 @transaction.atomic
 def _changed(by: User, project: Project, change: Callable[[], Result]) -> Result:
-    """Carry out a change by an owner, one at a time per project, and only if an owner is left after it."""
+    """Apply a change by an owner, serialised per project, and roll it back if no owner remains."""
     Project.objects.select_for_update().get(pk=project.pk)
     if not is_owner(by, project):
         raise PermissionDenied("only an owner changes who belongs to a project")
     result = change()
     if not project.memberships.filter(level=Membership.Level.OWNER).exists():
-        raise ValidationError("a project needs an owner; make somebody else owner first")
+        raise ValidationError("a project needs an owner; make another member an owner first")
     return result

@@ -1,4 +1,4 @@
-"""Slow down guessing: of passwords, of usernames, of run ids. What fails is counted in Redis; without Redis nothing is."""
+"""Rate limits on guessing passwords, usernames and run ids. Failures are counted in Redis; without Redis there is no limit."""
 
 import hashlib
 
@@ -7,36 +7,36 @@ from django.conf import settings
 from redis.exceptions import RedisError
 
 FAILURES = 10
-"""Of one name from one address."""
+"""Limit per name and address."""
 ADDRESS_FAILURES = 50
-"""Of all names from one address, which many people may share."""
+"""Limit for all names from one address, which many users may share."""
 WINDOW = 300
-"""Seconds that a failure counts."""
+"""Seconds until a failure expires."""
 GUESSES = 20
-"""Unknown usernames that an owner may try to add, and ids taken by others that a user may try to begin a run under."""
+"""Limit on unknown usernames an owner tries to add, and on run ids of other users that a user tries to start a run under."""
 GUESS_WINDOW = 3600
-"""Seconds that a guess counts."""
+"""Seconds until a guess expires."""
 
 
 def too_many_failures(username: str, address: str) -> bool:
-    """Whether no further login is tried now."""
+    """Whether further logins are rejected now."""
     of_name, of_address = _counts(_key("login", username.lower(), address), _key("login", "", address))
     return of_name >= FAILURES or of_address >= ADDRESS_FAILURES
 
 
 def failure_note(username: str, address: str) -> None:
-    """Count a login that failed, of the name at this address and of the address."""
+    """Count a failed login, for the name at this address and for the address."""
     for name in dict.fromkeys((username.lower(), "")):
         _note(_key("login", name, address), WINDOW)
 
 
 def too_many_guesses(kind: str, user_id: int | None) -> bool:
-    """Whether a user has to wait before the next guess of this kind ("username", "run")."""
+    """Whether the user must wait before the next guess of this kind ("username", "run")."""
     return _counts(_key(kind, str(user_id)))[0] >= GUESSES
 
 
 def guess_note(kind: str, user_id: int | None) -> None:
-    """Count a guess that told something about what the user may not see."""
+    """Count a guess that revealed the existence of something the user may not see."""
     _note(_key(kind, str(user_id)), GUESS_WINDOW)
 
 
@@ -49,7 +49,7 @@ def _counts(*keys: str) -> list[int]:
 
 
 def _note(key: str, window: int) -> None:
-    """The window begins with the first."""
+    """Increment a counter; the window starts with the first count."""
     try:
         with _client() as client:
             if client.incr(key) == 1:

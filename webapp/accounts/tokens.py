@@ -1,4 +1,4 @@
-"""API tokens: made, found by their secret, revoked."""
+"""API tokens: creation, lookup by secret, revocation."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -13,9 +13,9 @@ from webapp.accounts.secrets import PREFIX, digest_of, new_secret
 from webapp.runs.models import Run
 
 LAST_USED_EVERY = timedelta(minutes=1)
-"""How exact `last_used_at` is: not one write per request."""
+"""Resolution of `last_used_at`: avoids one write per request."""
 PERSONAL_SCOPES = (ApiToken.Scope.READ, ApiToken.Scope.LAUNCH, ApiToken.Scope.ADMIN)
-"""What a person may give to a token of their own, each including those before it; the server makes ingest tokens per run."""
+"""Scopes of personal tokens, each including those before it; the server creates ingest tokens per run."""
 
 
 def token_create(
@@ -26,9 +26,9 @@ def token_create(
     expires: datetime | None = None,
     project: Project | None = None,
 ) -> tuple[ApiToken, str]:
-    """A new token and its secret, which cannot be had again.
+    """Create a token. Returns it with its secret, which cannot be retrieved later.
 
-    run: the only run that an ingest token writes to. project: the only project that the token reaches.
+    run: the only run that an ingest token writes to. project: the only project accessible with the token.
     Raises ValidationError for unknown or no scopes.
     """
     wanted = sorted({str(scope) for scope in scopes})
@@ -52,9 +52,9 @@ def token_create(
 
 
 def token_find(secret: str) -> ApiToken | None:
-    """The token that this secret belongs to, if it may still be used. Notes its use, once a minute.
+    """Return the active token with this secret, else None. Updates its last use, at most once a minute.
 
-    Its user sees no other project where the token is of one.
+    For a token of one project, its user sees no other project.
     """
     if not secret.startswith(PREFIX) or len(secret) > 200:
         return None
@@ -74,13 +74,13 @@ def token_covers(token: ApiToken, scope: str) -> bool:
 
 
 def token_revoke(user: User, pk: int) -> bool:
-    """End a token of this person, for good. False where they have no such token in use."""
+    """Revoke a token of this user permanently. Returns False if the user has no such active token."""
     mine = ApiToken.objects.filter(pk=pk, user=user, revoked_at=None)
     return mine.update(revoked_at=timezone.now()) > 0
 
 
 def run_tokens_revoke(run: Run) -> int:
-    """End the ingest tokens of a run. Returns how many."""
+    """Revoke the ingest tokens of a run. Returns their number."""
     return ApiToken.objects.filter(run=run, revoked_at=None).update(revoked_at=timezone.now())
 
 

@@ -1,4 +1,4 @@
-"""Addresses of the account pages."""
+"""URLs of the account pages."""
 
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import path

@@ -29,7 +29,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 @never_cache
 @require_GET
 def link(request: HttpRequest, secret: str) -> HttpResponse:
-    """Log in by a one-time link; whoever is logged in already stays who they are when it no longer works."""
+    """Log in with a single-use link; if the link is invalid, a user who is logged in stays logged in."""
     user = link_use(secret)
     target = HttpResponseRedirect(local_address(request.GET.get("next", ""), reverse("runs:list")))
     if user is not None:
@@ -44,7 +44,7 @@ def link(request: HttpRequest, secret: str) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def tokens(request: HttpRequest) -> HttpResponse:
-    """The person's API tokens; a new one is shown in the answer to its own POST and never again."""
+    """List the user's API tokens; the secret of a new token is shown only in the response to its own POST."""
     user = _person(request)
     form, secret = TokenForm(user, request.POST or None), ""
     if request.method == "POST" and form.is_valid():
@@ -69,18 +69,18 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def token_end(request: HttpRequest, pk: int) -> HttpResponse:
-    """Revoke one of the person's tokens."""
+    """Revoke one of the user's tokens."""
     if token_revoke(_person(request), pk):
-        messages.success(request, "The token no longer works.")
+        messages.success(request, "The token is revoked.")
     else:
-        messages.error(request, "You have no such token in use.")
+        messages.error(request, "You have no such active token.")
     return redirect("accounts:tokens")
 
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def projects(request: HttpRequest) -> HttpResponse:
-    """The person's projects; anybody may make one."""
+    """List the user's projects; any user may create one."""
     user = _person(request)
     form = ProjectForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -97,7 +97,7 @@ def projects(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def members(request: HttpRequest, slug: str) -> HttpResponse:
-    """Who belongs to a project; owners add people and change levels. 404 outside one's projects."""
+    """List the members of a project; owners add members and change levels. 404 for other projects."""
     user = _person(request)
     project = project_get(user, slug)
     form = MemberForm(request.POST or None)
@@ -122,7 +122,7 @@ def members(request: HttpRequest, slug: str) -> HttpResponse:
 @login_required
 @require_POST
 def member_end(request: HttpRequest, slug: str, user_id: int) -> HttpResponse:
-    """Take somebody out of a project."""
+    """Remove a member from a project."""
     user = _person(request)
     try:
         member_remove(user, project_get(user, slug), user_id)
@@ -136,7 +136,7 @@ def member_end(request: HttpRequest, slug: str, user_id: int) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def password(request: HttpRequest) -> HttpResponse:
-    """Change the password, or set the first one after a login link; other sessions of the person end."""
+    """Change the password, or set the first one after a login link; ends the user's other sessions."""
     user = _person(request)
     form_class = PasswordChangeForm if user.has_usable_password() else SetPasswordForm
     form = form_class(user, request.POST or None)
@@ -149,12 +149,12 @@ def password(request: HttpRequest) -> HttpResponse:
 
 
 def _person(request: HttpRequest) -> User:
-    """Who asks; `login_required` stands before every use."""
+    """Return the user of the request; every caller requires a login."""
     return cast(User, request.user)
 
 
 def _add_errors(form: MemberForm, error: ValidationError) -> None:
-    """The service's messages at the form's fields."""
+    """Add the service's messages to the fields of the form."""
     fields = getattr(error, "error_dict", {})
     for field, problems in fields.items():
         form.add_error(field, [message for problem in problems for message in problem.messages])

@@ -1,5 +1,5 @@
-"""Where the admin hangs. Its module is named, not imported: Django does so when it first needs all addresses, which is after
-its start and in no command that builds none.
+"""Registration of the admin site. The module of the site is named, not imported: Django imports it when it first needs all
+URLs, after startup, and not in commands that need no URLs.
 """
 
 from django.urls import URLResolver

@@ -1,13 +1,13 @@
-"""What the Django admin shows of each model: its columns, what is searched and filtered, what may be changed.
+"""Configuration of the Django admin per model: columns, search, filters, editable fields.
 
-Rows are made and changed by the pages, the API and the command, which check and note what is done; here an administrator
-reads them, and changes the few fields that `editable` names. Secrets and packed bytes are shown nowhere.
+The pages, the API and the commands create and change rows, with checks and audit entries. In the admin, administrators
+read rows and change only the fields in `editable`. Secrets and packed bytes are not shown.
 """
 
 from dataclasses import dataclass
 
 SECRETS = frozenset({"password", "digest", "sealed", "sealed_address", "sealed_secret"})
-"""Fields that no page shows, of any model."""
+"""Fields that are hidden for every model."""
 
 
 @dataclass(frozen=True)
@@ -112,4 +112,4 @@ SHOWN: dict[str, Shown] = {
         ("run", "producer", "attempt", "acknowledged", "updated_at"), (*RUN, "producer")
     ),
 }
-"""Models by label; one that is not named here has a plain list."""
+"""Admin options by model label; a model without an entry has a plain list."""

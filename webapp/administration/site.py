@@ -1,4 +1,4 @@
-"""The Django admin. Imported through webapp/administration/mount.py alone, when it is first needed."""
+"""The Django admin. Imported only through webapp/administration/mount.py, on first use."""
 
 from typing import Any
 
@@ -18,25 +18,25 @@ PACKED = (models.BinaryField, SearchVectorField)
 
 
 class TroupeAdmin(AdminSite):
-    """For administrators: people with `is_superuser`, who log in as everybody does."""
+    """The admin site for users with `is_superuser`, who log in through the normal login page."""
 
     site_header = site_title = "Troupe: administration"
-    index_title = "What is stored"
+    index_title = "Stored objects"
     enable_nav_sidebar = False
 
     def has_permission(self, request: HttpRequest) -> bool:
-        """Nobody else, whatever their projects."""
+        """Whether the user is a superuser; project levels do not matter."""
         return bool(request.user.is_active and getattr(request.user, "is_superuser", False))
 
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """The one login page there is. Raises PermissionDenied for a user who is logged in: another login leads back here."""
+        """Redirect to the normal login page. Raises PermissionDenied for a logged-in user: another login would lead back here."""
         if request.user.is_authenticated:
             raise PermissionDenied("only superusers see the administration")
         return redirect_to_login(request.get_full_path())
 
 
 class ReadMostly(ModelAdmin):  # type: ignore[type-arg]
-    """Rows to be found and read; see webapp.administration.shown."""
+    """A mostly read-only admin page; see webapp.administration.shown."""
 
     shown: Shown
     list_per_page = 50
@@ -44,16 +44,16 @@ class ReadMostly(ModelAdmin):  # type: ignore[type-arg]
     actions = None
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Newest first, without packed bytes."""
+        """Return rows newest first, without packed bytes."""
         packed = [each.name for each in self.model._meta.concrete_fields if isinstance(each, PACKED)]
         return super().get_queryset(request).order_by("-pk").defer(*packed)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """Django takes an empty `_to_field` of the query for the name of a field, and fails."""
+        """Ignore `_to_field`: Django treats an empty value in the query as a field name, and fails."""
         return super().get_object(request, object_id, from_field or None)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """All but secrets and packed bytes; a new row has what may be given."""
+        """Return all fields except secrets and packed bytes; for a new row, the fields that can be set."""
         if obj is None and self.shown.addable:
             return ["project", *self.shown.editable]
         return [
@@ -63,7 +63,7 @@ class ReadMostly(ModelAdmin):  # type: ignore[type-arg]
         ]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """What is not editable."""
+        """Return the fields that are not editable."""
         if obj is None:
             return []
         return [name for name in self.get_fields(request, obj) if name not in self.shown.editable]
@@ -73,15 +73,15 @@ class ReadMostly(ModelAdmin):  # type: ignore[type-arg]
         return self.shown.addable
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Where a field may be changed."""
+        """Whether the model has editable fields."""
         return bool(self.shown.editable)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never here: the pages know what hangs on a row."""
+        """Always False: only the pages delete rows with everything that depends on them."""
         return False
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Noted like every other act."""
+        """Save the change and write an audit entry."""
         super().save_model(request, obj, form, change)
         values = {name: str(form.cleaned_data[name]) for name in form.changed_data}
         project = getattr(obj, "project", None)
@@ -89,7 +89,7 @@ class ReadMostly(ModelAdmin):  # type: ignore[type-arg]
 
 
 def build() -> TroupeAdmin:
-    """The site with every model of ours."""
+    """Return the site with all models of the project."""
     made = TroupeAdmin()
     for model in apps.get_models():
         if not model.__module__.startswith("webapp."):

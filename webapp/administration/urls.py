@@ -1,4 +1,4 @@
-"""Addresses below /admin/."""
+"""URLs below /admin/."""
 
 from webapp.administration.site import site
 

@@ -31,7 +31,7 @@ class ForkSerializer(serializers.Serializer[Any]):
     tags = serializers.ListField(child=serializers.CharField(max_length=60), required=False, max_length=20)
 
     def to_internal_value(self, data: Any) -> Any:
-        """Unknown keys are refused: a typing error must not launch something else."""
+        """Raises ValidationError for unknown keys: a typing error must not launch something else."""
         unknown = set(data) - set(self.fields) if isinstance(data, dict) else set()
         if unknown:
             raise serializers.ValidationError({key: ["there is no such field"] for key in sorted(unknown)})
@@ -43,7 +43,7 @@ class Fork(APIView):
 
     @extend_schema(request=ForkSerializer, responses={201: JSON, 400: JSON, 409: JSON})
     def post(self, request: Request, run_id: str, name: str) -> Response:
-        """Launch it under the run's config with overrides. `name`: last, best or an iteration."""
+        """Launch a run with the parent's config and overrides. `name`: last, best or an iteration."""
         wanted = ForkSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         data = wanted.validated_data
@@ -57,13 +57,13 @@ class Downloading(APIView):
     """A checkpoint's models."""
 
     @extend_schema(
-        parameters=[parameter("policy", str, "only this policy; without it all of them")],
+        parameters=[parameter("policy", str, "only this policy; default: all policies")],
         responses={(200, "application/x-tar"): OpenApiTypes.BINARY, 409: JSON},
     )
     def get(self, request: Request, run_id: str, name: str) -> StreamingHttpResponse:
-        """A tar of a folder per policy: config.json, model.safetensors, the tokenizer, a model card.
+        """Return a tar with a folder per policy: config.json, model.safetensors, the tokenizer, a model card.
 
-        Of small networks the whole checkpoint, with its config.toml.
+        For small networks it contains the whole checkpoint, with its config.toml.
         """
         checkpoint = checkpoint_named(request.user, run_id, name)
         download = checkpoint_download(request.user, checkpoint, text(request, "policy"))
@@ -71,23 +71,23 @@ class Downloading(APIView):
 
 
 class CheckpointAct(APIView):
-    """pin, unpin or delete."""
+    """Actions on a checkpoint: pin, unpin or delete."""
 
     act = "pin"
 
     @extend_schema(request=None, responses={200: CheckpointSerializer, 409: JSON})
     def post(self, request: Request, run_id: str, name: str) -> Response:
-        """The checkpoint afterwards; 409 where something stands against it."""
+        """Return the updated checkpoint; 409 if something prevents the action."""
         checkpoint = checkpoint_named(request.user, run_id, name)
         return Response(CheckpointSerializer(checkpoint_do(request.user, checkpoint, self.act)).data)
 
 
 class PruneSerializer(serializers.Serializer[Any]):
-    """What is kept; the rest is deleted."""
+    """The number of checkpoints to keep; the others are deleted."""
 
     last = serializers.IntegerField(min_value=0, max_value=10_000)
     best = serializers.IntegerField(min_value=0, max_value=10_000, default=1)
-    dry = serializers.BooleanField(default=False, help_text="Only say what would be deleted.")
+    dry = serializers.BooleanField(default=False, help_text="Only report the checkpoints to delete.")
 
 
 class Prune(APIView):
@@ -95,7 +95,7 @@ class Prune(APIView):
 
     @extend_schema(request=PruneSerializer, responses=JSON)
     def post(self, request: Request, run_id: str) -> Response:
-        """{"deleted": [iterations], "kept": [iterations], "bytes": freed}. Pinned and forked ones are kept."""
+        """Return {"deleted": [iterations], "kept": [iterations], "bytes": freed}. Pinned and forked ones are kept."""
         wanted = PruneSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         return Response(
@@ -108,5 +108,5 @@ class Lineage(APIView):
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, run_id: str) -> Response:
-        """A tree from the oldest ancestor: {id, name, state, forked_at, success, here, page, forks: [...]}."""
+        """Return a tree from the oldest ancestor: {id, name, state, forked_at, success, here, page, forks: [...]}."""
         return Response(lineage(request.user, run_get(request.user, run_id)).document())

@@ -1,4 +1,4 @@
-"""Addresses of the API of checkpoints, below /api/v1/."""
+"""URLs of the checkpoint API, below /api/v1/."""
 
 from django.urls import path
 

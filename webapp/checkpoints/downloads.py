@@ -1,6 +1,6 @@
-"""Checkpoints streamed as a tar: a folder per policy, with a card that says what it is.
+"""Checkpoints streamed as a tar: a folder per policy, with a model card.
 
-Language models are Hugging Face folders. Small networks come as the whole checkpoint, with the config that makes them.
+Language models are Hugging Face folders. Small networks are the whole checkpoint, with the config of their networks.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from workers.storage.checkpoint_files import (
 
 @dataclass(frozen=True)
 class Download:
-    """An archive that can be sent."""
+    """An archive to stream."""
 
     root: str
     """Folder in the archive, and the file's name without .tar."""
@@ -42,7 +42,7 @@ class Download:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole archive."""
+        """Size of the whole archive in bytes."""
         return tar_size(self.members)
 
     def chunks(self) -> Iterator[bytes]:
@@ -51,9 +51,9 @@ class Download:
 
 
 def checkpoint_download(user: Person, checkpoint: Checkpoint, policy: str = "") -> Download:
-    """The models of a checkpoint, or of one policy of it. Raises ConfigError (policy), TransitionRefused."""
+    """Return the models of a checkpoint, or of one policy. Raises ConfigError (policy), TransitionRefused."""
     if checkpoint.removed:
-        raise TransitionRefused(f"the checkpoint {checkpoint.path} was removed; take another one")
+        raise TransitionRefused(f"the checkpoint {checkpoint.path} was removed; choose another one")
     try:
         place = checkpoint_place(settings.TROUPE_HOME / "runs" / checkpoint.run_id, checkpoint.path)
     except CheckpointError as error:
@@ -76,7 +76,7 @@ def checkpoint_download(user: Person, checkpoint: Checkpoint, policy: str = "") 
 
 
 def download_response(request: HttpRequest, download: Download) -> StreamingHttpResponse:
-    """The archive as it is read; nothing of it is held in memory as a whole."""
+    """Return the streaming response; the archive is never in memory as a whole."""
     chunks = _in_threads(download) if isinstance(request, ASGIRequest) else download.chunks()
     return StreamingHttpResponse(
         chunks,
@@ -89,20 +89,20 @@ def download_response(request: HttpRequest, download: Download) -> StreamingHttp
 
 
 async def _in_threads(download: Download) -> AsyncIterator[bytes]:
-    """The disk is read outside the server's loop."""
+    """Read the disk in threads, outside the event loop."""
     chunks = download.chunks()
     while chunk := await asyncio.to_thread(next, chunks, b""):
         yield chunk
 
 
 def _config(checkpoint: Checkpoint) -> Member:
-    """The run's config, from which small networks and their environment are made."""
+    """Return the run's config, which defines the small networks and their environment."""
     content = to_toml(parse_config(checkpoint.run.config)).encode()
     return Member("config.toml", len(content), content)
 
 
 def _card(checkpoint: Checkpoint, policy: str) -> Member:
-    """A model card: where the weights come from. User text is indented, so that it stays text."""
+    """Return a model card with the origin of the weights. User text is indented, so that it stays text."""
     run = checkpoint.run
     roles = [name for name, role in run.config["team"]["roles"].items() if role["policy"] == policy]
     section = run.config["policies"].get(policy, {})

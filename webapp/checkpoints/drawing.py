@@ -1,4 +1,4 @@
-"""The lineage as lanes over iterations: a row per run, from where it was forked to where it is."""
+"""The lineage as lanes over iterations: a row per run, from its fork point to its current iteration."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,28 +8,28 @@ from webapp.checkpoints.lineage import Kin
 
 @dataclass
 class Lane:
-    """One run. Places are percent of the drawing's width."""
+    """One run. Positions are percent of the drawing's width."""
 
     kin: Kin
     start: float
     end: float
     forks: list[float] = field(default_factory=list)
-    """Where lines to its forks leave downwards."""
+    """Positions at which lines to its forks start downwards."""
     passing: list[float] = field(default_factory=list)
-    """Where lines from runs above to runs below pass."""
+    """Positions at which lines from runs above to runs below pass."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """Lanes from top to bottom: a fork somewhere below the run that it was forked from."""
+    """Lanes from top to bottom: a fork is below its parent."""
 
     lanes: list[Lane]
     iterations: int
-    """Where the axis ends."""
+    """Iteration at the end of the axis."""
 
 
 def lineage_drawing(tree: Kin) -> Drawing:
-    """Depth first, so that a run's forks stand right below it."""
+    """Return the drawing in depth-first order, so that a run's forks are directly below it."""
     order = list(_walk(tree))
     last = max([1, *(max(kin.run.iteration, kin.iteration) for kin, _ in order)])
     lanes = [
@@ -46,7 +46,7 @@ def lineage_drawing(tree: Kin) -> Drawing:
 
 
 def _walk(kin: Kin, above: int = -1, here: int = 0) -> Iterator[tuple[Kin, int]]:
-    """(run, row of the run that it was forked from), from row `here` on."""
+    """Yield (run, row of its parent), from row `here` on."""
     yield kin, above
     row = here + 1
     for child in kin.children:
@@ -56,5 +56,5 @@ def _walk(kin: Kin, above: int = -1, here: int = 0) -> Iterator[tuple[Kin, int]]
 
 
 def _place(iteration: int, last: int) -> float:
-    """A margin at both ends is left for the dots."""
+    """Return the position with a margin at both ends for the dots."""
     return round(3 + 94 * iteration / last, 2)

@@ -1,6 +1,6 @@
-"""Forks: new runs that start from a checkpoint of another run, under an edited config.
+"""Forks: new runs that start from a checkpoint of another run, with an edited config.
 
-Iterations, weights, optimiser and random numbers go on from the checkpoint, so a fork without edits repeats its parent.
+Iterations, weights, optimiser and random states continue from the checkpoint, so a fork without edits repeats its parent.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from webapp.runs.services import run_create
 from webapp.runs.states import TransitionRefused
 
 LOOKUPS = 3
-"""How often `last` is looked up where retention is faster."""
+"""Number of lookups of `last` if retention deletes it concurrently."""
 
 
 def run_fork_named(
@@ -37,9 +37,9 @@ def run_fork_named(
     name: str = "",
     tags: Iterable[str] = (),
 ) -> Run:
-    """`run_fork` of a checkpoint by its name: last, best or an iteration. Raises what run_fork raises, and Http404.
+    """`run_fork` of a checkpoint by its name: last, best or an iteration. Raises the errors of run_fork, and Http404.
 
-    A `last` whose files the run's own retention has just deleted is looked up again.
+    A `last` whose files were just deleted by the run's own retention is looked up again.
     """
     gone: list[int] = []
     while True:
@@ -60,14 +60,14 @@ def run_fork(
     tags: Iterable[str] = (),
     tree: Mapping[str, Any] | None = None,
 ) -> Run:
-    """A queued run, in the project of the checkpoint's run, that starts from the checkpoint.
+    """Create a queued run that starts from the checkpoint, in the project of the checkpoint's run.
 
-    Its config is `tree` (without it the config of the checkpoint's run) under overrides.
+    Its config is `tree` (default: the config of the checkpoint's run) with overrides.
 
-    Raises ConfigError with one message per field path, PermissionDenied, TransitionRefused where there is nothing to
-    start from: it is damaged, or (CheckpointGone) deleted.
+    Raises ConfigError with one message per field path, PermissionDenied; TransitionRefused if the checkpoint is
+    damaged, or (CheckpointGone) deleted.
     """
-    require_whole(checkpoint)  # before the transaction, which would take the mark back with it
+    require_whole(checkpoint)  # before the transaction, whose rollback would undo the mark
     return _forked(user, checkpoint, dict(overrides or {}), name, tags, tree)
 
 
@@ -97,23 +97,23 @@ def _forked(
 
 
 def check_fits(config: AnyConfig, checkpoint: Checkpoint) -> None:
-    """Raises ConfigError where a run under `config` cannot go on from the checkpoint. The driver looks again, at the weights."""
+    """Raises ConfigError if a run with `config` cannot continue from the checkpoint. The driver checks again, with the weights."""
     wrong: dict[str, str] = {}
     before = parse_config(checkpoint.run.config)
     if config.run.iterations <= checkpoint.iteration:
         wrong["run.iterations"] = (
-            f"the checkpoint is of iteration {checkpoint.iteration} already, and counting goes on from there; "
-            "ask for more in all"
+            f"the checkpoint is of iteration {checkpoint.iteration}, from which the run continues; "
+            "set a larger total"
         )
     if type(config) is not type(before):
         raise ConfigError(
             {
-                "algorithm.type": f"the checkpoint was trained with {before.algorithm.type}; fork within one kind of agents"
+                "algorithm.type": f"the checkpoint was trained with {before.algorithm.type}; a fork cannot change the kind of agents"
             }
         )
     if str(config.environment.type) != str(before.environment.type):
         wrong["environment.type"] = (
-            f"the checkpoint was trained on {before.environment.type}; fork within one environment"
+            f"the checkpoint was trained on {before.environment.type}; a fork cannot change the environment"
         )
     wrong |= _policies_that_do_not_fit(config, before)
     if wrong:
@@ -121,7 +121,7 @@ def check_fits(config: AnyConfig, checkpoint: Checkpoint) -> None:
 
 
 def _policies_that_do_not_fit(config: ExperimentConfig, before: ExperimentConfig) -> dict[str, str]:
-    """What cannot be loaded: policies that are not there, other models, other networks."""
+    """Return errors for policies that cannot be loaded: missing policies, other models, other networks."""
     wrong: dict[str, str] = {}
     for policy in config.used_policies:
         known, wanted = before.policies.get(policy), config.policies[policy]
@@ -131,16 +131,18 @@ def _policies_that_do_not_fit(config: ExperimentConfig, before: ExperimentConfig
             )
         elif isinstance(known, MarlPolicy):
             if wanted.network != known.network:
-                wrong[f"policies.{policy}.network"] = "the checkpoint has another network; leave it as it is"
+                wrong[f"policies.{policy}.network"] = (
+                    "the checkpoint has a different network; do not change it"
+                )
         elif wanted.model != known.model:
             wrong[f"policies.{policy}.model"] = (
-                f"the checkpoint's weights are of {known.model}; leave the model as it is"
+                f"the checkpoint has weights of {known.model}; do not change the model"
             )
     return wrong
 
 
 def _held(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint, locked, so that nobody deletes it meanwhile. Raises TransitionRefused."""
+    """Return the checkpoint, locked against deletion. Raises TransitionRefused."""
     held = (
         Checkpoint.objects.select_for_update(of=("self",))
         .select_related("run__project")
@@ -150,11 +152,11 @@ def _held(checkpoint: Checkpoint) -> Checkpoint:
     if held.removed:
         raise CheckpointGone(f"{checkpoint_words(held)} was removed; fork from another one")
     if held.run.source == RunSource.CLIENT:
-        raise TransitionRefused("a run of somebody's own program cannot be forked from here")
+        raise TransitionRefused("a run of a custom program cannot be forked")
     return held
 
 
 def fork_family(run: Run) -> str:
-    """Forks of one checkpoint under one config, apart from runs that start from the base model."""
+    """Return the family of forks of one checkpoint with one config, distinct from runs that start from the base model."""
     said = f"{run.family} {run.parent_id} {run.parent_checkpoint}"
     return hashlib.sha256(said.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""What the forms of checkpoints hold."""
+"""Forms of checkpoints."""
 
 from django import forms
 
@@ -6,7 +6,7 @@ MOST = 10_000
 
 
 class PruneForm(forms.Form):
-    """How many are kept."""
+    """How many checkpoints to keep."""
 
     last = forms.IntegerField(min_value=0, max_value=MOST)
     best = forms.IntegerField(min_value=0, max_value=MOST)

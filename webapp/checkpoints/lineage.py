@@ -1,4 +1,4 @@
-"""Which runs were forked from which."""
+"""The tree of forked runs."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,24 +10,24 @@ from webapp.runs.models import Run
 from webapp.runs.selectors import runs_visible
 
 DEEPEST = 50
-"""Generations that are followed, either way."""
+"""Maximum number of generations, in both directions."""
 MOST = 200
-"""Descendants that are shown."""
+"""Maximum number of descendants."""
 
 
 @dataclass
 class Kin:
-    """A run in the lineage, with those that were forked from it."""
+    """A run in the lineage, with its forks."""
 
     run: Run
     iteration: int
-    """Where it was forked from its parent; 0 for one that started from the base model."""
+    """Iteration of the fork; 0 for a run that started from the base model."""
     here: bool = False
     children: list["Kin"] = field(default_factory=list)
 
     @property
     def finding(self) -> str | None:
-        """The health rule that it was forked for, if one."""
+        """The health rule that suggested the fork, if any."""
         return next((finding.rule for finding in self.run.findings_answered.all()), None)
 
     def document(self) -> dict[str, Any]:
@@ -47,9 +47,9 @@ class Kin:
 
 
 def lineage(user: Person, run: Run) -> Kin:
-    """The tree from the run's oldest ancestor down to all its descendants; only what the user may see.
+    """Return the tree from the run's oldest ancestor to all its descendants; only runs visible to the user.
 
-    Side branches of ancestors are left out: the way to the run, and what came of it.
+    Side branches of ancestors are omitted.
     """
     top = _with_forks(user, run)
     for _ in range(DEEPEST):
@@ -61,7 +61,7 @@ def lineage(user: Person, run: Run) -> Kin:
 
 
 def lineage_shown(user: Person, run: Run) -> Kin | None:
-    """The tree for a page; None for a run that stands alone."""
+    """Return the tree for a page; None for a run without relatives."""
     tree = lineage(user, run)
     return tree if tree.children or tree.run != run else None
 

@@ -1,4 +1,4 @@
-"""Checkpoints that a run has written."""
+"""Checkpoints written by runs."""
 
 from django.db import models
 
@@ -19,11 +19,11 @@ class Checkpoint(models.Model):
     metrics = models.JSONField(default=dict)
     best = models.BooleanField(default=False)
     pinned = models.BooleanField(default=False)
-    """Kept whatever retention says."""
+    """Exempt from retention."""
     removed = models.BooleanField(default=False)
     """Deleted by retention."""
     damaged = models.TextField(blank=True)
-    """What is wrong with its files; empty where nothing is known to be."""
+    """Error in its files; empty if none is known."""
     time = models.DateTimeField()
 
     class Meta:

@@ -1,4 +1,4 @@
-"""What stays and what goes: pins, deletion, retention. What is deleted is gone from disk; a driver respects pins too."""
+"""Pinning, deletion and retention of checkpoints. Deletion also removes the files; drivers respect pins too."""
 
 import math
 from collections.abc import Iterable
@@ -25,12 +25,12 @@ ACTS = ("pin", "unpin", "delete")
 
 @transaction.atomic
 def checkpoint_do(user: Person, checkpoint: Checkpoint, act: str) -> Checkpoint:
-    """pin, unpin or delete. Raises PermissionDenied, TransitionRefused, ConfigError (act)."""
+    """Apply pin, unpin or delete. Raises PermissionDenied, TransitionRefused, ConfigError (act)."""
     if act not in ACTS:
-        raise ConfigError({"act": f"no act {act[:40]!r}; acts are {', '.join(ACTS)}"})
+        raise ConfigError({"act": f"unknown act {act[:40]!r}; acts are {', '.join(ACTS)}"})
     held = _locked(user, checkpoint)
     if held.removed:
-        raise TransitionRefused(f"the checkpoint {held.path} was removed already")
+        raise TransitionRefused(f"the checkpoint {held.path} is already removed")
     if act == "delete":
         _delete(held)
     else:
@@ -43,9 +43,9 @@ def checkpoint_do(user: Person, checkpoint: Checkpoint, act: str) -> Checkpoint:
 
 @transaction.atomic
 def checkpoints_prune(user: Person, run: Run, last: int, best: int, dry: bool = False) -> dict[str, Any]:
-    """Delete all but the last and the best so many; pinned ones, forked ones and those in use stay as well, damaged ones go.
+    """Delete all but the `last` newest and `best` best; pinned ones, forked ones and those in use stay too, damaged ones do not.
 
-    {"deleted": [iterations], "kept": [iterations], "bytes": freed}. Raises PermissionDenied, TransitionRefused.
+    Returns {"deleted": [iterations], "kept": [iterations], "bytes": freed}. Raises PermissionDenied, TransitionRefused.
     """
     rows = list(run.checkpoints.filter(removed=False).order_by("-iteration", "-pk"))
     whole = [row for row in rows if not row.damaged]
@@ -66,11 +66,11 @@ def checkpoints_prune(user: Person, run: Run, last: int, best: int, dry: bool = 
 
 
 def why_kept(checkpoint: Checkpoint) -> str:
-    """What stands against deleting it; empty where nothing does."""
+    """Return the reason against deletion; empty if there is none."""
     if checkpoint.pinned:
         return "it is pinned; unpin it first"
     if checkpoint.jobs.filter(state__in=("queued", "running")).exists():
-        return "a short job plays it at the moment"
+        return "a short job uses it"
     run = checkpoint.run
     if _is_useless(checkpoint):
         return ""
@@ -78,14 +78,14 @@ def why_kept(checkpoint: Checkpoint) -> str:
     if fork is not None:
         return f"run {fork.pk} was forked from it"
     if _is_resumed_from(run, checkpoint):
-        return f"it is the last of a run that is {run.state}, which would be resumed from it"
+        return f"it is the last checkpoint of a run that is {run.state} and would resume from it"
     if run.state in ACTIVE_STATES and checkpoint.best:
-        return "it is the best of a run at work"
+        return "it is the best checkpoint of an active run"
     return ""
 
 
 def _is_useless(checkpoint: Checkpoint) -> bool:
-    """Whether nothing can start from it: it is damaged, or its files are gone. Of a run at work only what it reports counts."""
+    """Whether nothing can start from it: it is damaged, or its files are missing. For an active run only its reports count."""
     if checkpoint.damaged or checkpoint.run.state in ACTIVE_STATES:
         return bool(checkpoint.damaged)
     try:
@@ -95,7 +95,7 @@ def _is_useless(checkpoint: Checkpoint) -> bool:
 
 
 def _is_resumed_from(run: Run, checkpoint: Checkpoint) -> bool:
-    """Whether the next attempt starts from it, or one does that has not ended."""
+    """Whether the next attempt, or an active one, starts from it."""
     if checkpoint.path == run.resume_from and run.state in ACTIVE_STATES:
         return True
     if run.attempts.filter(resumed_from=checkpoint.path).exclude(state=Attempt.State.ENDED).exists():
@@ -104,7 +104,7 @@ def _is_resumed_from(run: Run, checkpoint: Checkpoint) -> bool:
 
 
 def checkpoint_hold(checkpoint: Checkpoint) -> None:
-    """Tell the driver's own retention, by a mark on disk, whether it must stay. Raises TransitionRefused."""
+    """Mark on disk, for the driver's retention, whether the checkpoint must stay. Raises TransitionRefused."""
     held = checkpoint.pinned or checkpoint.run.forks.filter(parent_checkpoint=checkpoint.path).exists()
     try:
         (pin if held else unpin)(_place(checkpoint))
@@ -115,7 +115,7 @@ def checkpoint_hold(checkpoint: Checkpoint) -> None:
 
 
 def _delete(checkpoint: Checkpoint) -> None:
-    """Raises TransitionRefused. Out of its place now; its files go once that is committed."""
+    """Mark the row as removed, set the files aside, and delete them after commit. Raises TransitionRefused."""
     reason = why_kept(checkpoint)
     if reason:
         raise TransitionRefused(f"the checkpoint of iteration {checkpoint.iteration} is kept: {reason}")
@@ -124,7 +124,7 @@ def _delete(checkpoint: Checkpoint) -> None:
     try:
         aside = set_aside(_place(checkpoint))
     except FilesGone:
-        return  # somebody was faster; what is left is the row
+        return  # the files are already deleted
     except CheckpointError as error:
         raise TransitionRefused(str(error)) from error
     transaction.on_commit(partial(delete, aside))
@@ -144,7 +144,7 @@ def _locked(user: Person, checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _by_value(run: Run, rows: Iterable[Checkpoint]) -> list[Checkpoint]:
-    """Those that were measured, the best first."""
+    """Return the evaluated checkpoints, the best first."""
     key = run.config.get("checkpoint", {}).get("best_of", "")
     known = [
         row for row in rows if isinstance(value := row.metrics.get(key), int | float) and math.isfinite(value)

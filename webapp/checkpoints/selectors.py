@@ -16,20 +16,20 @@ FIGURES = ("eval/success", "eval/return", "eval_sampled/success", "train/return"
 
 
 def checkpoints_list(run: Run) -> list[Checkpoint]:
-    """Newest first, the removed ones too."""
+    """Return the checkpoints newest first, including removed ones."""
     return list(Checkpoint.objects.filter(run=run).order_by("-iteration", "-pk"))
 
 
 def checkpoint_figures(checkpoints: Iterable[Checkpoint], best_of: str) -> list[str]:
-    """Metrics that a table shows: the one that makes the best, then those of FIGURES that some checkpoint has."""
+    """Return the metrics of a table: the one that selects the best, then those of FIGURES that some checkpoint has."""
     known = {key for row in checkpoints for key in row.metrics}
     return [best_of, *(key for key in FIGURES if key in known and key != best_of)]
 
 
 def checkpoint_latest(run: Run, without: Collection[int] = ()) -> Checkpoint | None:
-    """The one to resume from: the newest that is not damaged, and not one of `without` (primary keys).
+    """Return the checkpoint to resume from: the newest that is not damaged, and not one of `without` (primary keys).
 
-    Where an attempt resumed from an earlier one, those that attempts before it wrote beyond that are left out.
+    If an attempt resumed from an earlier one, later checkpoints of the attempts before it are ignored.
     """
     there = Checkpoint.objects.filter(run=run, removed=False, damaged="").exclude(pk__in=without)
     resumed = run.attempts.exclude(resumed_from="").order_by("-number").first()
@@ -40,13 +40,13 @@ def checkpoint_latest(run: Run, without: Collection[int] = ()) -> Checkpoint | N
 
 
 def checkpoint_rivals(user: Person) -> list[Run]:
-    """The latest runs with a checkpoint that another could meet."""
+    """Return the latest runs with a checkpoint, as opponents for another run."""
     there = Checkpoint.objects.filter(removed=False, damaged="").values("run")
     return list(runs_visible(user).filter(pk__in=there).order_by("-created_at")[:RIVALS])
 
 
 def checkpoint_get(user: Person, pk: int) -> Checkpoint:
-    """One by its number. Raises Http404 for those of other people's projects too."""
+    """Return a checkpoint by its primary key. Raises Http404, also for projects that are not visible to the user."""
     found = (
         Checkpoint.objects.filter(pk=pk, run__in=runs_visible(user))
         .select_related("run__project")
@@ -54,14 +54,14 @@ def checkpoint_get(user: Person, pk: int) -> Checkpoint:
         .first()
     )
     if found is None:
-        raise Http404("there is no such checkpoint that you may see")
+        raise Http404("there is no such checkpoint that is visible to you")
     return found
 
 
 def checkpoint_named(user: Person, run_id: str, name: str, without: Collection[int] = ()) -> Checkpoint:
-    """One of a run: `last`, `best`, an iteration (20) or a folder (iteration-000020). Raises Http404, ConfigError.
+    """Return a checkpoint of a run: `last`, `best`, an iteration (20) or a folder (iteration-000020). Raises Http404, ConfigError.
 
-    `last` is the one to resume from; it is none of `without`.
+    `last` is the one to resume from, except those in `without`.
     """
     run = run_get(user, run_id)
     there = (
@@ -79,7 +79,7 @@ def checkpoint_named(user: Person, run_id: str, name: str, without: Collection[i
         found = there.filter(iteration=min(int(number), 2**31 - 1)).first()
     else:
         raise ConfigError(
-            {"checkpoint": f"{name[:40]!r} names no checkpoint; give last, best or an iteration"}
+            {"checkpoint": f"{name[:40]!r} is not a checkpoint; use last, best or an iteration"}
         )
     if found is None:
         raise Http404(f"run {run.pk} has no checkpoint {name}")

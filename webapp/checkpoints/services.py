@@ -1,4 +1,4 @@
-"""Noting checkpoints that runs have written or removed."""
+"""Recording of checkpoints that runs have written or removed."""
 
 import logging
 import math
@@ -16,7 +16,7 @@ PATH = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
 
 
 def checkpoints_store(run: Run, cursor: int, events: list[CheckpointEvent]) -> None:
-    """Note each; at most one is the best. Paths stay inside the run folder, or are not noted."""
+    """Store each checkpoint; at most one is the best. Paths outside the run folder are rejected."""
     for event in events:
         if not is_inside(event.path):
             _refuse(run, cursor, event)
@@ -38,7 +38,7 @@ def checkpoints_store(run: Run, cursor: int, events: list[CheckpointEvent]) -> N
 
 
 def _facts(event: CheckpointEvent) -> dict[str, Any]:
-    """The columns. That one was removed tells nothing else: what was known of it stays."""
+    """Return the columns to update. A removal event has no other facts: the stored ones stay."""
     return {
         "attempt": event.attempt,
         "iteration": event.iteration,
@@ -52,13 +52,13 @@ def _facts(event: CheckpointEvent) -> dict[str, Any]:
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path is relative, stays below where it starts, and has plain names only: it goes into headers and archives."""
+    """Whether a path is relative, without parent references, and safe for headers and archives (plain names only)."""
     return PATH.fullmatch(path) is not None and not any(part in (".", "..") for part in path.split("/"))
 
 
 def _refuse(run: Run, cursor: int, event: CheckpointEvent) -> None:
-    """Say in the run's log that a checkpoint was not noted."""
-    log.warning("run %s: a checkpoint was not noted, its path is %r", run.pk, event.path)
+    """Report in the run's log that a checkpoint was not recorded."""
+    log.warning("run %s: a checkpoint was not recorded, its path is %r", run.pk, event.path)
     LogLine.objects.create(
         run=run,
         attempt=event.attempt,
@@ -67,7 +67,7 @@ def _refuse(run: Run, cursor: int, event: CheckpointEvent) -> None:
         level="warning",
         source="checkpoints",
         message=(
-            f"the checkpoint {event.path!a} was not noted: give a path below the run's folder, "
+            f"the checkpoint {event.path!a} was not recorded: use a path below the run's folder, "
             "of letters, digits and . _ - in each name"
         ),
     )

@@ -1,4 +1,4 @@
-"""Addresses of the pages of checkpoints."""
+"""URLs of the checkpoint pages."""
 
 from django.urls import URLPattern
 

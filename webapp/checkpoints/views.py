@@ -1,4 +1,4 @@
-"""The checkpoints tab of a run, and what is done there."""
+"""The checkpoints tab of a run, and its actions."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -20,13 +20,13 @@ from webapp.runs.pages import checkpoint_context, is_resumable, run_context
 from webapp.runs.selectors import run_get
 
 JOBS = 20
-"""Short jobs of the run that are listed."""
+"""Number of listed short jobs of the run."""
 
 
 @login_required
 @require_GET
 def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """All checkpoints, the removed ones too, and where the run stands among its forks."""
+    """Show all checkpoints, including removed ones, and the lineage of the run."""
     run = run_get(request.user, run_id)
     context = run_context(request.user, run, "checkpoints") | checkpoint_context(run)
     there = [row for row in context["checkpoints"] if not row.removed]
@@ -64,7 +64,7 @@ def checkpoint_act(request: HttpRequest, run_id: str, pk: int, act: str) -> Http
 @login_required
 @require_POST
 def checkpoints_prune_act(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Delete all but the last and the best so many."""
+    """Delete all but the newest and the best checkpoints."""
     run = run_get(request.user, run_id)
     form = PruneForm(request.POST)
     if not form.is_valid():
@@ -76,6 +76,6 @@ def checkpoints_prune_act(request: HttpRequest, run_id: str) -> HttpResponse:
         messages.error(request, str(error))
     else:
         listed = ", ".join(str(each) for each in done["deleted"])
-        said = f"Deleted {listed}: {size(done['bytes'])}." if listed else "Nothing had to go."
+        said = f"Deleted {listed}: {size(done['bytes'])}." if listed else "Nothing to delete."
         messages.success(request, said)
     return redirect("runs:checkpoints", run.pk)

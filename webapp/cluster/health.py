@@ -1,4 +1,4 @@
-"""How the server's own background work is doing: the Celery worker, its queue, what comes in from runs."""
+"""Health of the server's background work: the Celery worker, its queue, the ingest of events from runs."""
 
 from datetime import timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from webapp.stack.worker_probe import STALE, seconds_since_alive
 QUEUE = "celery"
 """Celery's default queue, a list in Redis."""
 LATE = timedelta(seconds=30)
-"""A driver that was not heard for this long is late."""
+"""Seconds of silence after which a driver counts as late."""
 
 
 def services_read() -> dict[str, Any]:
@@ -23,7 +23,7 @@ def services_read() -> dict[str, Any]:
 
 
 def _worker() -> dict[str, Any]:
-    """When the worker last said that it works (s ago), and how many tasks wait for it; None where Redis is away."""
+    """Return the age of the worker's last heartbeat (s) and the queue's length; None while Redis is unavailable."""
     try:
         with redis.Redis.from_url(
             settings.REDIS_URL, socket_timeout=2.0, socket_connect_timeout=2.0
@@ -39,7 +39,7 @@ def _worker() -> dict[str, Any]:
 
 
 def _ingest() -> dict[str, Any]:
-    """Producers that wrote in the last minute; running runs that are late, and the longest silence among all (s)."""
+    """Return the producers of the last minute, the number of late running runs, and the longest silence of all (s)."""
     now = timezone.now()
     running = Run.objects.filter(state__in=(RunState.RUNNING, RunState.STOPPING))
     heard = [

@@ -1,4 +1,4 @@
-"""What the cluster has, who holds it, who waits for it and for what."""
+"""Capacity of the cluster, runs that hold devices, and queued runs with the resources they wait for."""
 
 from dataclasses import asdict
 from typing import Any
@@ -24,8 +24,8 @@ DEVICES = (("cpus", "CPU cores"), ("gpus", "GPUs"))
 def cluster_read(user: Person) -> dict[str, Any]:
     """{"reachable", "capacity": {cpus, gpus, free_cpus, free_gpus} | None, "nodes", "runs", "services"}.
 
-    Runs that hold devices come first, then the queue in its order. Of runs in projects of others only their devices
-    are told.
+    Runs that hold devices come first, then the queue in its order. Runs in projects not visible to the user show only
+    their devices.
     """
     capacity = capacity_read()
     document = asdict(capacity) if capacity else {}
@@ -41,7 +41,7 @@ def cluster_read(user: Person) -> dict[str, Any]:
 
 
 def capacity_read() -> Capacity | None:
-    """What the cluster has now; None where it does not answer."""
+    """Return the current capacity of the cluster; None if it does not respond."""
     try:
         return make_launcher(settings.TROUPE_LAUNCHER).capacity()
     except LauncherFailure:
@@ -89,7 +89,7 @@ def _pools(run: Run, config: AnyConfig) -> list[dict[str, Any]]:
 
 
 def _config(run: Run) -> AnyConfig | None:
-    """None for a config that another version of Troupe wrote."""
+    """Return the run's config; None if it was written by another version of Troupe."""
     try:
         return parse_config(run.config)
     except ConfigError:
@@ -97,7 +97,7 @@ def _config(run: Run) -> AnyConfig | None:
 
 
 def limits_read(wanted: Demand, capacity: Capacity, before: list[Demand]) -> list[dict[str, Any]]:
-    """Which device lacks how much for a run, after those that hold devices or stand before it in the queue."""
+    """Return the missing amount of each resource for a run, after the runs that hold devices or precede it in the queue."""
     free = left(capacity, before)
     found = []
     for name, words in DEVICES:
@@ -117,7 +117,7 @@ def limits_read(wanted: Demand, capacity: Capacity, before: list[Demand]) -> lis
 
 
 def _too_large(wanted: Demand, capacity: Capacity) -> list[dict[str, Any]]:
-    """A worker that no single node can hold: the sum would do, the pieces would not."""
+    """Return the workers that no single node can hold, even if the cluster's total is sufficient."""
     if not capacity.nodes:
         return []
     found = []

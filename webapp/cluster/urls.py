@@ -1,4 +1,4 @@
-"""Addresses of the pages of the cluster."""
+"""URLs of the cluster pages."""
 
 from django.urls import path
 

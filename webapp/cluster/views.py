@@ -1,4 +1,4 @@
-"""The cluster page; htmx asks for its body every few seconds."""
+"""The cluster page; htmx reloads its body every few seconds."""
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -11,7 +11,7 @@ from webapp.cluster.selectors import cluster_read
 @login_required
 @require_GET
 def cluster_page(request: HttpRequest) -> HttpResponse:
-    """Nodes, who holds devices, who waits for what, and the server's background work."""
+    """Show nodes, runs that hold devices, queued runs, and the server's background work."""
     cluster = cluster_read(request.user)
     rows = cluster["runs"]
     context = {
@@ -26,7 +26,7 @@ def cluster_page(request: HttpRequest) -> HttpResponse:
 
 
 def _devices(capacity: dict[str, float] | None) -> list[tuple[str, float, float]]:
-    """(name, in use, all) of each kind of device that there is."""
+    """Return (name, in use, total) of each kind of device in the cluster."""
     if capacity is None:
         return []
     kinds = (("CPU cores", "cpus"), ("GPUs", "gpus"))

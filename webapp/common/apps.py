@@ -7,5 +7,5 @@ class CommonConfig(AppConfig):
     name = "webapp.common"
 
     def ready(self) -> None:
-        """Make our Celery application the current one: without it tasks are sent to nowhere, with no word said."""
+        """Make our Celery application the current one: without it tasks are sent nowhere, without an error."""
         import_module("webapp.config.celery")

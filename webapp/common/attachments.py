@@ -1,8 +1,8 @@
-"""Headers of files that are sent to be saved."""
+"""Headers of downloads."""
 
 from django.utils.http import content_disposition_header
 
 
 def attachment(name: str) -> str:
-    """The Content-Disposition under which a browser saves a file as `name`, whatever characters it has."""
+    """Return the Content-Disposition for a download named `name`, with any characters."""
     return content_disposition_header(as_attachment=True, filename=name) or "attachment"

@@ -1,4 +1,4 @@
-"""Tasks that were ended because they took too long, or whose process died: told in the log and by /readyz, and tried again."""
+"""Tasks that exceeded their time limit or whose process died: logged, reported by /readyz, and retried."""
 
 import json
 import logging
@@ -15,9 +15,9 @@ from redis.exceptions import RedisError
 log = logging.getLogger(__name__)
 KEY = "troupe:worker:ended"
 TOLD = 600
-"""Seconds for which /readyz tells of the last one."""
+"""Seconds for which /readyz reports the last ended task."""
 TRIES = 3
-"""Of one task with the same arguments, within TOLD seconds. Tasks without arguments are sent again by beat."""
+"""Retries of one task with the same arguments within TOLD seconds. Tasks without arguments are sent again by beat."""
 ENDED = (SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLostError)
 
 
@@ -28,13 +28,13 @@ def task_ended(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """Record a task that failed in one of these ways, and send it again where nobody else does.
+    """Record a task that failed in one of these ways, and retry it if beat does not.
 
-    Celery reports a hard time limit twice: as the task's result and as the limit's own. Only the first report counts.
+    Celery reports a hard time limit twice: as the task's result and as the limit itself. Only the first report counts.
     """
     if not isinstance(error, ENDED):
         return
-    how = "its process died" if isinstance(error, WorkerLostError) else "it took too long"
+    how = "its process died" if isinstance(error, WorkerLostError) else "it exceeded its time limit"
     try:
         with _client() as client:
             if not client.set(f"{KEY}:id:{task_id}", how, ex=TOLD, nx=True):
@@ -43,7 +43,7 @@ def task_ended(
             client.set(KEY, json.dumps(noted), ex=TOLD)
             tried = _count(client, task.name, args) if args else TRIES
     except RedisError as problem:
-        log.error("the task %s was ended (%s); Redis does not take note of it: %s", task.name, how, problem)
+        log.error("the task %s was ended (%s); it cannot be recorded in Redis: %s", task.name, how, problem)
         return
     again = tried < TRIES
     log.error(
@@ -51,14 +51,14 @@ def task_ended(
         task.name,
         tuple(args),
         how,
-        "it is tried again" if again or not args else f"it is not tried again after {tried} times",
+        "it is retried" if again or not args else f"it is not retried after {tried} attempts",
     )
     if again:
         task.apply_async(args=tuple(args), kwargs=dict(kwargs))
 
 
 def last_ended(client: "redis.Redis") -> str:
-    """The last task that was ended, in words; empty where there was none lately. Raises RedisError."""
+    """Describe the last ended task; empty if there is no recent one. Raises RedisError."""
     noted = client.get(KEY)
     if not isinstance(noted, bytes):
         return ""
@@ -67,7 +67,7 @@ def last_ended(client: "redis.Redis") -> str:
 
 
 def _count(client: "redis.Redis", name: str, args: Sequence[Any]) -> int:
-    """How often this task with these arguments has been ended lately, this time included."""
+    """Return how often this task with these arguments has ended recently, this time included."""
     key = f"{KEY}:{name}:{json.dumps(list(args), default=str)}"
     with client.pipeline() as pipe:
         pipe.incr(key)

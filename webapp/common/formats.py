@@ -1,4 +1,4 @@
-"""Numbers, times and sizes as people read them. static/js/format.js says the same in the browser."""
+"""Formatting of numbers, times and sizes. static/js/format.js does the same in the browser."""
 
 import json
 from math import isfinite, isnan
@@ -10,9 +10,9 @@ WORDS = {"NaN": "NaN", "Infinity": "\N{INFINITY}", "-Infinity": f"{MINUS}\N{INFI
 
 
 def number(value: Any) -> str:
-    """Two decimals where they matter, so that columns align: 0.91, 12.40, 8,412, 0.0012; a true minus.
+    """Format a number with two decimals where they matter, so that columns align: 0.91, 12.40, 8,412, 0.0012; a true minus sign.
 
-    A value that is no number, which a field of a config may have, is written as JSON.
+    A value that is not a number, such as another config value, is written as JSON.
     """
     if value is None or value == "":
         return NONE
@@ -39,26 +39,26 @@ def _finite(value: float) -> str:
 
 
 def signed(value: float | str | None) -> str:
-    """As `number`, with a plus where it is positive."""
+    """Format as `number`, with a plus sign for positive values."""
     text = number(value)
     return f"+{text}" if isinstance(value, int | float) and value > 0 else text
 
 
 def fixed(value: float | str | None) -> str:
-    """Always two decimals, for columns of numbers that belong together."""
+    """Format with two decimals, for aligned columns of numbers."""
     if not isinstance(value, int | float) or not isfinite(value):
         return number(value)
     return f"{value:.2f}".replace("-", MINUS)
 
 
 def reward(value: float | str | None) -> str:
-    """As `fixed`, with a plus where it is positive."""
+    """Format as `fixed`, with a plus sign for positive values."""
     text = fixed(value)
     return f"+{text}" if isinstance(value, int | float) and value > 0 else text
 
 
 def duration(seconds: float | None) -> str:
-    """The two largest units: 27 s, 1 min 24 s, 3 h 5 min, 2 d 4 h."""
+    """Format with the two largest units: 27 s, 1 min 24 s, 3 h 5 min, 2 d 4 h."""
     if seconds is None:
         return NONE
     whole = max(0, round(seconds))
@@ -74,7 +74,7 @@ def duration(seconds: float | None) -> str:
 
 
 def size(count: int | None) -> str:
-    """Bytes in powers of 1,000: 512 B, 1.4 MB."""
+    """Format bytes in powers of 1,000: 512 B, 1.4 MB."""
     if count is None:
         return NONE
     value, unit = float(count), "B"

@@ -1,4 +1,4 @@
-"""Is this server, and what it stands on, well?"""
+"""Health checks of the server and the services it depends on."""
 
 import os
 from collections.abc import Callable
@@ -16,14 +16,15 @@ from webapp.stack.home import MODEL_IN_WORK
 from webapp.stack.worker_probe import STALE, seconds_since_alive
 
 TIMEOUT = 2.0
-"""Seconds that a part has to answer in."""
+"""Timeout of each check in seconds."""
 NEEDED = ("database", "redis", "migrations", "base_model")
-"""Without the first three no page works, and a run launched while the base model is made would wait for it."""
+"""Parts without which the server is not ready: no page works without the first three, and a run launched while the base
+model is created would wait for it."""
 _migrated = False
 
 
 def check_all() -> dict[str, str]:
-    """ "ok" or what is wrong, per part. Never raises."""
+    """Return "ok" or the problem, per part. Never raises."""
     return {name: check() for name, check in CHECKS.items()}
 
 
@@ -42,7 +43,7 @@ def _database() -> str:
 
 
 def _migrations() -> str:
-    """Looked at until there is nothing to do: what this process needs does not change while it lives."""
+    """Checked until no migration is missing: the migrations needed by this process do not change."""
     global _migrated
     if not _migrated:
         try:
@@ -51,7 +52,7 @@ def _migrations() -> str:
         except DatabaseError:
             return "unknown"
         if missing:
-            return f"{missing} to be run"
+            return f"{missing} not applied"
         _migrated = True
     return "ok"
 
@@ -72,7 +73,7 @@ def _worker() -> str:
     except RedisError:
         return "unknown"
     if age is None:
-        return "has not been seen"
+        return "has not reported yet"
     return (ended or "ok") if age < STALE else f"last seen {age:.0f} s ago"
 
 

@@ -1,4 +1,4 @@
-"""Work that one process at a time does, over all workers."""
+"""Mutual exclusion between processes, across all workers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,9 +8,9 @@ from django.db import DatabaseError, connection
 
 @contextmanager
 def only_one(key: int) -> Iterator[bool]:
-    """Whether this connection got the advisory lock `key`, held for the length of the block. Does not wait.
+    """Yield whether this connection acquired the advisory lock `key`, held until the end of the block. Does not wait.
 
-    A process that is killed loses its connection, and with it the lock.
+    A process that is killed loses its connection and releases the lock.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [key])
@@ -19,5 +19,8 @@ def only_one(key: int) -> Iterator[bool]:
         yield bool(ours)
     finally:
         if ours:
-            with suppress(DatabaseError), connection.cursor() as cursor:  # a connection that broke has let go
+            with (
+                suppress(DatabaseError),
+                connection.cursor() as cursor,
+            ):  # a broken connection has released the lock
                 cursor.execute("SELECT pg_advisory_unlock(%s)", [key])

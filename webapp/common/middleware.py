@@ -1,4 +1,4 @@
-"""What every request and every answer has to fulfil."""
+"""Checks of every request and headers of every response."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -13,37 +13,37 @@ from training_core.errors import ConfigError
 
 
 class RefusedText(MiddlewareMixin):
-    """Answers requests whose text the database cannot hold or look for, before a view sees them.
+    """Rejects requests with text that the database cannot store or query, before the view runs.
 
-    Stands behind the CSRF middleware, which reads the same forms. JSON bodies are checked by their parser.
+    Runs after the CSRF middleware, which reads the same forms. JSON bodies are checked by their parser.
     """
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> HttpResponse | None:
-        """404 for a NUL character in the path, 400 for one in the query or in a form."""
+        """Return 404 for a NUL character in the path, 400 for one in the query or in a form."""
         if "\0" in request.path:
-            raise Http404("no address holds a NUL character")
+            raise Http404("a URL cannot contain a NUL character")
         name = _with_nul(request.GET.lists())
         if name is None and not _for_programs(request):
             name = _with_nul(request.POST.lists())
-        return None if name is None else refused(request, f"{name}: text holds no NUL characters")
+        return None if name is None else refused(request, f"{name}: text cannot contain NUL characters")
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """400 for input of a page that a service refuses and the view does not handle."""
+        """Return 400 for form input that a service rejects and the view does not handle."""
         if isinstance(error, ConfigError) and not _for_programs(request):
             return refused(request, "; ".join(error.fields.values()))
         return None
 
 
 class NeverStored(MiddlewareMixin):
-    """Keeps what is behind a login out of the caches of browsers and proxies, unless the view says otherwise.
+    """Prevents caching of pages that need a login, unless the view sets its own caching.
 
-    Whether somebody is logged in is not looked up: that would ask the database for every answer.
+    Does not check whether the user is logged in, which would need a query for every response.
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
-        """Sets Cache-Control: no-store for requests with a session or a token. WhiteNoise serves static files before this."""
+        """Set Cache-Control: no-store for requests with a session or a token. WhiteNoise serves static files before this."""
         known = settings.SESSION_COOKIE_NAME in request.COOKIES or "Authorization" in request.headers
         if known and not response.has_header("Cache-Control"):
             add_never_cache_headers(response)
@@ -51,7 +51,7 @@ class NeverStored(MiddlewareMixin):
 
 
 def refused(request: HttpRequest, reason: str) -> HttpResponse:
-    """400, as a page or, below /api/, as JSON."""
+    """Return 400, as a page or, below /api/, as JSON."""
     if _for_programs(request):
         return JsonResponse({"detail": reason}, status=400)
     return render(request, "400.html", {"reason": reason}, status=400)
@@ -62,7 +62,7 @@ def _for_programs(request: HttpRequest) -> bool:
 
 
 def _with_nul(fields: Iterable[tuple[str, list[Any]]]) -> str | None:
-    """The name of the first field that holds a NUL character."""
+    """Return the name of the first field that contains a NUL character."""
     for name, values in fields:
         if any("\0" in text for text in (name, *values)):
             return name.replace("\0", "\ufffd")[:60]

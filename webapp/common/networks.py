@@ -1,9 +1,9 @@
-"""Addresses that the server may connect to where a user has named the target.
+"""Addresses that the server may connect to if a user chose the target.
 
-The server sends from inside its network. Without this limit a user could reach what only the server can reach: other services
-on the host, machines of the private network, cloud metadata at 169.254.169.254 (server-side request forgery).
+The server sends from inside its network. Without this limit a user could reach services that only the server can reach: other
+services on the host, machines of the private network, cloud metadata at 169.254.169.254 (server-side request forgery).
 
-This module imports nothing of Django: the process that sends channel messages uses it too.
+This module does not import Django: the process that sends channel messages uses it too.
 """
 
 from collections.abc import Collection
@@ -11,13 +11,13 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 ANY = "any"
 UNICAST = ip_network("2000::/3")
-"""Public IPv6 addresses. Everything else is local, reserved, or an IPv4 address in another spelling (NAT64, IPv4-compatible)."""
+"""Public IPv6 addresses. All others are local, reserved, or encode an IPv4 address (NAT64, IPv4-compatible)."""
 SIX_TO_FOUR = ip_network("2002::/16")
-"""IPv6 addresses that a 6to4 router translates to the IPv4 address that they contain."""
+"""IPv6 addresses that a 6to4 router translates to their embedded IPv4 address."""
 
 
 def allowed(address: IPv4Address | IPv6Address, networks: Collection[str]) -> bool:
-    """Whether the address is public or lies in one of `networks` (CIDR notation, or "any")."""
+    """Whether the address is public or in one of `networks` (CIDR notation, or "any")."""
     address = getattr(address, "ipv4_mapped", None) or address
     if ANY in networks:
         return True
@@ -25,7 +25,7 @@ def allowed(address: IPv4Address | IPv6Address, networks: Collection[str]) -> bo
 
 
 def literal_allowed(address: str, networks: Collection[str]) -> bool:
-    """The same for text. False for a name: only a numeric address says where a connection goes."""
+    """The same for text. False for a name: only a numeric address determines the target of a connection."""
     try:
         return allowed(ip_address(address.partition("%")[0]), networks)
     except ValueError:

@@ -1,8 +1,8 @@
-"""HTTP requests to addresses that users have named. Every such request of the server goes through `post`.
+"""HTTP requests to addresses chosen by users. The server sends all such requests with `post`.
 
-Public addresses are allowed, and networks that TROUPE_WEBHOOK_NETWORKS names. The address that a name resolves to is checked
-when the connection is made, and that very address is used: a name that changes in between gains nothing. `post` follows no
-redirects, uses no proxies and does not read the answer's body; its time and the size of the answer's head are bounded.
+Allowed are public addresses and the networks in TROUPE_WEBHOOK_NETWORKS. The resolved address is checked when the connection
+is made, and the connection uses exactly that address: a name that changes in between (DNS rebinding) has no effect. `post`
+follows no redirects, uses no proxies and does not read the response's body; its time and the size of the headers are bounded.
 """
 
 import socket
@@ -21,48 +21,50 @@ from webapp.common.networks import allowed
 
 LONGEST = 2000
 TIMEOUT = 10.0
-"""Seconds for each of connecting, sending and the answer's head."""
+"""Timeout in seconds for each of connecting, sending and reading the headers."""
 TOTAL = 20.0
-"""Seconds for all of it: a receiver that answers byte by byte holds no worker."""
+"""Total timeout in seconds: a receiver that responds byte by byte does not block a worker."""
 
 
 class AddressRefused(TroupeError):
-    """The server does not connect there; the message says why."""
+    """The server refuses to connect to an address; the message contains the reason."""
 
 
 def host_of(address: str) -> str:
-    """scheme://host:port of an http address, as far as its words tell. Raises AddressRefused."""
+    """Return scheme://host:port of an http URL, without resolving the name. Raises AddressRefused."""
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise AddressRefused(f"this is no address: {error}") from error
+        raise AddressRefused(f"this is not a valid address: {error}") from error
     if parts.scheme not in ("http", "https") or not host or len(address) > LONGEST:
         raise AddressRefused("give an address such as https://host/path")
     if not address.isascii() or any(ord(sign) < 33 for sign in address) or parts.username or parts.password:
-        raise AddressRefused("an address has no spaces, no user and no password; write other signs as %XX")
+        raise AddressRefused(
+            "an address cannot contain spaces, a user or a password; write other characters as %XX"
+        )
     name = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{name}{f':{port}' if port else ''}"
 
 
 def address_checked(host: str, port: int) -> str:
-    """The first address that the host has, if all that it has are allowed. Raises AddressRefused."""
+    """Return the first address of the host if all its addresses are allowed. Raises AddressRefused."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise AddressRefused(f"the name of the host is not known: {host[:100]}") from error
+        raise AddressRefused(f"the host name cannot be resolved: {host[:100]}") from error
     addresses = [str(each[4][0]).partition("%")[0] for each in found]
     for each in addresses:
         if not allowed(ip_address(each), settings.TROUPE_WEBHOOK_NETWORKS):
             raise AddressRefused(
-                f"{host[:100]} is {each}, which is no public address; an administrator may allow its network "
+                f"{host[:100]} is {each}, which is not a public address; an administrator may allow its network "
                 "with TROUPE_WEBHOOK_NETWORKS"
             )
     return addresses[0]
 
 
 def post(address: str, headers: Mapping[str, str], body: bytes) -> int:
-    """POST to an address that `host_of` accepts; the answer's status.
+    """POST to an address accepted by `host_of`; returns the status of the response.
 
     Raises AddressRefused, httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError.
     """
@@ -84,7 +86,7 @@ def post(address: str, headers: Mapping[str, str], body: bytes) -> int:
 
 
 class CheckedNetwork(httpcore.SyncBackend):
-    """Connects to checked addresses only, until `deadline` (time.monotonic()); TLS still asks for the host's own name."""
+    """Connects only to checked addresses, until `deadline` (time.monotonic()); TLS still verifies the host name."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
@@ -95,7 +97,7 @@ class CheckedNetwork(httpcore.SyncBackend):
 
 
 class _Timed(httpcore.NetworkStream):
-    """A stream whose reads and writes end at a deadline."""
+    """A stream whose reads and writes have a deadline."""
 
     def __init__(self, stream: httpcore.NetworkStream, deadline: float) -> None:
         self._stream = stream
@@ -122,5 +124,5 @@ class _Timed(httpcore.NetworkStream):
     def _left(self, timeout: float | None) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise httpcore.ReadTimeout(f"no whole answer within {TOTAL:g} s")
+            raise httpcore.ReadTimeout(f"no complete response within {TOTAL:g} s")
         return left if timeout is None else min(timeout, left)

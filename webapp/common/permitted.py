@@ -1,4 +1,4 @@
-"""Configs from pages and the API: what they may name beside fields of their own."""
+"""Checks of configs from pages and the API: which code, files and checkpoints they may reference."""
 
 import os
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ from webapp.accounts.permissions import Person
 
 
 def parse_permitted(tree: Mapping[str, Any]) -> AnyConfig:
-    """A config that may be run for anybody who may launch here and may see the runs that it names.
+    """Parse a config that any user may run who can launch here and see the runs it references.
 
-    Raises ConfigError with one message per field, also for code, files, models and folders that the server's owner has
-    not allowed. Before anything is run or read, `check_runs_visible` asks whose checkpoints it names.
+    Raises ConfigError with one message per field, also for code, files, models and folders that are not allowed by the
+    server's owner. Before running or reading anything, call `check_runs_visible` for the referenced checkpoints.
     """
     config = parse_config(tree)
     permitted = _permitted()
@@ -35,16 +35,16 @@ def parse_permitted(tree: Mapping[str, Any]) -> AnyConfig:
 
 
 def parse_permitted_for(user: Person, tree: Mapping[str, Any]) -> AnyConfig:
-    """`parse_permitted`, and checkpoints only of runs that this person may see. Raises ConfigError."""
+    """Like `parse_permitted`, with checkpoints only of runs that are visible to this user. Raises ConfigError."""
     config = parse_permitted(tree)
     check_runs_visible(user, config)
     return config
 
 
 def check_runs_visible(user: Person, config: AnyConfig) -> None:
-    """Raises ConfigError where a config names a checkpoint of a run that is in none of the person's projects.
+    """Raises ConfigError if a config references a checkpoint of a run outside the user's projects.
 
-    The message is the same where there is no such run.
+    The message is the same for a run that does not exist.
     """
     found = runs_named(config, _permitted().home)
     wanted = {run for run, _ in found.values()}
@@ -62,7 +62,7 @@ def check_runs_visible(user: Person, config: AnyConfig) -> None:
 
 
 def _check_links(config: AnyConfig, permitted: Permitted) -> None:
-    """Raises ConfigError where a path leads into the data folder under another name than its own, by a link."""
+    """Raises ConfigError for a path that leads into the data folder through a symbolic link."""
     home, wrong = os.path.realpath(permitted.home), {}
     for kind, allowed in PLACES.items():
         for field, value in named(config, kind):

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: counts alone, no names of people, projects or runs."""
+"""Prometheus metrics: only counts, no names of users, projects or runs."""
 
 from collections.abc import Iterator
 
@@ -20,11 +20,13 @@ from webapp.runs.models import Run, RunState
 
 
 class TroupeCollector(Collector):
-    """Reads the database when it is asked."""
+    """Reads the database on every scrape."""
 
     def collect(self) -> Iterator[Metric]:
-        """Runs by state, events stored, which parts are up. Without a database, only the parts."""
-        parts = GaugeMetricFamily("troupe_part_up", "1 while this part of the stack is well", labels=["part"])
+        """Yield runs by state, stored events, and the health of each part. Without a database, only the parts."""
+        parts = GaugeMetricFamily(
+            "troupe_part_up", "1 while this part of the stack is healthy", labels=["part"]
+        )
         for name, state in check_all().items():
             parts.add_metric([name], float(state == "ok"))
         yield parts
@@ -37,9 +39,7 @@ class TroupeCollector(Collector):
         for state in RunState.values:
             runs.add_metric([state], float(counts.get(state, 0)))
         yield runs
-        yield GaugeMetricFamily(
-            "troupe_events_stored", "Events stored for the runs that exist", value=float(events)
-        )
+        yield GaugeMetricFamily("troupe_events_stored", "Stored events of existing runs", value=float(events))
 
 
 REGISTRY = CollectorRegistry()
@@ -48,5 +48,5 @@ for _collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR, TroupeCo
 
 
 def exposition() -> bytes:
-    """All of it in Prometheus' text format."""
+    """Return all metrics in Prometheus' text format."""
     return generate_latest(REGISTRY)

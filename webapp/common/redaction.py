@@ -1,4 +1,4 @@
-"""Secrets do not reach the logs, and refused requests do not fill them."""
+"""Removes secrets from the logs and shortens the entries of rejected requests."""
 
 import logging
 import os
@@ -7,10 +7,10 @@ from copy import copy
 
 MASK = "[redacted]"
 LONGEST_REFUSAL = 300
-"""Characters of the line about a request that was refused."""
+"""Maximum characters of the line about a rejected request."""
 _PATTERNS = [
     (re.compile(r"troupe_[A-Za-z0-9_-]{20,}"), MASK),
-    # Links are addresses; in a query (?next=) they are percent-encoded.
+    # Links are URLs; in a query (?next=) they are percent-encoded.
     (
         re.compile(r"(?i)((?:/|%2F)(?:account(?:/|%2F)link|shared)(?:/|%2F))(?:(?!%2F)[^/\s\"'?&])+"),
         rf"\1{MASK}",
@@ -22,7 +22,7 @@ _OWN = ("TROUPE_SECRET_KEY", "RAY_AUTH_TOKEN", "TROUPE_TOKEN", "TROUPE_INGEST_TO
 
 
 def redact(text: str) -> str:
-    """The text without tokens, login links, passwords in addresses, or this process's own secrets."""
+    """Return the text without tokens, login links, passwords in URLs, or this process's own secrets."""
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     for name in _OWN:
@@ -35,8 +35,8 @@ def redact(text: str) -> str:
 class RedactingFormatter(logging.Formatter):
     """A plain formatter whose text, tracebacks included, is redacted.
 
-    An answer below 500 is one short line: its cause is the request, so there is no traceback to keep, and whoever sends
-    many such requests does not fill the log.
+    A response below 500 is one short line: its cause is the request, so no traceback is needed, and a client that sends
+    many such requests cannot fill the log.
     """
 
     def format(self, record: logging.LogRecord) -> str:

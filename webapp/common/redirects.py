@@ -1,15 +1,15 @@
-"""Redirects to a page that a request names."""
+"""Redirects to a page specified in the request."""
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import url_has_allowed_host_and_scheme
 
 
 def local_address(place: str, otherwise: str) -> str:
-    """`place` if it is the absolute path of a page of this server, otherwise `otherwise`, which is one."""
+    """Return `place` if it is the absolute path of a page of this server, otherwise `otherwise`, which must be one."""
     safe = place.startswith("/") and url_has_allowed_host_and_scheme(place, allowed_hosts=None)
     return place if safe else otherwise
 
 
 def back(request: HttpRequest, otherwise: str) -> HttpResponse:
-    """A redirect to the form's `next`, if that is a page of this server, otherwise to `otherwise`."""
+    """Redirect to the form's `next` if it is a page of this server, otherwise to `otherwise`."""
     return HttpResponseRedirect(local_address(request.POST.get("next", ""), otherwise))

@@ -1,7 +1,7 @@
-"""Texts that the database holds and must not reveal: encrypted under a key that follows from TROUPE_SECRET_KEY.
+"""Encryption of secrets in the database, with keys derived from TROUPE_SECRET_KEY.
 
-Whoever reads the database, a dump of it or a backup learns nothing without that key. Fernet (AES-128-CBC with HMAC-SHA256) under a
-key by HKDF (RFC 5869), one per purpose, so that what was sealed for one is of no use for another.
+The database, a dump or a backup reveals nothing without that key. Uses Fernet (AES-128-CBC with HMAC-SHA256) with one key
+per purpose, derived by HKDF (RFC 5869), so that a text encrypted for one purpose cannot be used for another.
 """
 
 import base64
@@ -16,24 +16,24 @@ from training_core.errors import TroupeError
 
 
 class Unreadable(TroupeError):
-    """It was sealed under another TROUPE_SECRET_KEY, or was changed since."""
+    """The text was encrypted under another TROUPE_SECRET_KEY, or was modified."""
 
 
 def seal(text: str, purpose: str) -> str:
-    """The text, encrypted; another one every time. Raises ImproperlyConfigured where there is no secret key."""
+    """Encrypt the text; the result differs every time. Raises ImproperlyConfigured without a secret key."""
     if settings.SECRET_KEY == settings.NO_SECRET_KEY:
         raise ImproperlyConfigured(
-            "set TROUPE_SECRET_KEY, the same as the web processes have: secrets are encrypted with it"
+            "set TROUPE_SECRET_KEY to the value of the web processes: it encrypts the secrets"
         )
     return _cipher(purpose).encrypt(text.encode()).decode()
 
 
 def unseal(sealed: str, purpose: str) -> str:
-    """What was sealed for this purpose. Raises Unreadable."""
+    """Decrypt a text encrypted for this purpose. Raises Unreadable."""
     try:
         return _cipher(purpose).decrypt(sealed.encode()).decode()
     except InvalidToken as error:
-        raise Unreadable("it was encrypted under another TROUPE_SECRET_KEY; give it anew") from error
+        raise Unreadable("it was encrypted under another TROUPE_SECRET_KEY; enter it again") from error
 
 
 def _cipher(purpose: str) -> Fernet:

@@ -1,4 +1,4 @@
-"""Answers that are made while they are sent."""
+"""Streaming responses."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -12,7 +12,7 @@ from webapp.common.attachments import attachment
 def stream(
     request: HttpRequest, parts: Iterator[bytes], content_type: str, name: str
 ) -> StreamingHttpResponse:
-    """A file `name` to download, its parts made one by one; they may read the database, none may be empty."""
+    """Return a download named `name`, generated part by part; generating may read the database, no part may be empty."""
     asynchronous = isinstance(request, ASGIRequest)
     answer = StreamingHttpResponse(_later(parts) if asynchronous else parts, content_type=content_type)
     answer["Content-Disposition"] = attachment(name)
@@ -20,7 +20,7 @@ def stream(
 
 
 async def _later(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """The same without holding up the event loop."""
+    """Iterate over the parts in a thread, without blocking the event loop."""
     following = sync_to_async(lambda: next(parts, b""))
     while part := await following():
         yield part

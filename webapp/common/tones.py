@@ -1,22 +1,22 @@
-"""One colour per role, everywhere: tones 1 to 6 of static/css/tokens.css, by the role's place in the team."""
+"""One colour per role: tones 1 to 6 of static/css/tokens.css, by the role's index in the team."""
 
 from collections.abc import Mapping
 from typing import Any
 
 TONES = 6
 SHARED = 0
-"""The tone of a policy behind several roles, and of anything that is no role's."""
+"""The tone of a policy of several roles, and of anything without a role."""
 
 
 def role_tones(config: Mapping[str, Any]) -> dict[str, int]:
-    """Role name -> tone, in the order in which they speak."""
+    """Return role name -> tone, in the order of turns."""
     team = config.get("team", {})
     names = dict.fromkeys([*team.get("turn_order", ()), *team.get("roles", {})])
     return {name: index % TONES + 1 for index, name in enumerate(names)}
 
 
 def policy_tones(config: Mapping[str, Any]) -> dict[str, int]:
-    """Policy name -> the tone of the one role that it speaks for, else SHARED."""
+    """Return policy name -> the tone of its only role, else SHARED."""
     tones = role_tones(config)
     behind: dict[str, list[str]] = {}
     for role, facts in config.get("team", {}).get("roles", {}).items():

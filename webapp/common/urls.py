@@ -1,4 +1,4 @@
-"""Addresses for machines that watch."""
+"""URLs for monitoring."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""For machines that watch: no login, no names."""
+"""Monitoring endpoints, without login and without names, and error pages."""
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.cache import never_cache
@@ -13,14 +13,14 @@ from webapp.common.prometheus import exposition
 @require_safe
 @never_cache
 def healthz(request: HttpRequest) -> HttpResponse:
-    """200 while this process answers at all."""
+    """Return 200 while this process responds."""
     return JsonResponse({"status": "ok"})
 
 
 @require_safe
 @never_cache
 def readyz(request: HttpRequest) -> HttpResponse:
-    """200 while pages can be served, 503 otherwise; the body says how each part is."""
+    """Return 200 while pages can be served, 503 otherwise; the body contains the status of each part."""
     parts = check_all()
     ready = is_ready(parts)
     return JsonResponse(
@@ -36,14 +36,14 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 
 def not_understood(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """A request that Django itself refuses: a foreign host, too many fields, a body that is too large."""
+    """Return 400 for a request that Django rejects: a foreign host, too many fields, a body that is too large."""
     if request.path.startswith("/api/"):
         return JsonResponse({"detail": "the server does not understand this request"}, status=400)
     return bad_request(request, exception)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """A page for people; for programs below /api/ the same JSON as every other error."""
+    """Return an HTML page, or below /api/ the same JSON as every other error."""
     if request.path.startswith("/api/"):
         detail = f"there is nothing at {request.path}; /api/docs/ lists what there is"
         return JsonResponse({"detail": detail}, status=404)
@@ -51,8 +51,8 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def failed(request: HttpRequest) -> HttpResponse:
-    """What no view foresaw; the traceback is in the server's log."""
+    """Return 500 for an unexpected exception; the traceback is in the server's log."""
     if request.path.startswith("/api/"):
-        detail = "the server failed at this; its log has the traceback"
+        detail = "the server failed to process this request; its log contains the traceback"
         return JsonResponse({"detail": detail}, status=500)
     return server_error(request)

@@ -1,7 +1,7 @@
-"""Lines of different length and density on one axis, without inventing points.
+"""Aligns lines of different length and density on one axis, without extrapolation.
 
-A run counts between its own first and last point, never beyond: there it is missing, and the number of runs at every
-point of the axis is part of the answer.
+A run has values only between its own first and last point; elsewhere they are missing. The number of runs at every
+point of the axis is part of the result.
 """
 
 from collections.abc import Sequence
@@ -19,24 +19,24 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Line:
-    """One run's curve: x strictly rising, y finite."""
+    """One run's curve: x strictly increasing, y finite."""
 
     x: Floats
     y: Floats
     left_out: int = 0
-    """Points that were not finite."""
+    """Number of points that were not finite."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """Bounds at every point of the axis; NaN where there are none."""
+    """Bounds at every point of the axis; NaN where undefined."""
 
     low: Floats
     high: Floats
 
 
 def line_of(x: Floats, y: Floats) -> Line:
-    """Points in order of arrival as a line: sorted by x, of several at one x the last; what is not finite is left out."""
+    """Return points in order of arrival as a line: sorted by x, the last of equal x; values that are not finite are dropped."""
     finite = np.isfinite(x) & np.isfinite(y)
     x, y = x[finite], y[finite]
     order = np.argsort(x, kind="stable")
@@ -46,7 +46,7 @@ def line_of(x: Floats, y: Floats) -> Line:
 
 
 def axis_of(lines: Sequence[Line], most: int = MOST_POINTS) -> tuple[Floats, bool]:
-    """Every x that some line has; where they are more than `most`, the middles of `most` equal spans (then True)."""
+    """Return the union of all x; if there are more than `most`, the midpoints of `most` equal bins (then True)."""
     known = np.unique(np.concatenate([line.x for line in lines])) if lines else np.empty(0)
     if len(known) <= most:
         return known, False
@@ -55,9 +55,9 @@ def axis_of(lines: Sequence[Line], most: int = MOST_POINTS) -> tuple[Floats, boo
 
 
 def on_axis(line: Line, axis: Floats, spans: bool) -> Floats:
-    """The line at every point of the axis, NaN outside its own range.
+    """Return the line's values at every point of the axis, NaN outside its own range.
 
-    Between two of its points it is drawn straight. Where the axis has spans, its mean within each comes first.
+    Values between two points are interpolated linearly. For an axis of bins, the line is first averaged within each.
     """
     if spans and len(line.x):
         line = _means(line, axis)
@@ -76,7 +76,7 @@ def _means(line: Line, axis: Floats) -> Line:
 
 
 def smoothed(table: Floats, weight: float) -> Floats:
-    """Rows (runs, axis) as exponential moving averages along the axis, without the bias of their start; NaN stays."""
+    """Return rows (runs, axis) as exponential moving averages along the axis, corrected for the bias of the start; NaN stays NaN."""
     sums, mass = np.zeros(len(table)), np.zeros(len(table))
     out = np.full(table.shape, np.nan)
     for place in range(table.shape[1]):
@@ -88,18 +88,18 @@ def smoothed(table: Floats, weight: float) -> Floats:
 
 
 def counts_of(table: Floats) -> NDArray[np.int64]:
-    """How many runs are there at every point of the axis."""
+    """Return the number of runs with a value at every point of the axis."""
     return np.asarray(np.isfinite(table).sum(axis=0), dtype=np.int64)
 
 
 def mean_of(table: Floats) -> Floats:
-    """Mean over the runs that are there; NaN where none is."""
+    """Return the mean over the runs with a value; NaN where there is none."""
     return _divided(np.nansum(table, axis=0), counts_of(table))
 
 
 def band_of(table: Floats, kind: str, seed: int = 0) -> Band | None:
-    """Around the mean of rows (runs, axis): "sd" (of the sample), "ci" (percentiles of means of whole runs drawn
-    again) where two runs or more are there; "minmax" where one is. None for any other kind.
+    """Return the band around the mean of rows (runs, axis): "sd" (of the sample) and "ci" (percentiles of the means of
+    resampled runs) need two runs, "minmax" one. None for any other kind.
     """
     if kind == "sd":
         mean, counts = mean_of(table), counts_of(table)
@@ -115,7 +115,7 @@ def band_of(table: Floats, kind: str, seed: int = 0) -> Band | None:
 
 
 def _interval(table: Floats, seed: int) -> Band:
-    """Weights (resamples, runs) say how often a run was drawn: means of all resamples are two products of matrices."""
+    """Weights (resamples, runs) are the counts of each run in a resample: all means are two matrix products."""
     runs = len(table)
     drawn = np.random.default_rng(seed).integers(0, runs, (RESAMPLES, runs))
     weights = np.stack([(drawn == run).sum(axis=1) for run in range(runs)], axis=1).astype(float)
@@ -123,7 +123,7 @@ def _interval(table: Floats, seed: int) -> Band:
     means = _divided(weights @ np.where(there, table, 0.0), weights @ there.astype(float))
     bounds: Floats = np.full((2, table.shape[1]), np.nan)
     some = there.sum(axis=0) > 1
-    # A resample may hold none of the runs that are there; looking for such places is slow, so only where there are any.
+    # A resample may contain none of the runs with a value; checking for that is slow, so it is done only where needed.
     gaps = np.isnan(means).any(axis=0)
     levels = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
     for places, quantile in ((some & ~gaps, np.quantile), (some & gaps, np.nanquantile)):
@@ -133,7 +133,7 @@ def _interval(table: Floats, seed: int) -> Band:
 
 
 def _divided(total: Floats, count: Floats | NDArray[np.int64]) -> Floats:
-    """total / count, NaN where the count is not above 0."""
+    """Return total / count, NaN where the count is not positive."""
     quotient: Floats = np.full(np.shape(total), np.nan)
     np.divide(total, count, out=quotient, where=np.asarray(count) > 0)
     return quotient

@@ -26,21 +26,21 @@ FIELDS = {
 
 
 def asked(request: Request) -> tuple[list[Run], Choice]:
-    """The runs that a request names, and how it wants them compared. Raises ConfigError, Http404."""
+    """Return the requested runs and the options of their comparison. Raises ConfigError, Http404."""
     choice = choice_demand(request.query_params)
     runs = runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter)
     return runs, meant(choice, runs)
 
 
 class Compare(APIView):
-    """Groups of runs side by side."""
+    """Comparison of groups of runs."""
 
     @extend_schema(
         parameters=[FIELDS[name] for name in ("runs", "filter", "key", "by", "at")],
         responses={200: JSON, 400: JSON},
     )
     def get(self, request: Request) -> Response:
-        """N, mean, sd, interquartile mean with its 95% bootstrap interval per group; probability of improvement per pair."""
+        """Return N, mean, sd, interquartile mean with its 95% bootstrap interval per group; probability of improvement per pair."""
         runs, choice = asked(request)
         return Response(runs_compare(runs, choice, choice.keys[0]))
 
@@ -53,7 +53,7 @@ class CompareCurves(APIView):
         responses={200: JSON, 400: JSON},
     )
     def get(self, request: Request) -> Response:
-        """Per group its mean, its band and how many runs there are, at every point of one axis."""
+        """Return per group the mean, the band and the number of runs at every point of one axis."""
         runs, choice = asked(request)
         return Response(curves_read(runs, choice, choice.keys[0]))
 
@@ -66,7 +66,7 @@ class CompareConfigs(APIView):
         responses={200: JSON, 400: JSON},
     )
     def get(self, request: Request) -> Response:
-        """{"groups", "same": count, "fields": [{"path", "same", "cells": [{"values", "absent"}]}]}, a cell per group."""
+        """Return {"groups", "same": count, "fields": [{"path", "same", "cells": [{"values", "absent"}]}]}, a cell per group."""
         runs, choice = asked(request)
         return Response(configs_differ(runs, choice.by, choice.all))
 
@@ -79,22 +79,22 @@ class CompareTable(APIView):
         responses={200: JSON, 400: JSON},
     )
     def get(self, request: Request) -> Response:
-        """{"axes", "rows": [{"run", "name", "values", "places", "kept"}], "kept": ids of runs that the brushes let pass}."""
+        """Return {"axes", "rows": [{"run", "name", "values", "places", "kept"}], "kept": ids of the runs that match the brushes}."""
         runs, choice = asked(request)
         return Response(table_read(runs, choice))
 
 
 class CompareProbes(APIView):
-    """The same tasks as several runs played them."""
+    """Episodes of several runs on the same tasks."""
 
     @extend_schema(
         parameters=[
             *(FIELDS[name] for name in ("runs", "filter", "kind", "task", "at")),
-            parameter("page", int, "from 0; a page has four tasks"),
+            parameter("page", int, "zero-based; a page has four tasks"),
         ],
         responses={200: JSON, 400: JSON},
     )
     def get(self, request: Request) -> Response:
-        """Per task a play of each run: what was said at every turn, and in what it differs from the first run's."""
+        """Return per task one episode of each run: the text of every turn, and its differences from the first run's."""
         runs, choice = asked(request)
         return Response(plays_read(runs, choice, min(number(request, "page", 0), 10_000)))

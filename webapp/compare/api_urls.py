@@ -1,4 +1,4 @@
-"""Addresses of the API of comparisons, below /api/v1/."""
+"""URLs of the comparison API, below /api/v1/."""
 
 from django.urls import path
 

@@ -2,6 +2,6 @@ from django.apps import AppConfig
 
 
 class CompareConfig(AppConfig):
-    """Runs side by side."""
+    """Comparison of runs."""
 
     name = "webapp.compare"

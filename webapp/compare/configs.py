@@ -1,4 +1,4 @@
-"""In what the configs of runs differ."""
+"""Differences between the configs of runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,15 +9,15 @@ from webapp.runs.facts import packages_of
 from webapp.runs.models import Run
 
 MOST_VALUES = 12
-"""Different values of one group that are told."""
+"""Maximum number of different values shown per group."""
 
 
 def configs_differ(runs: Sequence[Run], by: str, everything: bool = False) -> dict[str, Any]:
-    """{"groups": [{"group", "label", "tone", "n"}], "same": how many fields are alike in all runs, "fields": [{"path",
-    "same", "cells": [{"values": different ones of the group, "more": how many are not told, "absent": bool}]}]}.
+    """Return {"groups": [{"group", "label", "tone", "n"}], "same": number of fields equal in all runs, "fields": [{"path",
+    "same", "cells": [{"values": distinct values in the group, "more": number of omitted values, "absent": bool}]}]}.
 
-    Fields that differ, in the order of the config; with `everything` all. Versions of packages are fields below
-    `packages`. Raises ConfigError for too many groups.
+    Includes the fields that differ, in the order of the config; with `everything` all fields. Versions of packages are
+    fields below `packages`. Raises ConfigError for too many groups.
     """
     groups = groups_make(runs, by)
     flat = {run.pk: flat_config(run) for run in runs}
@@ -43,7 +43,7 @@ def configs_differ(runs: Sequence[Run], by: str, everything: bool = False) -> di
 
 
 def flat_config(run: Run) -> dict[str, Any]:
-    """Dotted path -> value, and below `packages` what the driver ran with."""
+    """Return dotted path -> value, and below `packages` the driver's package versions."""
     return flatten(run.config) | {f"packages.{name}": each for name, each in packages_of(run).items()}
 
 
@@ -57,7 +57,7 @@ def _cell(configs: Sequence[Mapping[str, Any]], path: str) -> dict[str, Any]:
 
 
 def sections_of(difference: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The fields by their first word: [{"name", "fields", "different"}]."""
+    """Group the fields by the first part of their path: [{"name", "fields", "different"}]."""
     sections: dict[str, list[dict[str, Any]]] = {}
     for field in difference["fields"]:
         sections.setdefault(field["path"].split(".")[0], []).append(field)

@@ -1,4 +1,4 @@
-"""Curves of groups of runs: mean and band over one axis, with how many runs there are at every point."""
+"""Curves of groups of runs: mean and band over one axis, with the number of runs at every point."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,16 +14,16 @@ from webapp.metrics.models import Chunk
 from webapp.runs.models import Run
 
 MOST_LINES = 60
-"""Lines of single runs that one chart draws."""
+"""Maximum number of lines of single runs in one chart."""
 PROGRESS = {"tokens": "progress/tokens", "episodes": "progress/episodes", "env_steps": "progress/env_steps"}
 Rows = list[float | None]
 
 
 def curves_read(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any]:
-    """{"key", "x", "axis", "spans", "groups": [{"group", "label", "tone", "runs", "n", "mean", "raw", "low", "high",
-    "counts", "lines"}], "without": ids of runs that have no point on this axis, "left_out": points that are not finite}.
+    """Return {"key", "x", "axis", "spans", "groups": [{"group", "label", "tone", "runs", "n", "mean", "raw", "low", "high",
+    "counts", "lines"}], "without": ids of runs without a point on this axis, "left_out": number of points that are not finite}.
 
-    Every list of a group is as long as "axis"; null where no run (or, for a band, not enough runs) is there. "raw" is
+    Every list of a group has the length of "axis"; null where there is no run (or, for a band, not enough runs). "raw" is
     the mean before smoothing. Raises ConfigError for too many groups.
     """
     lines = lines_read(runs, key, choice.x)
@@ -47,7 +47,7 @@ def curves_read(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any]
 
 
 def curve_rows(curves: Mapping[str, Any]) -> Iterator[list[Any]]:
-    """[group, place on the axis, mean, low, high, runs] of what `curves_read` says, one point after the other."""
+    """Yield rows [group, axis value, mean, low, high, runs] of the result of `curves_read`, one per point."""
     missing = [None] * len(curves["axis"])
     for group in curves["groups"]:
         bounds = group["low"] or missing, group["high"] or missing
@@ -78,10 +78,10 @@ def _row(values: Floats) -> Rows:
 
 
 def lines_read(runs: Sequence[Run], key: str, x: str = "step") -> dict[str, Line]:
-    """A metric's line of each run that has one. x: a name of webapp.compare.forms.AXES.
+    """Return a metric's line of each run that has one. x: a name of webapp.compare.forms.AXES.
 
-    What a later attempt has played again is left out. Seconds count from the metric's first point in the run; of
-    tokens, episodes and environment steps those that the run had used when it reached the step.
+    Points repeated by a later attempt are dropped. Seconds count from the metric's first point in the run; tokens,
+    episodes and environment steps are the run's totals at the step.
     """
     wanted = [key, *([PROGRESS[x]] if x in PROGRESS else [])]
     found = _points_read(runs, wanted)
@@ -98,7 +98,7 @@ def lines_read(runs: Sequence[Run], key: str, x: str = "step") -> dict[str, Line
 
 
 class _Points:
-    """A run's points of one metric that count, in order of arrival."""
+    """A run's points of one metric without repeated steps, in order of arrival."""
 
     def __init__(self, steps: Ints, values: Floats, times: Floats, attempts: Ints) -> None:
         kept = np.ones(len(steps), dtype=bool)
@@ -117,7 +117,7 @@ def _axis(points: _Points, progress: _Points | None, x: str) -> Floats | None:
     used = line_of(progress.steps.astype(float), progress.values)
     if not len(used.x):
         return None
-    # Before the first iteration nothing has been used.
+    # Totals before the first iteration are 0.
     before = used.x[0] > 0
     steps, amounts = (np.insert(used.x, 0, 0.0), np.insert(used.y, 0, 0.0)) if before else (used.x, used.y)
     return np.asarray(np.interp(points.steps, steps, amounts, left=np.nan, right=np.nan), dtype=np.float64)

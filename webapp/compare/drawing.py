@@ -1,4 +1,4 @@
-"""Curves of groups as a picture without scripts: for exports and paper."""
+"""Curves of groups as an SVG picture without scripts: for exports and papers."""
 
 from collections.abc import Mapping, Sequence
 from math import log10
@@ -11,10 +11,10 @@ TICKS = 5
 
 
 def curves_drawn(curves: Mapping[str, Any], log: bool) -> dict[str, Any] | None:
-    """{"width", "height", "left", "right", "bottom", "groups": [{"label", "tone", "n", "bands", "lines"}], "rows":
-    [(y, text)], "columns": [(x, text)]} of `curves_read`; None where there is nothing to draw.
+    """Return {"width", "height", "left", "right", "bottom", "groups": [{"label", "tone", "n", "bands", "lines"}], "rows":
+    [(y, text)], "columns": [(x, text)]} of `curves_read`; None if there is nothing to draw.
 
-    Bands and lines are points of SVG polygons and polylines, one for each stretch without a gap.
+    Bands and lines are points of SVG polygons and polylines, one per segment without a gap.
     """
     groups = curves["groups"]
     values = [
@@ -41,7 +41,7 @@ def curves_drawn(curves: Mapping[str, Any], log: bool) -> dict[str, Any] | None:
 
 
 class _Scale:
-    """From values to places of the picture."""
+    """Maps values to coordinates of the picture."""
 
     def __init__(self, low: float, high: float, first: float, last: float, log: bool = False) -> None:
         self.log, self.first, self.last = log, first, last
@@ -69,7 +69,7 @@ def _group(group: Mapping[str, Any], axis: Sequence[float], across: _Scale, upwa
 
     bands = []
     if group["low"]:
-        # Where one bound can be drawn and the other cannot (zero on a logarithmic axis) there is no band.
+        # No band where only one of its bounds can be drawn (zero on a logarithmic axis).
         both = [
             (low, high) if not (upward.log and min(low or 1, high or 1) <= 0) else (None, None)
             for low, high in zip(group["low"], group["high"], strict=True)

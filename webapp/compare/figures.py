@@ -1,11 +1,11 @@
-"""Figures as tables show them."""
+"""Comparison results as shown in tables."""
 
 from typing import Any
 
 
 def figures_of(said: dict[str, Any]) -> dict[str, Any]:
-    """What `runs_compare` says, with "matrix" (row better than column; None on the diagonal) and "uneven": whether the
-    values stand at different steps.
+    """Return the result of `runs_compare` with "matrix" (row better than column; None on the diagonal) and "uneven": whether
+    the values are from different steps.
     """
     pairs = {(pair["better"], pair["than"]): pair for pair in said["pairs"]}
     groups = said["groups"]

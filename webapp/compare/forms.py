@@ -1,4 +1,4 @@
-"""What the address of a comparison may ask for; reports and the API use the same words."""
+"""Query parameters of a comparison's URL; reports and the API use the same names."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +23,7 @@ AXES = [
 BANDS = [
     ("sd", "standard deviation"),
     ("ci", "95% bootstrap interval"),
-    ("minmax", "least to greatest"),
+    ("minmax", "minimum to maximum"),
     ("runs", "every run's line"),
     ("none", "nothing"),
 ]
@@ -32,13 +32,13 @@ KINDS = [("eval", "greedy evaluation"), ("eval_sampled", "sampled evaluation")]
 
 
 def names_of(text: str) -> list[str]:
-    """Comma-separated words, each once."""
+    """Return the comma-separated words without duplicates."""
     return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A set of runs, and how they are looked at. Defaults are left out of addresses."""
+    """A selection of runs and the options of their comparison. Defaults are omitted from URLs."""
 
     runs: str = ""
     filter: str = ""
@@ -57,23 +57,23 @@ class Choice:
 
     @property
     def run_ids(self) -> list[str]:
-        """The runs that are named."""
+        """Return the ids of the selected runs."""
         return names_of(self.runs)
 
     @property
     def keys(self) -> list[str]:
-        """The metrics, the first MOST_KEYS of them."""
+        """Return the first MOST_KEYS selected metrics."""
         return names_of(self.key)[:MOST_KEYS] or [Choice.key]
 
     def said(self) -> dict[str, Any]:
-        """What is not as usual, as an address says it."""
+        """Return the options that differ from their defaults, as query parameters."""
         facts, usual = asdict(self), asdict(Choice())
         return {
             name: "1" if value is True else value for name, value in facts.items() if value != usual[name]
         }
 
     def query(self, **changes: Any) -> str:
-        """The query of an address that says the same, with some fields changed."""
+        """Return the query string of these options, with some fields changed."""
         return urlencode(replace(self, **changes).said(), safe=",/")
 
 
@@ -81,34 +81,36 @@ class ChoiceForm(forms.Form):
     """Reads a Choice."""
 
     runs = forms.CharField(required=False, max_length=8000, help_text="comma-separated ids")
-    filter = forms.CharField(required=False, max_length=2000, help_text="and those that fit this filter")
+    filter = forms.CharField(required=False, max_length=2000, help_text="and runs that match this filter")
     key = forms.CharField(
         required=False,
         max_length=1000,
-        help_text="the metric, default eval/success (small networks: eval/return); of several the first",
+        help_text="the metric, default eval/success (small networks: eval/return); of several, the first",
     )
     by = forms.CharField(
-        required=False, max_length=200, help_text="family (all but the seed), run, or a dotted config field"
+        required=False,
+        max_length=200,
+        help_text="family (everything except the seed), run, or a dotted config field",
     )
     x = forms.ChoiceField(
         required=False, choices=AXES, help_text="step, time (seconds), tokens, episodes or env_steps"
     )
     band = forms.ChoiceField(required=False, choices=BANDS, help_text="sd, ci, minmax, runs or none")
     smooth = forms.FloatField(
-        required=False, min_value=0, max_value=0.99, help_text="weight of what came before, 0 to 0.99"
+        required=False, min_value=0, max_value=0.99, help_text="weight of previous values, 0 to 0.99"
     )
-    log = forms.BooleanField(required=False, help_text="a logarithmic axis of values")
+    log = forms.BooleanField(required=False, help_text="a logarithmic value axis")
     at = forms.RegexField(
         r"^(last|common|\d{1,17})$",
         required=False,
-        help_text="which value counts: last, common (at the last step that all have reached), or a step",
+        help_text="the value to compare: last, common (at the last step reached by all), or a step",
     )
-    all = forms.BooleanField(required=False, help_text="fields that are the same everywhere too")
+    all = forms.BooleanField(required=False, help_text="also fields that are equal in all runs")
     axes = forms.CharField(
         required=False, max_length=2000, help_text="comma-separated config fields and metrics"
     )
     brush = forms.CharField(
-        required=False, max_length=2000, help_text="kept ranges of axes: name:least:most, or name:value"
+        required=False, max_length=2000, help_text="selected ranges of axes: name:least:most, or name:value"
     )
     kind = forms.ChoiceField(
         required=False, choices=KINDS, help_text="eval (greedy, the default) or eval_sampled"
@@ -116,26 +118,26 @@ class ChoiceForm(forms.Form):
     task = forms.CharField(required=False, max_length=200, help_text="only this task")
 
     def choice(self) -> Choice:
-        """What was given and makes sense; the defaults for the rest."""
+        """Return the valid fields; defaults for the others."""
         self.is_valid()
         given = {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
         return Choice(**given)
 
 
 def meant(choice: Choice, runs: Sequence[Run]) -> Choice:
-    """Small networks know no success: where nothing else was asked of them, their return is compared."""
+    """Return the choice with the return as metric if none was requested and the runs are small networks without a success."""
     if choice.key == Choice.key and runs and all(has_networks(run.config) for run in runs):
         return replace(choice, key="eval/return")
     return choice
 
 
 def choice_read(query: QueryDict) -> Choice:
-    """What a page's address says; what is not understood is left out. `runs` and `key` may be repeated."""
+    """Return the choice of a page's URL; invalid parameters are ignored. `runs` and `key` may be repeated."""
     return ChoiceForm(_joined(query)).choice()
 
 
 def choice_demand(query: QueryDict) -> Choice:
-    """The same for the API. Raises ConfigError for what is not understood."""
+    """Return the choice of an API request. Raises ConfigError for invalid parameters."""
     form = ChoiceForm(_joined(query))
     if not form.is_valid():
         raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})

@@ -1,4 +1,4 @@
-"""Which runs are compared, and in which groups."""
+"""Selection of runs and their assignment to groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from webapp.runs.models import Run
 MOST_RUNS = 500
 MOST_GROUPS = 24
 TONES: tuple[int | str, ...] = (1, 2, 3, 4, 5, 6, 0, "accent")
-"""Colours of groups by their place; of more groups the lines are dashed."""
+"""Colours of groups by index; the lines of further groups are dashed."""
 ASIDE_PATHS = {f"run.{name}" for name in ASIDE}
 SAID = 3
-"""Fields in a label that tell groups of one name apart."""
+"""Number of fields in a label that distinguish groups of the same name."""
 
 
 @dataclass
 class Group:
-    """Runs that are taken together."""
+    """Runs that are compared as one unit."""
 
     key: str
     label: str
@@ -33,16 +33,16 @@ class Group:
 
 
 def runs_chosen(visible: QuerySet[Run], run_ids: Sequence[str], filter_text: str) -> list[Run]:
-    """Those that are named, in that order, then those that fit the filter, the newest first; archived ones if named.
+    """Return the named runs, in that order, then those that match the filter, newest first; archived ones only if requested.
 
-    Raises ConfigError (none, too many, a filter that is not understood), Http404 for a run that is not visible.
+    Raises ConfigError (none, too many, an invalid filter), Http404 for a run that is not visible.
     """
     wanted = list(dict.fromkeys(run_ids))[: MOST_RUNS + 1]
     found = {
         run.pk: run for run in visible.filter(pk__in=[run_id for run_id in wanted if "\0" not in run_id])
     }
     if missing := [run_id for run_id in wanted if run_id not in found]:
-        raise Http404(f"there is no run {missing[0]} that you may see")
+        raise Http404(f"there is no run {missing[0]} that is visible to you")
     runs = [found[run_id] for run_id in wanted]
     if filter_text:
         kept = visible if "archived" in filter_text else visible.filter(archived=False)
@@ -54,7 +54,7 @@ def runs_chosen(visible: QuerySet[Run], run_ids: Sequence[str], filter_text: str
 
 
 def groups_make(runs: Iterable[Run], by: str) -> list[Group]:
-    """In the order of their first runs. by: "family" (all but the seed), "run", or a dotted config field.
+    """Group runs, in the order of their first runs. by: "family" (everything except the seed), "run", or a dotted config field.
 
     Raises ConfigError for more than MOST_GROUPS.
     """
@@ -84,7 +84,7 @@ def _key(run: Run, by: str) -> str:
 
 
 def _labels(members: Mapping[str, list[Run]], by: str) -> dict[str, str]:
-    """A field's value says itself; a run or family is called by its name, with what tells it from its namesakes."""
+    """Return labels: the value of a field; for a run or family its name, with the fields that distinguish equal names."""
     if by not in ("run", "family"):
         return {key: f"{by.rpartition('.')[2]} = {key}" for key in members}
     names = {key: group[0].name for key, group in members.items()}
@@ -110,7 +110,7 @@ def _apart(name: str, namesakes: Mapping[str, Run], by: str) -> dict[str, str]:
 
 
 def differing(flat: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Paths of flat configs that are not the same in all of them, or not in all of them, in their order."""
+    """Return the paths that are missing or different in some of the flat configs, in their order."""
     paths = list(dict.fromkeys(path for config in flat for path in config))
     missing = object()
     return [

@@ -1,4 +1,4 @@
-"""What the pages of comparisons share."""
+"""Shared parts of the comparison pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,15 +28,15 @@ CONTROLS = {
     "parallel": {"runs", "filter", "by", "axes", "key", "brush"},
     "probes": {"runs", "filter", "kind", "at", "task"},
 }
-"""What the form of each page asks; it carries the rest along."""
+"""Form controls of each page; the other parameters are hidden fields."""
 CHIPS = 40
-"""Runs that are named above the page; of more only their number."""
+"""Maximum number of runs listed by name above the page; for more, only their number is shown."""
 LATEST = 12
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The runs of a page, or why there are none."""
+    """The runs of a page, or the error message if there are none."""
 
     choice: Choice
     runs: list[Run]
@@ -44,7 +44,7 @@ class Compared:
 
 
 def compared(request: HttpRequest) -> Compared:
-    """What the address asks for. Raises Http404 for runs that the reader may not see."""
+    """Return the runs and options of the URL. Raises Http404 for runs not visible to the reader."""
     choice = choice_read(request.GET)
     if not (choice.run_ids or choice.filter):
         return Compared(choice, [], "")
@@ -56,12 +56,12 @@ def compared(request: HttpRequest) -> Compared:
 
 
 def told(error: ConfigError) -> str:
-    """What is wrong, without the names of fields."""
+    """Return the error message without the names of fields."""
     return "; ".join(error.fields.values())
 
 
 def page_context(user: Person, found: Compared, tab: str) -> dict[str, Any]:
-    """What every page of a comparison has."""
+    """Return the context shared by all comparison pages."""
     choice = found.choice
     return {
         "place": "compare",
@@ -85,7 +85,7 @@ def page_context(user: Person, found: Compared, tab: str) -> dict[str, Any]:
 
 
 def _cited(choice: Choice) -> str:
-    """Blocks of a report that show what is asked for."""
+    """Return blocks of a report that show this comparison."""
     address = f"{reverse('compare:page')}?"
     blocks = [
         f"```{name}\n{address}{choice.query(key=key)}\n```"
@@ -96,7 +96,7 @@ def _cited(choice: Choice) -> str:
 
 
 def _chips(found: Compared) -> list[dict[str, Any]]:
-    """Each run, and the address of the page without it (the filter then no longer stands: its runs are named)."""
+    """Return each run with the URL of the page without it (that URL names all other runs and drops the filter)."""
     ids = [run.pk for run in found.runs]
     return [
         {
@@ -113,7 +113,7 @@ def _keys(runs: Sequence[Run]) -> list[str]:
 
 
 def _groupings(runs: Sequence[Run], chosen: str) -> list[tuple[str, str]]:
-    """All but the seed, each run, and every field of the config that takes from two values up to one per run."""
+    """Return family, run, and every config field with at least two distinct values and fewer than one per run."""
     values: dict[str, set[str]] = {}
     for config in [flatten(run.config) for run in runs]:
         for path, value in config.items():
@@ -121,4 +121,4 @@ def _groupings(runs: Sequence[Run], chosen: str) -> list[tuple[str, str]]:
     fields = [path for path, met in values.items() if len(met) > 1]
     if chosen not in ("family", "run", *fields):
         fields.append(chosen)
-    return [("family", "all but the seed"), ("run", "each run"), *((path, path) for path in fields)]
+    return [("family", "everything except the seed"), ("run", "each run"), *((path, path) for path in fields)]

@@ -1,4 +1,4 @@
-"""Parallel coordinates as a picture: an upright axis per field or metric, a line per run."""
+"""A parallel coordinates plot: a vertical axis per field or metric, a line per run."""
 
 from collections.abc import Mapping, Sequence
 from math import log10
@@ -9,13 +9,13 @@ from webapp.compare.table import Axis
 
 WIDE, HIGH, TOP, BOTTOM, SIDE = 1100, 360, 44, 16, 70
 NARROWEST = 130
-"""Units between two axes."""
+"""Distance between two axes."""
 
 
 def parallel_drawn(table: Mapping[str, Any]) -> dict[str, Any]:
-    """{"width", "height", "top", "bottom", "axes": [{"x", "axis", "ticks": [(y, text)], "brush": (y, height)}], "lines"}.
+    """Return {"width", "height", "top", "bottom", "axes": [{"x", "axis", "ticks": [(y, text)], "brush": (y, height)}], "lines"}.
 
-    A line is the points of an SVG polyline for each stretch of axes on which the run has values.
+    A line is a list of points of SVG polylines, one per sequence of axes on which the run has values.
     """
     axes = table["axes"]
     width = max(WIDE, NARROWEST * len(axes))
@@ -35,12 +35,12 @@ def parallel_drawn(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def height_of(place: float) -> float:
-    """A place from 0 to 1 as a y of the picture."""
+    """Convert a position from 0 to 1 to a y coordinate."""
     return round(HIGH - BOTTOM - place * (HIGH - BOTTOM - TOP), 1)
 
 
 def tick_text(value: float) -> str:
-    """A number beside an axis; whole ones without decimals."""
+    """Format an axis tick; integers without decimals."""
     return number(int(value) if value == int(value) else value)
 
 
@@ -57,7 +57,7 @@ def _axis_drawn(facts: Mapping[str, Any], x: float) -> dict[str, Any]:
 
 
 def _ticks(axis: Axis) -> list[float]:
-    """Bounds and three values between them."""
+    """Return the bounds and three values between them."""
     if axis.low == axis.high:
         return [axis.low]
     shares = (0, 0.25, 0.5, 0.75, 1)
@@ -70,7 +70,7 @@ def _ticks(axis: Axis) -> list[float]:
 
 
 def _brush(axis: Axis, brush: Sequence[Any] | None) -> tuple[float, float] | None:
-    """Top and height of what is kept."""
+    """Return top and height of the selected range."""
     if not brush or axis.low == axis.high:
         return None
     if axis.kind == "category":

@@ -1,4 +1,4 @@
-"""The same task as several runs played it, side by side."""
+"""Episodes of several runs on the same task."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,17 +15,17 @@ from webapp.transcripts.probes import parts_differ, said_lines
 from webapp.transcripts.selectors import documents_read
 
 TASKS = 4
-"""Tasks of one page."""
+"""Tasks per page."""
 MOST_RUNS = 8
 TURNS = 60
 
 
 def plays_read(runs: Sequence[Run], choice: Choice, page: int = 0) -> dict[str, Any]:
-    """{"more", "iteration", "tasks": [{"task", "title", "plays": [...]}]}: for each task a play per run, in their order.
+    """Return {"more", "iteration", "tasks": [{"task", "title", "plays": [...]}]}: for each task an episode per run, in order.
 
-    `choice.at` says which: the last one, the last at or before an iteration, or before the last that all runs have
-    evaluated at ("common"). A play is null where a run has none; else it has facts, "same_prompt" (whether its first
-    turn saw what the first run's did) and "turns": [{"role", "text", "parts": what differs from the first run's}].
+    `choice.at` selects it: the last one, the last at or before an iteration, or before the last iteration evaluated in all
+    runs ("common"). An episode is null for a run that has none; otherwise it has facts, "same_prompt" (whether its first
+    prompt equals the first run's) and "turns": [{"role", "text", "parts": differences from the first run's}].
     Raises ConfigError for more than MOST_RUNS runs.
     """
     if len(runs) > MOST_RUNS:
@@ -75,7 +75,7 @@ def _limit(played: Any, runs: Sequence[Run], at: str) -> int | None:
 
 
 def _documents(runs: Sequence[Run], episodes: Sequence[Episode]) -> dict[int, dict[str, Any]]:
-    """Read run by run: names of episodes are those of their run."""
+    """Read documents run by run: episode names are unique only within a run."""
     documents: dict[int, dict[str, Any]] = {}
     for run in runs:
         documents |= documents_read([episode for episode in episodes if episode.run_id == run.pk])
@@ -120,6 +120,6 @@ def _play(episode: Episode, document: Mapping[str, Any], first: Mapping[str, Any
 
 
 def _prompt(document: Mapping[str, Any]) -> Any:
-    """What the first turn saw."""
+    """Return the prompt of the first turn."""
     turns = document.get("turns", [])
     return turns[0]["messages"] if turns else None

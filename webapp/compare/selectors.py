@@ -1,4 +1,4 @@
-"""Groups of runs, compared by one value of one metric each."""
+"""Comparison of groups of runs by one value of one metric."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,22 +22,22 @@ from webapp.metrics.models import Series
 from webapp.runs.models import Run
 
 MOST_PAIRED = 8
-"""Groups of which every pair is compared."""
+"""Maximum number of groups for pairwise comparisons."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """A run's value, and the step that it stands at."""
+    """A run's value and its step."""
 
     value: float
     step: int
 
 
 def runs_compare(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any]:
-    """{"key", "by", "at", "step", "groups": [...], "pairs": [...], "without": ids of runs without a finite value}.
+    """Return {"key", "by", "at", "step", "groups": [...], "pairs": [...], "without": ids of runs without a finite value}.
 
-    A group has "first_step" and "last_step", between which its values stand. Intervals need two runs: null for one.
-    No pairs where there are more than MOST_PAIRED groups. Raises ConfigError (too many groups).
+    A group has "first_step" and "last_step", the range of the steps of its values. Intervals need two runs: null for one.
+    No pairs for more than MOST_PAIRED groups. Raises ConfigError (too many groups).
     """
     scores, step = _scores(runs, key, choice.at)
     groups = groups_make([run for run in runs if run.pk in scores], choice.by)
@@ -57,7 +57,7 @@ def runs_compare(runs: Sequence[Run], choice: Choice, key: str) -> dict[str, Any
 
 
 def _scores(runs: Sequence[Run], key: str, at: str) -> tuple[dict[str, Score], int | None]:
-    """Each run's value, and the step that was asked for (None for the last ones)."""
+    """Return each run's value, and the requested step (None for the last values)."""
     if at == "last":
         found = Series.objects.filter(run__in=[run.pk for run in runs], key=key)
         rows = found.values_list("run_id", "last_value", "last_step")
@@ -69,7 +69,7 @@ def _scores(runs: Sequence[Run], key: str, at: str) -> tuple[dict[str, Score], i
     return {
         run: Score(float(lines[run].y[place]), int(lines[run].x[place]))
         for run, place in places.items()
-        # A run that has not come so far has no value there.
+        # A run that has not reached this step has no value there.
         if place >= 0 and lines[run].x[-1] >= step
     }, step
 
@@ -92,7 +92,7 @@ def _group_facts(group: Group, table: Scores, scores: Mapping[str, Score]) -> di
 
 
 def _pair(left: str, right: str, tables: Mapping[str, Scores]) -> dict[str, Any]:
-    """How probably a run of the one is better than one of the other."""
+    """Return the probability that a run of one group is better than a run of the other."""
     ours, theirs = tables[left], tables[right]
     interval = None
     if min(len(ours), len(theirs)) > 1:

@@ -1,7 +1,7 @@
-"""What may be said of a few runs: interquartile mean, stratified bootstrap intervals, probability of improvement.
+"""Statistics for few runs: interquartile mean, stratified bootstrap intervals, probability of improvement.
 
-As Agarwal et al. define them (Deep Reinforcement Learning at the Edge of the Statistical Precipice, NeurIPS 2021) and
-their library rliable computes them. Scores are arrays (runs, tasks); one task is an array (runs, 1).
+As defined by Agarwal et al. (Deep Reinforcement Learning at the Edge of the Statistical Precipice, NeurIPS 2021) and
+computed by their library rliable. Scores are arrays (runs, tasks); one task is an array (runs, 1).
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ class Estimate:
 
 
 def interquartile_mean(scores: Scores) -> Any:
-    """Mean of the middle half of all scores: a quarter of them, rounded down, is cut off at each end.
+    """Mean of the middle half of all scores: a quarter of them, rounded down, is trimmed at each end.
 
-    Scores (..., runs, tasks) -> one for each of the leading places.
+    Scores (..., runs, tasks) -> one value for each leading index.
     """
     ordered = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)
     cut = int(0.25 * ordered.shape[-1])
@@ -38,13 +38,13 @@ def interquartile_mean(scores: Scores) -> Any:
 def probability_of_improvement(ours: Scores, theirs: Scores) -> float:
     """P(a run of `ours` is better than one of `theirs`), ties counting half, averaged over tasks (Mann-Whitney's U).
 
-    ours (n, tasks), theirs (m, tasks). Raises ValueError where the numbers of tasks differ.
+    ours (n, tasks), theirs (m, tasks). Raises ValueError if the numbers of tasks differ.
     """
     return float(_wins(ours, theirs).mean())
 
 
 def _wins(ours: Scores, theirs: Scores) -> Scores:
-    """(tasks, n, m): 1 where a run of `ours` is better, a half where they are equal."""
+    """(tasks, n, m): 1 where a run of `ours` is better, 0.5 where they are equal."""
     if ours.shape[1] != theirs.shape[1]:
         raise ValueError(f"{ours.shape[1]} tasks cannot be compared with {theirs.shape[1]}")
     left, right = ours.T[:, :, None], theirs.T[:, None, :]
@@ -52,9 +52,9 @@ def _wins(ours: Scores, theirs: Scores) -> Scores:
 
 
 def bootstrap(scores: Scores, statistic: Callable[[Scores], Any], seed: int = 0) -> Estimate:
-    """The statistic with its percentile interval over REPEATS stratified resamples: runs drawn again task by task.
+    """The statistic with its percentile interval over REPEATS stratified resamples: runs are resampled per task.
 
-    statistic: scores (..., runs, tasks) -> one for each of the leading places.
+    statistic: scores (..., runs, tasks) -> one value for each leading index.
     """
     runs, tasks = scores.shape
     drawn = np.random.default_rng(seed).integers(0, runs, (REPEATS, runs, tasks))
@@ -64,7 +64,7 @@ def bootstrap(scores: Scores, statistic: Callable[[Scores], Any], seed: int = 0)
 def bootstrap_improvement(ours: Scores, theirs: Scores, seed: int = 0) -> Estimate:
     """`probability_of_improvement` with its interval; both sides are resampled.
 
-    How often each run was drawn weighs the table of wins, so that a resample costs no table of its own.
+    The counts of each run weight the table of wins, so that a resample needs no separate table.
     """
     random, wins = np.random.default_rng(seed), _wins(ours, theirs)
     total = np.zeros(REPEATS)
@@ -75,7 +75,7 @@ def bootstrap_improvement(ours: Scores, theirs: Scores, seed: int = 0) -> Estima
 
 
 def _counts_drawn(runs: int, random: np.random.Generator) -> Scores:
-    """(REPEATS, runs): how often each run is in a resample."""
+    """(REPEATS, runs): count of each run in a resample."""
     return np.asarray(random.multinomial(runs, np.full(runs, 1 / runs), REPEATS), dtype=np.float64)
 
 

@@ -1,4 +1,4 @@
-"""Runs by fields of their configs and by metrics: the table behind parallel coordinates, and what brushes keep of it."""
+"""Runs by config fields and metrics: the table behind parallel coordinates, and its filtering by brushes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,15 @@ from webapp.runs.models import Run
 
 MOST_AXES = 16
 USUAL_FIELDS = 7
-"""Differing fields that stand on the page unless others are asked for."""
+"""Number of differing fields shown by default."""
 DECADES = 100.0
-"""An axis of positive numbers whose greatest is so many times the least is logarithmic unless asked otherwise."""
+"""Minimum ratio of maximum to minimum for which an axis of positive numbers is logarithmic by default."""
 Brushes = Mapping[str, Sequence[Any]]
 
 
 @dataclass
 class Axis:
-    """A config field (its path has dots) or a metric (slashes); places run from 0 at the bottom to 1 at the top."""
+    """A config field (a dotted path) or a metric (with slashes); positions range from 0 at the bottom to 1 at the top."""
 
     name: str
     kind: str
@@ -34,7 +34,7 @@ class Axis:
     categories: list[str] = field(default_factory=list)
 
     def place(self, value: Any) -> float | None:
-        """Where a value stands; None where there is none."""
+        """Return the position of a value; None for a missing value."""
         if value is None:
             return None
         if self.kind == "category":
@@ -44,11 +44,11 @@ class Axis:
             return 0.5
         low, high, here = (
             log10(each) if self.log else each / 2 for each in (self.low, self.high, float(value))
-        )  # halved, so that the difference of two large numbers is finite
+        )  # halved, so that the difference of two large numbers does not overflow
         return (here - low) / (high - low)
 
     def keeps(self, value: Any, brush: Sequence[Any]) -> bool:
-        """Whether a brush, [least, greatest] or the categories that stay, lets a value pass."""
+        """Whether a brush, [minimum, maximum] or a list of categories, selects a value."""
         if value is None:
             return False
         if self.kind == "category":
@@ -58,10 +58,10 @@ class Axis:
 
 
 def table_read(runs: Sequence[Run], choice: Choice) -> dict[str, Any]:
-    """{"axes": [...], "rows": [{"run", "name", "group", "tone", "values", "places", "kept"}], "kept": ids}.
+    """Return {"axes": [...], "rows": [{"run", "name", "group", "tone", "values", "places", "kept"}], "kept": ids}.
 
-    Values are in the order of the axes, null where a run has none (or one that is not finite). Raises ConfigError for
-    brushes that are not understood, too many axes, too many groups.
+    Values are in the order of the axes, null for a missing (or not finite) value. Raises ConfigError for invalid brushes,
+    too many axes, too many groups.
     """
     wanted = _wanted(runs, choice)
     columns = {name: _column(runs, name) for name, _ in wanted}
@@ -88,12 +88,12 @@ def table_read(runs: Sequence[Run], choice: Choice) -> dict[str, Any]:
 
 
 def _wanted(runs: Sequence[Run], choice: Choice) -> list[tuple[str, str]]:
-    """(name, scale) of each axis. Said so: `name`, `name:log` or `name:linear`."""
+    """Return (name, scale) of each axis. Syntax: `name`, `name:log` or `name:linear`."""
     said = [name.partition(":") for name in names_of(choice.axes)]
     if len(said) > MOST_AXES:
         raise ConfigError({"axes": f"{len(said)} axes; at most {MOST_AXES} are drawn"})
     if wrong := [scale for _, _, scale in said if scale not in ("", "log", "linear")]:
-        raise ConfigError({"axes": f"{wrong[0]!r} is no scale: write name:log or name:linear"})
+        raise ConfigError({"axes": f"{wrong[0]!r} is not a scale: use name:log or name:linear"})
     if said:
         return [(name, scale) for name, _, scale in said]
     paths = differing([flat_config(run) for run in runs])
@@ -102,7 +102,7 @@ def _wanted(runs: Sequence[Run], choice: Choice) -> list[tuple[str, str]]:
 
 
 def _column(runs: Sequence[Run], name: str) -> dict[str, Any]:
-    """Run -> value, of those that have one."""
+    """Return run -> value, for the runs that have one."""
     if "/" in name:
         found = Series.objects.filter(run__in=[run.pk for run in runs], key=name)
         return {run: value for run, value in found.values_list("run_id", "last_value") if isfinite(value)}
@@ -123,13 +123,13 @@ def _is_number(value: Any) -> bool:
 
 
 def spelled(value: Any) -> str:
-    """A category as it is read."""
+    """Return a category as text."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def brushes_read(text: str, axes: Sequence[Axis]) -> Brushes:
-    """{"name": [least, greatest]} for numbers, {"name": [those that stay]} for categories; of axes that are not there
-    nothing. Raises ConfigError.
+    """Return {"name": [minimum, maximum]} for numbers, {"name": [selected ones]} for categories; brushes of unknown axes are
+    ignored. Raises ConfigError.
     """
     try:
         said = json.loads(text) if text else {}

@@ -1,4 +1,4 @@
-"""Addresses of the pages of compare."""
+"""URLs of the comparison pages."""
 
 from django.urls import path
 

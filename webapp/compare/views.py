@@ -33,7 +33,7 @@ from workers.http.csv_cells import cell_text
 @login_required
 @require_GET
 def compare_page(request: HttpRequest) -> HttpResponse:
-    """Curves and figures of groups of runs, a panel for each metric."""
+    """Show curves and statistics of groups of runs, a panel for each metric."""
     found = compared(request)
     context = page_context(request.user, found, "curves")
     context["live"] = any(run.state in ACTIVE_STATES for run in found.runs)
@@ -44,7 +44,7 @@ def compare_page(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_GET
 def curves_csv(request: HttpRequest) -> HttpResponse:
-    """A chart's numbers: group, place on the axis, mean, bounds, number of runs."""
+    """Return a chart's data: group, axis value, mean, bounds, number of runs."""
     found = compared(request)
     if found.wrong or not found.runs:
         raise Http404(found.wrong or "name runs")
@@ -60,7 +60,7 @@ def curves_csv(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def compare_share(request: HttpRequest) -> HttpResponse:
-    """A read-only link to the runs as they are looked at, shown in the answer to its own POST and never again."""
+    """Create a read-only link to the comparison, shown only in the response to its own POST."""
     choice = choice_read(QueryDict(request.POST.get("query", "")))
     try:
         runs = runs_chosen(runs_visible(request.user), choice.run_ids, choice.filter)
@@ -77,7 +77,7 @@ def compare_share(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_GET
 def config_page(request: HttpRequest) -> HttpResponse:
-    """Fields of the config in which the runs differ, by section; all of them on demand."""
+    """Show the config fields in which the runs differ, by section; all fields on demand."""
     found = compared(request)
     context = page_context(request.user, found, "config")
     if found.runs:
@@ -92,7 +92,7 @@ def config_page(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_GET
 def parallel_page(request: HttpRequest) -> HttpResponse:
-    """A line per run over fields and metrics; brushes in the address keep some of them."""
+    """Show a line per run over fields and metrics; brushes in the URL filter them."""
     found = compared(request)
     context = page_context(request.user, found, "parallel")
     if found.runs:
@@ -108,7 +108,7 @@ def parallel_page(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_GET
 def probes_page(request: HttpRequest) -> HttpResponse:
-    """The same tasks as each run played them."""
+    """Show the episodes of each run on the same tasks."""
     found, page = compared(request), Strips({"page": request.GET.get("page", "")}).values()[1]
     context = page_context(request.user, found, "probes")
     if found.runs:
@@ -128,7 +128,7 @@ def probes_page(request: HttpRequest) -> HttpResponse:
 
 
 def _panel(found: Compared, key: str) -> dict[str, Any]:
-    """A metric's chart and its figures, or why there are none."""
+    """Return a metric's chart and statistics, or the error message."""
     panel: dict[str, Any] = {
         "key": key,
         "source": f"{reverse('api:compare-curves')}?{found.choice.query(key=key)}",

@@ -1,4 +1,4 @@
-"""How large the body of a request may be, by its address; enforced while it is read, before Django sees the request."""
+"""Size limits of request bodies, by URL; enforced while reading, before Django processes the request."""
 
 import re
 from collections.abc import MutableMapping
@@ -13,7 +13,7 @@ EVENTS = re.compile(r"/api/v1/runs/[^/]+/events/")
 
 
 class BodyLimits:
-    """An ASGI application behind two limits: batches of events are larger than forms and calls of the API."""
+    """An ASGI wrapper with two limits: batches of events are larger than forms and API calls."""
 
     def __init__(self, app: App) -> None:
         self._events = BodyLimit(app, MAX_BODY, _refusal)

@@ -15,12 +15,12 @@ app.autodiscover_tasks()
 
 @setup_logging.connect(weak=False)
 def _keep_our_logging(**_: Any) -> None:
-    """Celery leaves logging alone when somebody listens here: Django's settings, which redact, stand."""
+    """Connecting to this signal disables Celery's logging setup: Django's settings, which redact, apply."""
 
 
 @worker_init.connect(weak=False)
 def _note_start(**_: Any) -> None:
-    """Ages count from the worker's start, in all of its processes, also in those that replace another one later."""
+    """Store the worker's start time; used by all of its processes, including later replacements."""
     from webapp.runs.reconciliation import process_start
 
     process_start()
@@ -30,7 +30,7 @@ def _note_start(**_: Any) -> None:
 def _note_ended(
     sender: Any, task_id: str, exception: BaseException, args: Any, kwargs: Any, **_: Any
 ) -> None:
-    """Of tasks that are ended for their time limit, the worker's main process sends this, more than once for some."""
+    """For tasks that exceed their time limit, the worker's main process sends this signal, for some more than once."""
     from webapp.common.ended_tasks import task_ended
 
     task_ended(sender, task_id, exception, args or (), kwargs or {})
@@ -38,7 +38,7 @@ def _note_ended(
 
 @worker_ready.connect(weak=False)
 def _say_ready(**_: Any) -> None:
-    """The first sign of life comes from the worker itself; beat asks for the later ones."""
+    """Write the first heartbeat from the worker itself; beat sends the task for the later ones."""
     from webapp.common.tasks import alive
 
     alive()

@@ -1,4 +1,4 @@
-"""Reading the process environment, loudly: a value that cannot be used stops the start and says why."""
+"""Reading of environment variables: an invalid value stops the start with an error."""
 
 import contextlib
 import json
@@ -13,12 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def text(name: str, default: str = "") -> str:
-    """An environment variable, stripped; `default` where it is unset or empty."""
+    """Return an environment variable, stripped; `default` if it is unset or empty."""
     return os.environ.get(name, "").strip() or default
 
 
 def flag(name: str, *, default: bool) -> bool:
-    """A yes-or-no variable. Raises ImproperlyConfigured on anything else."""
+    """Return a boolean variable. Raises ImproperlyConfigured for anything but 0 and 1."""
     value = text(name).lower()
     if value in ("", "1", "true", "yes", "on", "0", "false", "no", "off"):
         return default if not value else value in ("1", "true", "yes", "on")
@@ -26,31 +26,31 @@ def flag(name: str, *, default: bool) -> bool:
 
 
 def number(name: str, default: int) -> int:
-    """A whole number. Raises ImproperlyConfigured on anything else."""
+    """Return an integer. Raises ImproperlyConfigured for other values."""
     value = text(name, str(default))
     if not value.isdigit():
-        raise ImproperlyConfigured(f"{name}={value!r} is no whole number")
+        raise ImproperlyConfigured(f"{name}={value!r} is not an integer")
     return int(value)
 
 
 def words(name: str) -> list[str]:
-    """Words with commas between them."""
+    """Return a comma-separated list of words."""
     return [word.strip() for word in text(name).split(",") if word.strip()]
 
 
 def folders(name: str, default: str = "") -> list[str]:
-    """Absolute folders with commas between them. Raises ImproperlyConfigured on a relative one."""
+    """Return a comma-separated list of absolute folders. Raises ImproperlyConfigured for a relative one."""
     found = [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
     for folder in found:
         if not folder.startswith("/") or ".." in folder.split("/"):
             raise ImproperlyConfigured(
-                f"{name}: {folder!r} is no absolute folder; give paths such as /data/models"
+                f"{name}: {folder!r} is not an absolute path; use paths such as /data/models"
             )
     return found
 
 
 def networks(name: str) -> list[str]:
-    """Networks such as 10.0.0.0/8 with commas between them, or any. Raises ImproperlyConfigured on anything else."""
+    """Return a comma-separated list of networks such as 10.0.0.0/8, or any. Raises ImproperlyConfigured for other values."""
     found = [word.strip() for word in text(name).split(",") if word.strip()]
     for word in found:
         try:
@@ -61,19 +61,19 @@ def networks(name: str) -> list[str]:
 
 
 def behind_proxy() -> bool:
-    """Whether a proxy of ours says who calls, and by which scheme."""
+    """Whether a trusted proxy sets the client's address and scheme."""
     return flag("TROUPE_BEHIND_PROXY", default=False)
 
 
 def home() -> Path:
-    """TROUPE_HOME, absolute; the default is var/ beside manage.py."""
+    """Return TROUPE_HOME, absolute; the default is var/ in the folder of manage.py."""
     return Path(text("TROUPE_HOME", str(ROOT / "var"))).expanduser().resolve()
 
 
 def join_running_stack() -> None:
-    """Take addresses and secrets from the stack that runs on this home, where the user gave no database.
+    """Use the addresses and secrets of the stack that runs on this home, unless the user has set a database.
 
-    So `manage.py login_link`, `migrate` or `shell` work beside `manage.py up`. What is set in the environment wins.
+    This makes `manage.py login_link`, `migrate` or `shell` work while `manage.py up` runs. The environment takes precedence.
     """
     if text("DATABASE_URL"):
         return
@@ -85,7 +85,7 @@ def join_running_stack() -> None:
 
 
 def database(url: str) -> dict[str, object]:
-    """Django's settings for a postgres:// URL; `?host=/folder` names a unix socket's folder.
+    """Return Django's settings for a postgres:// URL; `?host=/folder` is a unix socket's folder.
 
     Raises ImproperlyConfigured for another kind of database.
     """

@@ -1,6 +1,6 @@
 """Django's settings, read from the environment (see webapp/config/environment.py and docs/configuration.md).
 
-`manage.py up` fills DATABASE_URL, REDIS_URL and TROUPE_SECRET_KEY where the user has not.
+`manage.py up` sets DATABASE_URL, REDIS_URL and TROUPE_SECRET_KEY if the user has not.
 """
 
 from csp.constants import NONE, SELF, UNSAFE_INLINE
@@ -12,7 +12,7 @@ env.join_running_stack()
 ROOT = env.ROOT
 TROUPE_HOME = env.home()
 TROUPE_URL = env.text("TROUPE_SERVER_URL", "http://127.0.0.1:8000")
-"""Where this server is reached by its own jobs."""
+"""Base URL of this server for its own jobs."""
 TROUPE_LAUNCHER = env.text("TROUPE_LAUNCHER", "ray")
 """ray, or local: runs as child processes of the worker."""
 
@@ -23,7 +23,7 @@ ALLOWED_HOSTS = env.text("TROUPE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]").sp
 CSRF_TRUSTED_ORIGINS = [origin for origin in env.text("TROUPE_TRUSTED_ORIGINS").split(",") if origin]
 
 INSTALLED_APPS = [
-    "django.contrib.admin.apps.SimpleAdminConfig",  # looks for nothing: webapp/administration says what is shown
+    "django.contrib.admin.apps.SimpleAdminConfig",  # no autodiscovery: webapp/administration registers the models
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -102,11 +102,11 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SOFT_TIME_LIMIT, CELERY_TASK_TIME_LIMIT = (
     50,
     60,
-)  # seconds; tasks are short, those that say so have longer
+)  # seconds; tasks are short, longer ones set their own limit
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # Redis comes back, whenever that is
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # wait for Redis indefinitely
 CELERY_TASK_PUBLISH_RETRY_POLICY = {
     "max_retries": 2,
     "interval_start": 0,
@@ -114,7 +114,7 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {
     "interval_max": 0.5,
 }
 CELERY_BEAT_SCHEDULE = {
-    # What is late is worthless: the next one is on its way.
+    # Late tasks are dropped: the next one follows shortly.
     "alive": {"task": "common.alive", "schedule": 10.0, "options": {"expires": 10.0}},
     "reconcile": {"task": "runs.reconcile", "schedule": 5.0, "options": {"expires": 5.0}},
     "compact": {"task": "metrics.compact", "schedule": 60.0, "options": {"expires": 60.0}},
@@ -143,7 +143,7 @@ SESSION_COOKIE_NAME = "troupe_session"
 SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 30 * 24 * 3600
 CSRF_COOKIE_NAME = "troupe_csrf"
-CSRF_COOKIE_HTTPONLY = True  # pages that post from a script carry the token in the page
+CSRF_COOKIE_HTTPONLY = True  # pages with scripts that post contain the token
 CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = env.flag(
     "TROUPE_SECURE_COOKIES", default=TROUPE_URL.startswith("https:")
@@ -169,13 +169,13 @@ X_FRAME_OPTIONS = "DENY"
 
 TROUPE_IMPORT_PACKAGES = env.words("TROUPE_IMPORT_PACKAGES")
 TROUPE_MODEL_FOLDERS = env.folders("TROUPE_MODEL_FOLDERS", "/data")
-"""Folders beside TROUPE_HOME/models whose models runs may name."""
+"""Folders in addition to TROUPE_HOME/models with models that runs may use."""
 TROUPE_WEIGHTS_FOLDERS = env.folders("TROUPE_WEIGHTS_FOLDERS")
-"""Folders beside TROUPE_HOME/weights that runs may write new weights to, for engines elsewhere."""
+"""Folders in addition to TROUPE_HOME/weights that runs may write new weights to, for external engines."""
 TROUPE_KEY_ADDRESSES = env.words("TROUPE_KEY_ADDRESSES")
-"""Addresses other than this machine's own that runs may send keys of the server's environment to."""
+"""Addresses other than this machine's own to which runs may send keys of the server's environment."""
 TROUPE_WEBHOOK_NETWORKS = env.networks("TROUPE_WEBHOOK_NETWORKS")
-"""Networks beside the public ones that webhooks and channels may go to; see webapp/common/networks.py."""
+"""Networks in addition to public ones that webhooks and channels may connect to; see webapp/common/networks.py."""
 
 USE_TZ = True
 TIME_ZONE = "UTC"

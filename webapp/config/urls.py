@@ -1,4 +1,4 @@
-"""All addresses: pages, API, health."""
+"""All URLs: pages, API, health."""
 
 from django.urls import include, path
 from django.views.generic import RedirectView

@@ -1,4 +1,4 @@
-"""The API of series beyond reading them to draw: as a file."""
+"""The API of series exports."""
 
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
@@ -17,11 +17,11 @@ class SeriesExport(APIView):
     """Metrics of a run as CSV."""
 
     @extend_schema(
-        parameters=[parameter("keys", str, "comma-separated; without it all metrics")],
+        parameters=[parameter("keys", str, "comma-separated; default: all metrics")],
         responses={(200, "text/csv"): OpenApiTypes.BINARY},
     )
     def get(self, request: Request, run_id: str) -> StreamingHttpResponse:
-        """Every point: metric, attempt, step, time (seconds since the epoch), value."""
+        """Return every point: metric, attempt, step, time (seconds since the epoch), value."""
         run = run_get(request.user, run_id)
         keys = [key for key in text(request, "keys").split(",") if key]
         return stream(request._request, series_csv(run, keys), "text/csv", f"{run.pk}-series.csv")

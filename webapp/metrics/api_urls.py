@@ -1,4 +1,4 @@
-"""Addresses of the API of metrics, below /api/v1/."""
+"""URLs of the metrics API, below /api/v1/."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Arrays of numbers as compressed bytes, and numbers as JSON can carry them."""
+"""Arrays of numbers as compressed bytes, and numbers as valid JSON."""
 
 from collections.abc import Sequence
 from math import isfinite, isnan
@@ -15,41 +15,41 @@ WORDS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf
 
 
 def pack_ints(values: Sequence[int] | Ints) -> bytes:
-    """Little-endian int64, zstd."""
+    """Pack as little-endian int64, zstd."""
     return _pack(np.asarray(values, dtype="<i8").tobytes())
 
 
 def pack_floats(values: Sequence[float] | Floats) -> bytes:
-    """Little-endian float64, zstd; NaN and infinities as such."""
+    """Pack as little-endian float64, zstd; NaN and infinities are preserved."""
     return _pack(np.asarray(values, dtype="<f8").tobytes())
 
 
 def unpack_ints(data: Packed) -> Ints:
-    """What pack_ints made."""
+    """Inverse of pack_ints."""
     return np.frombuffer(_unpack(data), dtype="<i8")
 
 
 def unpack_floats(data: Packed) -> Floats:
-    """What pack_floats made."""
+    """Inverse of pack_floats."""
     return np.frombuffer(_unpack(data), dtype="<f8")
 
 
 def spell(value: float) -> float | str:
-    """A number for JSON: NaN and infinities as words."""
+    """Return a number for JSON: NaN and infinities as strings."""
     if isfinite(value):
         return value
     return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def read(value: float | str) -> float:
-    """The number that an event or `spell` wrote."""
+    """Return the number written by an event or `spell`."""
     return WORDS[value] if isinstance(value, str) else value
 
 
 class _Zstd(local):
-    """One of each per thread: making them costs more than a small array, and threads may not share them.
+    """One of each per thread: their construction costs more than a small array, and threads must not share them.
 
-    Level 1: arrays are mostly a few numbers.
+    Level 1: most arrays have only a few numbers.
     """
 
     def __init__(self) -> None:

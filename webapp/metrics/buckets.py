@@ -1,7 +1,7 @@
-"""A long series in a few hundred buckets: mean, least and greatest of each, so that smoothing and bands see every point.
+"""A long series in a few hundred buckets: mean, minimum and maximum of each, so that smoothing and bands use every point.
 
-What is drawn of a long series are its extremes (webapp.metrics.downsampling): a moving average over those would depend on how
-many were drawn. The buckets are of all its points that count: finite, and not played again by a later attempt.
+Long series are drawn by their extremes (webapp.metrics.downsampling): a moving average over those would depend on their
+number. The buckets cover all valid points: finite, and not repeated by a later attempt.
 """
 
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ class Buckets:
     counts: Ints
 
     def json(self) -> dict[str, list[Any]]:
-        """JSON types only."""
+        """Return the buckets with JSON types only."""
         return {name: column.tolist() for name, column in vars(self).items()}
 
 
 def superseded(steps: Ints, attempts: Ints) -> NDArray[np.bool_]:
-    """Which points a later attempt has played again: those at or after its first step."""
+    """Return a mask of the points repeated by a later attempt: those at or after its first step."""
     if not len(attempts) or attempts.min() == attempts.max():
         return np.zeros(len(steps), bool)
     starts = {attempt: steps[attempts == attempt].min() for attempt in np.unique(attempts)}
@@ -43,7 +43,7 @@ def superseded(steps: Ints, attempts: Ints) -> NDArray[np.bool_]:
 
 
 def buckets_of(steps: Ints, values: Floats, times: Floats, attempts: Ints, wanted: int = BUCKETS) -> Buckets:
-    """Columns sorted by (step, attempt), in `wanted` buckets of equally many points (to one)."""
+    """Return columns sorted by (step, attempt), in `wanted` buckets of equally many points (up to one)."""
     kept = np.isfinite(values) & ~superseded(steps, attempts)
     if not kept.all():  # copies of a million points take longer than their buckets
         steps, values, times = steps[kept], values[kept], times[kept]

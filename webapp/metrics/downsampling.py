@@ -1,7 +1,7 @@
-"""Fewer points that look the same: per bucket of the index its first, last, least and greatest value, and a NaN.
+"""Downsampling that preserves the shape: per bucket of the index its first, last, minimum and maximum value, and a NaN.
 
-Buckets are made by index, not by step: steps may repeat or go back (late points, resumed attempts), and an algorithm
-that buckets by step returns nothing for equal steps. M4 ignores NaN; one NaN of every bucket that has some is kept, so
+Buckets are by index, not by step: steps may repeat or decrease (late points, resumed attempts), and an algorithm with
+buckets by step returns nothing for equal steps. M4 ignores NaN; one NaN of every bucket that contains some is kept, so
 neither a spike nor a NaN disappears.
 """
 
@@ -15,7 +15,7 @@ PER_BUCKET = 4
 
 
 def kept_indices(values: Floats, points: int) -> NDArray[np.int64]:
-    """Sorted indices of about `points` of the values (at most a quarter more where there are NaNs); all if they fit."""
+    """Return sorted indices of about `points` of the values (at most a quarter more if there are NaNs); all if they fit."""
     if len(values) <= points:
         return np.arange(len(values))
     buckets = max(1, points // PER_BUCKET)

@@ -1,4 +1,4 @@
-"""Series as CSV: every point as it was stored, one row each."""
+"""Series as CSV: every stored point, one row each."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,11 +8,11 @@ from webapp.runs.models import Run
 
 HEADER = "metric,attempt,step,time,value\n"
 AT_ONCE = 20_000
-"""Rows that are made before they are sent."""
+"""Number of rows per chunk of the response."""
 
 
 def series_csv(run: Run, keys: Iterable[str] = ()) -> Iterator[bytes]:
-    """Rows by metric, then step, then attempt; all metrics if none is named. `time` is in seconds since the epoch."""
+    """Yield rows by metric, then step, then attempt; all metrics if `keys` is empty. `time` is in seconds since the epoch."""
     wanted = Series.objects.filter(run=run).order_by("key").values_list("key", flat=True)
     named = set(keys)
     yield HEADER.encode()

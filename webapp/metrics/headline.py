@@ -1,4 +1,4 @@
-"""What a table of runs shows of each: the last values of a few metrics, and one small curve.
+"""The metrics of a run in a table of runs: the last values of a few metrics, and one sparkline.
 
 `Run.headline` = {"eval/success": 0.91, ..., "first": {"eval/success": 0.2, ...}, "spark": {"key", "stride", "values",
 "counts"}}. Bucket i of the curve is
@@ -15,7 +15,7 @@ from webapp.runs.models import Run
 
 HEADLINE = ("eval/success", "eval_sampled/success", "train/return", "eval/return")
 OUTCOMES = ("eval/success", "eval/return")
-"""What tells of a run's result, the better one first: some environments know no success."""
+"""Metrics of a run's outcome, in order of preference: some environments have no success."""
 SPARK = "train/return"
 BUCKETS = 40
 
@@ -28,7 +28,7 @@ class Points(Protocol):
 
 
 def outcome_key(headlines: Iterable[Mapping[str, Any]]) -> str:
-    """The metric by which runs of these headlines are compared where nobody says: success, unless they all have the return alone."""
+    """Return the default metric for comparing runs: the success, unless all of them have only the return."""
     known = {key for headline in headlines for key in headline}
     return next((key for key in OUTCOMES if key in known), OUTCOMES[0])
 
@@ -36,9 +36,9 @@ def outcome_key(headlines: Iterable[Mapping[str, Any]]) -> str:
 def headline_update(
     run: Run, columns: Mapping[str, Points], ends: Mapping[str, tuple[float, float | None]]
 ) -> None:
-    """Bring the run's headline up to date with new points, if they have any of its metrics.
+    """Update the run's headline with new points, if they contain any of its metrics.
 
-    ends: the last value and the first finite one of each series that has new points.
+    ends: the last value and the first finite one of each series with new points.
     """
     keys = [key for key in HEADLINE if key in columns]
     if not keys:
@@ -53,7 +53,7 @@ def headline_update(
 
 
 def spark_add(spark: dict[str, Any] | None, points: Points) -> dict[str, Any]:
-    """The small curve with some more points; negative steps are left out."""
+    """Add points to the sparkline; negative steps are ignored."""
     stride = spark["stride"] if spark else 1
     means: list[float | None] = list(spark["values"]) if spark else []
     counts: list[int] = list(spark["counts"]) if spark else []
@@ -77,7 +77,7 @@ def _put(means: list[float | None], counts: list[int], index: int, value: float)
 
 
 def _halved(means: list[float | None], counts: list[int]) -> tuple[list[float | None], list[int]]:
-    """Neighbours taken together, weighted by how many values each has."""
+    """Merge neighbouring buckets, weighted by their counts."""
     merged: list[float | None] = []
     totals: list[int] = []
     for index in range(0, len(means), 2):

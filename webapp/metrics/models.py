@@ -6,7 +6,7 @@ from webapp.runs.models import Run
 
 
 class Series(models.Model):
-    """One metric of one run: its facts, kept up to date as chunks arrive."""
+    """One metric of one run: its summary, updated as chunks arrive."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="series")
     key = models.CharField(max_length=200)
@@ -18,33 +18,33 @@ class Series(models.Model):
     last_time = models.FloatField(default=0.0)
     chunk_count = models.IntegerField(default=0)
     first_value = models.FloatField(null=True)
-    """The first finite one to arrive, from which changes are counted; null where there is none."""
+    """The first finite value to arrive, the reference for changes; null if there is none."""
     min_value = models.FloatField(null=True)
     """Of the finite values."""
     max_value = models.FloatField(null=True)
 
     class Meta:
-        # By key: tables of runs are filtered and ordered by a metric of all of them.
+        # Index by key: tables of runs are filtered and sorted by a metric of all of them.
         indexes = [models.Index(fields=["key"])]
         constraints = [models.UniqueConstraint(fields=["run", "key"], name="one_series_per_key")]
 
 
 class Chunk(models.Model):
-    """Some points of a series in order of arrival: little-endian arrays, zstd-compressed one by one."""
+    """Some points of a series in order of arrival: little-endian arrays, each compressed with zstd."""
 
     series = models.ForeignKey(Series, on_delete=models.CASCADE, related_name="chunks")
     attempt = models.IntegerField()
     cursor = models.BigIntegerField()
-    """Run.event_count after the batch that brought it: what came after a cursor is `cursor > c`."""
+    """Run.event_count after the batch that contained it: points after a cursor c have `cursor > c`."""
     count = models.IntegerField()
     steps = models.BinaryField()
     """int64."""
     values = models.BinaryField()
-    """float64, NaN and infinities as such."""
+    """float64, NaN and infinities included."""
     times = models.BinaryField()
     """float64 seconds since the epoch."""
     cursors = models.BinaryField(null=True)
-    """int64, the cursor of each point, in chunks that were merged from several."""
+    """int64, the cursor of each point, in chunks merged from several."""
 
     class Meta:
         indexes = [models.Index(fields=["series", "cursor"])]

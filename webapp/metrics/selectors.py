@@ -15,18 +15,18 @@ from webapp.runs.models import Run
 
 DEFAULT_POINTS = 1500
 MANY_POINTS = 5000
-"""A delta with more is not worth sending: read again instead."""
+"""Maximum number of points in a delta; beyond it, clients reload the series."""
 
 
 @dataclass(frozen=True)
 class SeriesFacts:
-    """One metric of a run: how many points, and the last one."""
+    """One metric of a run: the number of points, and the last one."""
 
     key: str
     count: int
     last_step: int
     last_value: float | str
-    """NaN and infinities as words."""
+    """NaN and infinities as strings."""
     last_time: float
 
 
@@ -56,7 +56,7 @@ Columns = dict[str, list[Any]]
 
 
 def keys(run: Run) -> list[SeriesFacts]:
-    """All metrics of a run, by name."""
+    """Return all metrics of a run, by name."""
     rows = Series.objects.filter(run=run).order_by("key")
     return [
         SeriesFacts(row.key, row.count, row.last_step, spell(row.last_value), row.last_time) for row in rows
@@ -71,13 +71,12 @@ def series_read(
     until: int | None = None,
     within: tuple[int, int] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Per key {"steps", "values", "times", "attempts"}, stable-sorted by (step, attempt), ready for JSON.
+    """Return per key {"steps", "values", "times", "attempts"}, stable-sorted by (step, attempt), with JSON types.
 
-    Longer series are drawn from `points` // 4 buckets, and have "buckets" beside them: see webapp.metrics.buckets.
-    `since` and `until` are cursors (Run.event_count): only what
-    came in (since, until]. A page that goes on from a cursor with the live feed reads `until` that cursor, or points of
-    a batch that came in between would be drawn twice. `within`: only steps first to last, both included. A key without
-    points is left out.
+    Longer series are reduced to `points` // 4 buckets and also have "buckets": see webapp.metrics.buckets.
+    `since` and `until` are cursors (Run.event_count): only points that arrived in (since, until]. A page that continues from
+    a cursor with the live feed passes that cursor as `until`, or points of a batch in between would be drawn twice.
+    `within`: only steps first to last, inclusive. A key without points is omitted.
     """
     columns = _gather(_chunks(run, keys, since), since, until)
     found = {key: _within(_sorted(column), within) for key, column in columns.items()}
@@ -85,15 +84,15 @@ def series_read(
 
 
 def points_read(run: Run, key: str) -> Points:
-    """All points of a key, as series_read sorts them."""
+    """Return all points of a key, sorted as in series_read."""
     columns = _gather(_chunks(run, [key], 0), 0, None)
     return _sorted(columns[key]) if key in columns else _no_points()
 
 
 def points_after(run: Run, cursor: int, until: int) -> dict[str, list[list[Any]]] | None:
-    """Per key [[step, value, time, attempt], ...] of what came in (cursor, until], in order of arrival.
+    """Return per key [[step, value, time, attempt], ...] of the points that arrived in (cursor, until], in order of arrival.
 
-    None where that is more than MANY_POINTS (or a read of much more that was merged since).
+    None for more than MANY_POINTS (or if much larger chunks have been merged since).
     """
     chunks = Chunk.objects.filter(series__run=run, cursor__gt=cursor).exclude(cursors=None, cursor__gt=until)
     if (chunks.aggregate(total=Sum("count"))["total"] or 0) > 20 * MANY_POINTS:
@@ -105,7 +104,7 @@ def points_after(run: Run, cursor: int, until: int) -> dict[str, list[list[Any]]
 
 
 def _chunks(run: Run, keys: Iterable[str] | None, since: int) -> list[tuple[str, ChunkRow]]:
-    """In order of arrival within an attempt."""
+    """Return the chunks in order of arrival within an attempt."""
     wanted = Series.objects.filter(run=run)
     names = dict((wanted if keys is None else wanted.filter(key__in=list(keys))).values_list("id", "key"))
     rows = Chunk.objects.filter(series_id__in=names, cursor__gt=since).order_by("id")
@@ -125,7 +124,7 @@ def _gather(chunks: Sequence[tuple[str, ChunkRow]], since: int, until: int | Non
 
 
 def _points(chunk: ChunkRow, since: int, until: int | None) -> Points:
-    """A chunk's points that came in (since, until]."""
+    """Return a chunk's points that arrived in (since, until]."""
     steps, values, times = unpack_ints(chunk.steps), unpack_floats(chunk.values), unpack_floats(chunk.times)
     points = Points(steps, values, times, np.full(chunk.size, chunk.attempt))
     if since == 0 and until is None:
@@ -156,7 +155,7 @@ def _no_points() -> Points:
 
 
 def _sorted(points: Points) -> Points:
-    """By step, then attempt, then order of arrival (lexsort is stable; its last key counts most)."""
+    """Sort by step, then attempt, then order of arrival (lexsort is stable; its last key is the primary one)."""
     return _taken(points, np.lexsort((points.attempts, points.steps)))
 
 

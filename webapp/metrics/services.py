@@ -1,4 +1,4 @@
-"""Store points: one chunk a series and batch, merged later; facts and headline kept up to date."""
+"""Storage of points: one chunk per series and batch, merged later; updates summaries and headlines."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ from webapp.runs.models import Run
 from workers.telemetry.events import MetricsEvent
 
 MANY_CHUNKS = 200
-"""A series with more is merged."""
+"""Number of chunks above which a series is merged."""
 MOST_NAMES = 5000
-"""Metrics of a run."""
+"""Maximum number of metrics of a run."""
 LARGEST_CHUNK = 1 << 16
-"""Points; a chunk of that size is left alone."""
+"""Points per chunk; a chunk of that size is not merged further."""
 
 
-# Written out because the ORM takes five times as long for the fifty rows of a batch. The last point of a series is the
+# Raw SQL because the ORM takes five times as long for the fifty rows of a batch. The last point of a series is the
 # one with the highest (attempt, step); of equals, the latest to arrive.
 _UPSERT = """
 INSERT INTO metrics_series AS old
@@ -61,7 +61,7 @@ class Column:
     times: list[float] = field(default_factory=list)
 
     def last(self) -> tuple[int, float, float]:
-        """Step, value and time of the point with the highest step; of equals, the latest to arrive."""
+        """Return step, value and time of the point with the highest step; of equals, the latest to arrive."""
         step = max(self.steps)
         place = len(self.steps) - 1 - self.steps[::-1].index(step)
         return step, self.values[place], self.times[place]
@@ -77,7 +77,7 @@ def points_store(run: Run, attempt: int, cursor: int, events: list[MetricsEvent]
 
 
 def series_compact(series_id: int) -> int:
-    """Merge the small chunks of a series, attempt by attempt; how many rows fewer there are."""
+    """Merge the small chunks of a series, attempt by attempt; returns by how many the number of rows decreased."""
     owner = Series.objects.values_list("run_id", flat=True).filter(pk=series_id).first()
     with transaction.atomic():
         Run.objects.select_for_update(no_key=True).filter(pk=owner).first()
@@ -107,7 +107,7 @@ def _columns(events: Iterable[MetricsEvent]) -> dict[str, Column]:
 
 
 def _within(run: Run, attempt: int, columns: dict[str, Column]) -> dict[str, Column]:
-    """The columns that may be stored: a run has at most MOST_NAMES. Values under further names are counted, and the log says so."""
+    """Return the columns that can be stored: a run has at most MOST_NAMES. Values under further names are counted and logged."""
     count = Series.objects.filter(run=run).count()
     if count + len(columns) <= MOST_NAMES:
         return columns
@@ -118,7 +118,7 @@ def _within(run: Run, attempt: int, columns: dict[str, Column]) -> dict[str, Col
         return columns
     if not run.values_dropped:
         names = ", ".join(key[:60] for key in beyond[:5])
-        words = f"This run has {MOST_NAMES} metrics, the most that are stored. Values under further names are not stored: {names} ..."
+        words = f"This run has {MOST_NAMES} metrics, the maximum. Values under further names are not stored: {names} ..."
         server_says(
             run, attempt, f"{words} The run's `values_dropped` in the API counts them. Log fewer names."
         )
@@ -131,7 +131,7 @@ def _within(run: Run, attempt: int, columns: dict[str, Column]) -> dict[str, Col
 def _series_update(
     run_id: str, attempt: int, columns: dict[str, Column]
 ) -> dict[str, tuple[int, float, float | None]]:
-    """Bring the facts of the touched series up to date; id, last value and first by key."""
+    """Update the summaries of these series; returns id, last value and first value by key."""
     lasts = [column.last() for column in columns.values()]
     steps, values, times = ([last[place] for last in lasts] for place in range(3))
     counts = [len(column.steps) for column in columns.values()]
@@ -144,7 +144,7 @@ def _series_update(
 
 
 def _range(values: list[float]) -> list[float | None]:
-    """First, least and greatest of the finite values."""
+    """Return the first, minimum and maximum of the finite values."""
     finite = [value for value in values if isfinite(value)]
     return [finite[0], min(finite), max(finite)] if finite else [None, None, None]
 
@@ -166,7 +166,7 @@ def _chunks_insert(series: list[int], attempt: int, cursor: int, columns: list[C
 
 
 def _groups(chunks: list[Chunk]) -> list[list[Chunk]]:
-    """Chunks of one attempt each, in order of arrival, of about LARGEST_CHUNK points together."""
+    """Group the chunks of each attempt, in order of arrival, into about LARGEST_CHUNK points each."""
     groups: dict[int, list[list[Chunk]]] = {}
     for chunk in chunks:
         of_attempt = groups.setdefault(chunk.attempt, [[]])
@@ -177,7 +177,7 @@ def _groups(chunks: list[Chunk]) -> list[list[Chunk]]:
 
 
 def _merged(chunks: list[Chunk]) -> Chunk:
-    """One chunk of all their points; it remembers every point's own cursor."""
+    """Return one chunk of all their points, with the cursor of every point."""
     cursors = [
         unpack_ints(chunk.cursors) if chunk.cursors else np.full(chunk.count, chunk.cursor)
         for chunk in chunks

@@ -143,7 +143,7 @@ def _ours(run: Run, what: str) -> None:
     """Raises TransitionRefused for what only works with runs that we launch."""
     if run.source == RunSource.CLIENT:
         raise states.TransitionRefused(
-            f"a run of somebody's own program cannot be {what} from here: end the program, or start it again"
+            f"a run of a custom program cannot be {what} from here: end the program, or start it again"
         )
 
 

@@ -1,4 +1,4 @@
-"""Links in the REST API."""
+"""Share links in the REST API."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from webapp.shares.services import DAYS, LONGEST, share_make, share_path, share_
 
 
 class ShareSerializer(serializers.Serializer[Any]):
-    """A link to make."""
+    """The fields of a new link."""
 
     kind = serializers.ChoiceField(sorted(KINDS))
     target = serializers.CharField(
@@ -30,17 +30,17 @@ class ShareSerializer(serializers.Serializer[Any]):
 
 
 class Shares(APIView):
-    """Read-only links of a project."""
+    """The read-only links of a project."""
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, slug: str) -> Response:
-        """Newest first, without their secrets."""
+        """Return the links newest first, without their secrets."""
         rows = shares_list(project_get(request.user, slug)).select_related("project")
         return Response({"results": [share_document(each) for each in rows]})
 
     @extend_schema(request=ShareSerializer, responses={201: JSON, 400: JSON})
     def post(self, request: Request, slug: str) -> Response:
-        """Make one; `link` is told this once."""
+        """Create a link; `link` is returned only in this response."""
         wanted = ShareSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         share, secret = share_make(request.user, project_get(request.user, slug), **wanted.validated_data)
@@ -53,5 +53,5 @@ class ShareRevoke(APIView):
 
     @extend_schema(request=None, responses=JSON)
     def post(self, request: Request, slug: str, pk: int) -> Response:
-        """The link afterwards."""
+        """Return the revoked link."""
         return Response(share_document(share_revoke(request.user, share_get(request.user, slug, pk))))

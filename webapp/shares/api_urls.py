@@ -1,4 +1,4 @@
-"""Addresses of the API of links, below /api/v1/."""
+"""URLs of the share link API, below /api/v1/."""
 
 from django.urls import path
 

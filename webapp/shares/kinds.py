@@ -1,6 +1,6 @@
-"""What a link can show, and the only addresses that it opens.
+"""The kinds of share links, and the URLs that each kind opens.
 
-A new kind is one entry of KINDS. Everything that is not named there stays closed to whoever comes by a link.
+A new kind is one entry of KINDS. Visitors with a link cannot open any other URL.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -14,20 +14,20 @@ RUN = "run_id"
 
 @dataclass(frozen=True)
 class Kind:
-    """One sort of thing that links show."""
+    """One kind of share link."""
 
     name: str
     views: Mapping[str, str]
-    """Names of views that it opens for reading -> the part of their address that must be the target; empty: none."""
+    """Names of the views it opens for reading -> the URL argument that must equal the target; empty: none."""
     runs: Callable[[str], Collection[str]]
-    """target -> ids of the runs that those views may read; asked at every request. Runs of other projects than the
-    link's are never read, whatever it says."""
+    """target -> ids of the runs that those views may read; evaluated at every request. Runs outside the link's project
+    are never readable."""
     address: Callable[[str], str]
-    """target -> where the link leads."""
+    """target -> the URL the link redirects to."""
 
 
 def compared_runs(query: str) -> list[str]:
-    """Ids in the query of a comparison's address: runs=a,b."""
+    """Return the ids in the query of a comparison's URL: runs=a,b."""
     return [each for words in parse_qs(query).get("runs", []) for each in words.split(",") if each]
 
 
@@ -44,7 +44,7 @@ RUN_VIEWS = (
     "api:series-export",
 )
 EPISODE_VIEWS = ("api:answer-tokens", "api:episode-boards")
-"""What the page of an episode reads; which episodes, their selector says."""
+"""Views used by the page of an episode; the selector of episodes limits which episodes."""
 KINDS: dict[str, Kind] = {
     "run": Kind(
         name="run",

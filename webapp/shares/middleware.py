@@ -1,4 +1,4 @@
-"""Whoever has followed a link is a Visitor at the addresses that it opens, and nobody in particular at all others."""
+"""Sets a Visitor as the user at the URLs opened by a followed share link; at other URLs the user stays anonymous."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,18 +10,18 @@ from webapp.accounts.permissions import Visitor, can_view
 from webapp.shares.selectors import visitor_find
 
 GRANTS = "shares"
-"""Key of the session: digests of the links that were followed."""
+"""Session key: digests of the followed links."""
 MOST_GRANTS = 20
 READING = ("GET", "HEAD")
 
 
 class SharedAccess(MiddlewareMixin):
-    """Stands behind the authentication middleware. Members of the project stay who they are."""
+    """Runs after the authentication middleware. Members of the project keep their own user."""
 
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> None:
-        """Put a Visitor in the place of the user where a link opens this address."""
+        """Set a Visitor as the user if a link opens this URL."""
         digests = request.session.get(GRANTS)
         if not digests or request.method not in READING or request.resolver_match is None:
             return

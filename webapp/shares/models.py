@@ -1,4 +1,4 @@
-"""Links that show one thing to whoever has them."""
+"""Share links: each gives read access to one object."""
 
 from django.conf import settings
 from django.db import models
@@ -13,9 +13,9 @@ class ShareLink(models.Model):
     kind = models.CharField(max_length=20)
     """One of webapp.shares.kinds.KINDS."""
     target = models.CharField(max_length=2000)
-    """What it shows: a run's id, a report's id, the query of a comparison's address."""
+    """The shared object: a run's id, a report's id, the query of a comparison's URL."""
     title = models.CharField(max_length=200, blank=True)
-    """What its project calls it, in the list of links and nowhere else."""
+    """The title in the project's list of links; not shown elsewhere."""
     digest = models.CharField(max_length=64, unique=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="share_links"
@@ -24,9 +24,9 @@ class ShareLink(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     opened_at = models.DateTimeField(null=True, blank=True)
-    """When somebody last followed it."""
+    """When the link was last followed."""
     opened = models.IntegerField(default=0)
-    """How often it was followed."""
+    """How many times it was followed."""
 
     class Meta:
         ordering = ["-pk"]

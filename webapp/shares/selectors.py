@@ -15,12 +15,12 @@ from webapp.shares.models import ShareLink
 
 
 def shares_list(project: Project) -> QuerySet[ShareLink]:
-    """Newest first, those that ended too."""
+    """Return the links newest first, including ended ones."""
     return ShareLink.objects.filter(project=project).select_related("created_by")
 
 
 def share_get(user: Person, slug: str, pk: int) -> ShareLink:
-    """One of a project of theirs. Raises Http404."""
+    """Return a link of one of the user's projects. Raises Http404."""
     share = shares_list(project_get(user, slug)).select_related("project").filter(pk=pk).first()
     if share is None:
         raise Http404("no such link")
@@ -28,18 +28,18 @@ def share_get(user: Person, slug: str, pk: int) -> ShareLink:
 
 
 def shares_live(digests: Collection[str]) -> QuerySet[ShareLink]:
-    """Those of these secrets that still work."""
+    """Return the active links with these secrets."""
     lasting = Q(expires_at=None) | Q(expires_at__gt=timezone.now())
     return ShareLink.objects.filter(lasting, digest__in=digests, revoked_at=None).select_related("project")
 
 
 def is_live(share: ShareLink) -> bool:
-    """Whether it still works."""
+    """Whether the link is active."""
     return share.revoked_at is None and (share.expires_at is None or share.expires_at > timezone.now())
 
 
 def visitor_find(digests: Collection[str], view: str, arguments: Mapping[str, Any]) -> Visitor | None:
-    """Who somebody with these links is at this view: a Visitor if one of the links opens it, else None."""
+    """Return a Visitor if one of the links opens this view, else None."""
     kinds = {name: kind.views[view] for name, kind in KINDS.items() if view in kind.views}
     if not kinds or not digests:
         return None
@@ -54,7 +54,7 @@ def visitor_find(digests: Collection[str], view: str, arguments: Mapping[str, An
 
 
 def share_document(share: ShareLink) -> dict[str, Any]:
-    """As JSON, without the secret, which nobody knows any more."""
+    """Return the link as JSON, without the secret, which is not stored."""
     return {
         "id": share.pk,
         "kind": share.kind,

@@ -1,12 +1,12 @@
-"""Making, following and ending links.
+"""Creation, use and revocation of share links.
 
-From another app, a link to its thing is one call:
+To create a link from another app:
 
     share, secret = share_make(user, project, "report", str(report.pk), title=report.title)
     address = request.build_absolute_uri(share_path(secret))
 
-with an entry for its kind in webapp/shares/kinds.py (which views it opens, which runs they may read), and with its own
-selector letting a `Visitor` through: `user.came_for("report", str(pk))` (webapp/accounts/permissions.py).
+It needs an entry for its kind in webapp/shares/kinds.py (the views it opens, the runs they may read), and a selector
+that accepts a `Visitor`: `user.came_for("report", str(pk))` (webapp/accounts/permissions.py).
 """
 
 from datetime import timedelta
@@ -35,9 +35,9 @@ LONGEST = 3650
 def share_make(
     user: Person, project: Project, kind: str, target: str, title: str = "", days: int | None = DAYS
 ) -> tuple[ShareLink, str]:
-    """A link and its secret, which cannot be had again. days: how long it works; None: until it is revoked.
+    """Create a link. Returns it with its secret, which cannot be retrieved later. days: its lifetime; None: until revoked.
 
-    Raises PermissionDenied for viewers; ConfigError for an unknown kind, or runs that are not of this project.
+    Raises PermissionDenied for viewers; ConfigError for an unknown kind, or runs outside this project.
     """
     if not can_edit(user, project):
         raise PermissionDenied("only owners and editors of the project may share what is in it")
@@ -57,16 +57,16 @@ def share_make(
 
 
 def share_path(secret: str) -> str:
-    """The link without its host."""
+    """Return the path of the link, without the host."""
     return reverse("shares:open", args=[secret])
 
 
 @transaction.atomic
 def share_revoke(user: Person, share: ShareLink) -> ShareLink:
-    """It opens nothing any more; the second time changes nothing. Raises PermissionDenied: owners end any, editors theirs."""
+    """Revoke the link; a second call changes nothing. Raises PermissionDenied: owners revoke any link, editors their own."""
     own = share.created_by_id is not None and share.created_by_id == user.pk and can_edit(user, share.project)
     if not (own or is_owner(user, share.project)):
-        raise PermissionDenied("owners of the project end any link, editors those that they made")
+        raise PermissionDenied("owners of the project can revoke any link, editors only their own")
     if share.revoked_at is None:
         share.revoked_at = timezone.now()
         share.save(update_fields=["revoked_at"])
@@ -75,7 +75,7 @@ def share_revoke(user: Person, share: ShareLink) -> ShareLink:
 
 
 def share_follow(secret: str) -> ShareLink | None:
-    """The link that this secret belongs to, if it still works; counts it."""
+    """Return the active link with this secret and count the visit; None if there is none."""
     share = shares_live([digest_of(secret)]).first()
     if share:
         ShareLink.objects.filter(pk=share.pk).update(opened=F("opened") + 1, opened_at=timezone.now())
@@ -86,9 +86,9 @@ def _check(project: Project, kind: str, target: str, days: int | None) -> None:
     if kind not in KINDS:
         raise ConfigError({"kind": f"{kind[:20]!r} cannot be shared; use one of {', '.join(KINDS)}"})
     if not target or "\0" in target or len(target) > 2000:
-        raise ConfigError({"target": f"say which {kind} it is to show"})
+        raise ConfigError({"target": f"name the {kind} that the link shows"})
     if days is not None and not 1 <= days <= LONGEST:
-        raise ConfigError({"days": f"1 to {LONGEST}, or nothing for a link that works until it is revoked"})
+        raise ConfigError({"days": f"1 to {LONGEST}, or empty for a link that works until it is revoked"})
     wanted = set(KINDS[kind].runs(target))
     known = set(Run.objects.filter(project=project, pk__in=wanted).values_list("pk", flat=True))
     if missing := sorted(wanted - known):
@@ -96,4 +96,4 @@ def _check(project: Project, kind: str, target: str, days: int | None) -> None:
             {"target": f"there is no run {', '.join(missing)[:200]} in the project {project.slug}"}
         )
     if kind in ("run", "comparison") and not wanted:
-        raise ConfigError({"target": "name the runs that it is to show"})
+        raise ConfigError({"target": "name the runs that the link shows"})

@@ -1,4 +1,4 @@
-"""Addresses of links: following one, and a project's list."""
+"""URLs of links: following one, and a project's list."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Following a link, and a project's page of links."""
+"""The views that follow a share link and list a project's links."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -20,7 +20,7 @@ from webapp.shares.services import share_follow, share_make, share_path, share_r
 @never_cache
 @require_safe
 def share_open(request: HttpRequest, secret: str) -> HttpResponse:
-    """Remember the link in the browser's session and go to what it shows; 410 where it no longer works."""
+    """Store the link in the browser's session and redirect to the shared object; 410 if the link is not active."""
     share = share_follow(secret)
     if share is None:
         return render(request, "shares/gone.html", status=410)
@@ -33,7 +33,7 @@ def share_open(request: HttpRequest, secret: str) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def shares_page(request: HttpRequest, slug: str) -> HttpResponse:
-    """The links of a project; a new one is shown in the answer to its own POST and never again."""
+    """List the links of a project; a new link is shown only in the response to its own POST."""
     project = project_get(request.user, slug)
     form = ShareForm(request.POST or None, initial={name: request.GET.get(name, "") for name in ("run",)})
     secret = ""
@@ -61,5 +61,5 @@ def shares_page(request: HttpRequest, slug: str) -> HttpResponse:
 def share_end(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     """Revoke a link."""
     share_revoke(request.user, share_get(request.user, slug, pk))
-    messages.success(request, "The link opens nothing any more.")
+    messages.success(request, "The link is revoked.")
     return redirect("shares:list", slug=slug)

@@ -1,4 +1,4 @@
-"""`python -m webapp.stack`: what `manage.py up` does, where there is no manage.py."""
+"""`python -m webapp.stack`: the equivalent of `manage.py up` without a manage.py."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What `up` tells on the terminal: plain lines, with colours and a spinner on a real one."""
+"""Terminal output of `up`: plain lines, with colours and a spinner on a TTY."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ from rich.status import Status
 
 
 class Terminal:
-    """Says what starts, what is ready and after how long, what died."""
+    """Prints which children start, are ready (with the duration), or died."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
@@ -20,7 +20,7 @@ class Terminal:
         self._lock = threading.Lock()
 
     def starting(self, name: str) -> None:
-        """A child has been started; the spinner names it until it is ready."""
+        """Report a started child; the spinner shows its name until it is ready."""
         with self._lock:
             self._waiting[name] = time.monotonic()
             self._refresh()
@@ -33,26 +33,26 @@ class Terminal:
         self.console.print(f"  [green]ready[/]  {name:<14} {took:5.1f} s  [dim]{escape(note)}[/]".rstrip())
 
     def trouble(self, name: str, what: str) -> None:
-        """It died, or does not start."""
+        """Report that a child died or does not start."""
         with self._lock:
             self._waiting.pop(name, None)
             self._refresh()
         self.console.print(f"  [yellow]again[/]  {name:<14} {escape(what)}")
 
     def say(self, text: str, **style: Any) -> None:
-        """A line of its own, taken literally."""
+        """Print a separate line, without markup."""
         self.console.print(escape(text), **style)
 
     def error(self, text: str) -> None:
-        """What stopped us."""
+        """Print the error that stopped the stack."""
         self.console.print(f"[red]error[/]  {escape(text)}")
 
     def since_start(self) -> float:
-        """Seconds since `up` began."""
+        """Seconds since the start of `up`."""
         return time.monotonic() - self._began
 
     def close(self) -> None:
-        """Take the spinner away."""
+        """Remove the spinner."""
         with self._lock:
             self._waiting.clear()
             self._refresh()

@@ -1,4 +1,4 @@
-"""The database before the pages: wait for it, dump it, migrate it."""
+"""The database before the pages start: wait for it, dump it, migrate it."""
 
 import time
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ BACKUPS_KEPT = 5
 
 
 def wait_for_database(within: float) -> None:
-    """Until it takes connections. Raises StackError after `within` seconds, with what the last try said."""
+    """Wait until the database accepts connections. Raises StackError after `within` seconds, with the last error."""
     deadline = time.monotonic() + within
     while True:
         try:
@@ -31,15 +31,15 @@ def wait_for_database(within: float) -> None:
 
 
 def unapplied() -> int:
-    """How many migrations are to be run."""
+    """Return the number of unapplied migrations."""
     executor = MigrationExecutor(connection)
     return len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
 
 
 def migrate(url: str, backups: Path, binaries: Path | None) -> int:
-    """Run what is unapplied; before that, dump a database that has something in it. Returns how many.
+    """Apply the unapplied migrations, after a dump if the database is not empty. Returns their number.
 
-    binaries: folder of pg_dump for a bundled database; None leaves the dump to whoever runs the server.
+    binaries: folder of pg_dump for a bundled database; None: no dump, backups of an external server are its operator's task.
     """
     count = unapplied()
     if not count:

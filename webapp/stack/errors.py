@@ -1,7 +1,7 @@
-"""What stops the stack from starting."""
+"""Errors that prevent the stack from starting."""
 
 from training_core.errors import TroupeError
 
 
 class StackError(TroupeError):
-    """The local stack cannot be started or kept up; the message says what to do."""
+    """The local stack cannot start or stay up; the message contains the remedy."""

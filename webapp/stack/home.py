@@ -1,4 +1,4 @@
-"""TROUPE_HOME: its folders, its secrets, who is using it now."""
+"""TROUPE_HOME: its folders, its secrets and its lock."""
 
 import contextlib
 import fcntl
@@ -12,21 +12,21 @@ from typing import Any
 from webapp.stack.errors import StackError
 
 MODEL_IN_WORK = "base-model.making"
-"""A file in TROUPE_HOME while `up` makes the base model."""
+"""A file that exists in TROUPE_HOME while `up` creates the base model."""
 
 
 @dataclass
 class StackFacts:
-    """What a running stack says about itself in $TROUPE_HOME/stack.json (mode 0600)."""
+    """The contents of $TROUPE_HOME/stack.json (mode 0600), written by a running stack."""
 
     id: str
-    """In the environment of every process that it started, as TROUPE_STACK_ID."""
+    """Set as TROUPE_STACK_ID in the environment of every process of the stack."""
     pid: int
     url: str
     scratch: str
-    """Private folder of sockets, removed at the end."""
+    """Private folder of sockets, removed on shutdown."""
     environment: dict[str, str] = field(default_factory=dict)
-    """Addresses and secrets that management commands beside it need."""
+    """Addresses and secrets for management commands that run next to the stack."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,18 @@ class Home:
 
     @property
     def backups(self) -> Path:
-        """Dumps made before migrations."""
+        """Database dumps before migrations."""
         return self.root / "backups"
 
     @property
     def facts_file(self) -> Path:
-        """Written while a stack runs."""
+        """Exists while a stack runs."""
         return self.root / "stack.json"
 
     def make(self) -> None:
-        """Make the folders. One that we make can be passed through by root's database account, not listed.
+        """Create the folders. A folder created here can be traversed by the database account of root, but not listed.
 
-        Raises StackError where it cannot be written.
+        Raises StackError if the folder is not writable.
         """
         try:
             if not self.root.exists():
@@ -65,9 +65,9 @@ class Home:
             raise StackError(f"TROUPE_HOME={self.root} cannot be used: {error}") from error
 
     def lock(self) -> int:
-        """Take the folder for this process; the descriptor holds it until it is closed or the process ends.
+        """Lock the folder for this process; the lock is held until the descriptor is closed or the process ends.
 
-        Raises StackError where another stack has it.
+        Raises StackError if another stack holds the lock.
         """
         descriptor = os.open(self.root / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -77,12 +77,12 @@ class Home:
             facts = self.read_facts()
             where = f" at {facts.url} (process {facts.pid})" if facts else ""
             raise StackError(
-                f"A stack already runs on {self.root}{where}; end it first, or set TROUPE_HOME"
+                f"A stack already runs on {self.root}{where}; stop it first, or set TROUPE_HOME"
             ) from None
         return descriptor
 
     def read_facts(self) -> StackFacts | None:
-        """What the stack that runs, or was killed, has written."""
+        """Return the facts written by a stack that is running or was killed; None if there are none."""
         try:
             return StackFacts(**json.loads(self.facts_file.read_text()))
         except (OSError, ValueError, TypeError):
@@ -93,12 +93,12 @@ class Home:
         write_private(self.facts_file, asdict(facts))
 
     def forget_facts(self) -> None:
-        """The stack has ended."""
+        """Delete the facts file on shutdown."""
         with contextlib.suppress(FileNotFoundError):
             self.facts_file.unlink()
 
     def secret(self, name: str) -> str:
-        """A secret of this home, made once and kept in a file of mode 0600."""
+        """Return a secret of this home, created once and stored in a file of mode 0600."""
         path = self.root / name
         with contextlib.suppress(FileExistsError):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -107,13 +107,13 @@ class Home:
         text = path.read_text().strip()
         if not text:
             raise StackError(
-                f"{path} is empty; delete it, and a new secret is made (everyone must log in again)"
+                f"{path} is empty; delete it to create a new secret (all users must log in again)"
             )
         return text
 
 
 def write_private(path: Path, data: dict[str, Any]) -> None:
-    """JSON that only its owner can read, replaced in one step."""
+    """Write JSON with mode 0600, replacing the file atomically."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:

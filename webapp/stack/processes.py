@@ -1,4 +1,4 @@
-"""Starting and ending child processes so that none is left behind."""
+"""Starts and ends child processes without leaving any behind."""
 
 import contextlib
 import ctypes
@@ -15,12 +15,12 @@ _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 ACCOUNTS = ("troupe", "postgres", "nobody")
-"""Who serves the database when root starts the stack, the first of them that exists."""
+"""Accounts that serve the database when root starts the stack; the first that exists is used."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """An unprivileged user, by numbers."""
+    """An unprivileged user, with numeric uid and gid."""
 
     name: str
     uid: int
@@ -28,9 +28,9 @@ class Account:
 
 
 def unprivileged_account(owner: int | None = None) -> Account | None:
-    """Whom to become for what refuses to run as root; None where we are not root.
+    """Return the account for programs that refuse to run as root; None if we are not root.
 
-    owner: uid that already owns the data, which is then kept.
+    owner: uid that already owns the data; it is kept.
     """
     if os.geteuid() != 0:
         return None
@@ -43,30 +43,30 @@ def unprivileged_account(owner: int | None = None) -> Account | None:
     names = [name for name in ACCOUNTS if name in entries] or sorted(entries)
     if not names:
         raise RuntimeError(
-            "No user but root is known here, and Postgres refuses to run as root; set DATABASE_URL"
+            "No user other than root exists here, and Postgres refuses to run as root; set DATABASE_URL"
         )
     return Account(names[0], entries[names[0]].pw_uid, entries[names[0]].pw_gid)
 
 
 def dies_with_parent(number: int = signal.SIGTERM) -> Callable[[], None]:
-    """For `preexec_fn`: the kernel sends `number` to the child when the thread that started it is gone."""
+    """For `preexec_fn`: the kernel sends `number` to the child when the thread that started it ends."""
     parent = os.getpid()
 
     def arm() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, int(number))
-        if os.getppid() != parent:  # it died in between
+        if os.getppid() != parent:  # the parent died before the prctl call
             os._exit(1)
 
     return arm
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of what its dead children leave behind, instead of init."""
+    """Make this process the parent of orphaned descendants, instead of init."""
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def tagged(name: str, value: str) -> list[psutil.Process]:
-    """Every process of this machine whose environment says NAME=VALUE, but not this one."""
+    """Return all other processes of this machine with NAME=VALUE in their environment."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -76,7 +76,7 @@ def tagged(name: str, value: str) -> list[psutil.Process]:
 
 
 def end_processes(processes: Iterable[psutil.Process], grace: float) -> int:
-    """Ask them to end, wait up to `grace` seconds, then kill. Returns how many there were."""
+    """Terminate the processes, wait up to `grace` seconds, then kill them. Returns their number."""
     alive = list(processes)
     for process in alive:
         with contextlib.suppress(psutil.Error):
@@ -90,6 +90,6 @@ def end_processes(processes: Iterable[psutil.Process], grace: float) -> int:
 
 
 def signal_group(pid: int, number: int) -> None:
-    """Signal a child's whole process group, which it leads; a dead one is none."""
+    """Signal the process group led by a child; a dead child is ignored."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)

@@ -1,4 +1,4 @@
-"""A Ray head of our own: loopback only, behind a token, ended by its process group, never by `ray stop`."""
+"""The bundled Ray head: loopback only, protected by a token, ended by its process group, never by `ray stop`."""
 
 import os
 import secrets
@@ -21,12 +21,12 @@ STRIPPED = (
     "RAY_AUTH_TOKEN_PATH",
     "DJANGO_SETTINGS_MODULE",
 )
-"""What jobs would inherit from the head, and must not have."""
+"""Variables that jobs must not inherit from the head."""
 
 
 @dataclass(frozen=True)
 class RayHead:
-    """Ports, token and folder of one head; they stay the same when it is started again."""
+    """Ports, token and folder of one head; they stay the same across restarts."""
 
     gcs_port: int
     dashboard_port: int
@@ -40,7 +40,7 @@ class RayHead:
         return f"http://127.0.0.1:{self.dashboard_port}"
 
     def command(self) -> list[str]:
-        """The command line of a head in the foreground."""
+        """Return the command line of a head in the foreground."""
         options = {
             "--node-ip-address": "127.0.0.1",
             "--port": self.gcs_port,
@@ -67,7 +67,7 @@ class RayHead:
         return [*start, *(f"{name}={value}" for name, value in options.items())]
 
     def environment(self) -> dict[str, str]:
-        """What the head and every job in it is started with."""
+        """Return the environment of the head and every job in it."""
         kept = {"OMP_NUM_THREADS": "1"} | {
             name: value for name, value in os.environ.items() if name not in STRIPPED
         }
@@ -75,18 +75,18 @@ class RayHead:
             kept
             | self.access()
             | {
-                "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the one switch that keeps all on loopback
+                "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the only setting that keeps everything on loopback
                 "RAY_USAGE_STATS_ENABLED": "0",
-                "RAY_health_check_failure_threshold": "20",  # a busy machine is no dead one
+                "RAY_health_check_failure_threshold": "20",  # a busy machine is not a dead one
                 "RAY_agent_register_timeout_ms": "120000",
-                # Its spare workers have another environment than runs: the first launch would wait for them for nothing.
+                # Prestarted workers have a different environment than runs: the first launch would wait for them without using them.
                 "RAY_prestart_worker_first_driver": "0",
                 "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # else SIGTERM waits 30 s for runs to end
             }
         )
 
     def access(self) -> dict[str, str]:
-        """What a client needs beside the address. The token is explicit: a file in ~/.ray never counts."""
+        """Return the client's variables in addition to the address. The explicit token takes precedence over a file in ~/.ray."""
         return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
 
     def answers(self) -> bool:
@@ -95,13 +95,13 @@ class RayHead:
 
 
 def new_ray_head(folder: Path) -> RayHead:
-    """A head with free ports and a fresh token. folder: private, its path short (sockets go below it)."""
+    """Return a head with free ports and a new token. folder: private, with a short path (it contains sockets)."""
     gcs, dashboard, client = free_ports(3)
     return RayHead(gcs, dashboard, client, secrets.token_hex(32), folder)
 
 
 def object_store_memory() -> int:
-    """Bytes: a tenth of the machine, at most what /dev/shm has to give."""
+    """Return the size in bytes: a tenth of the machine's memory, at most the free space of /dev/shm."""
     wanted = max(psutil.virtual_memory().total // 10, 100_000_000)
     shared = shutil.disk_usage("/dev/shm").free if Path("/dev/shm").exists() else wanted
     return max(80_000_000, min(wanted, int(shared * 0.8)))

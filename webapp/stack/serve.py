@@ -1,4 +1,4 @@
-"""The web server process: uvicorn on a listening socket that `up` holds, or on an address of its own.
+"""The web server process: uvicorn on a listening socket that `up` holds, or on its own address.
 
 python -m webapp.stack.serve DESCRIPTOR
 python -m webapp.stack.serve HOST:PORT
@@ -12,12 +12,12 @@ import uvicorn
 from webapp.config import environment as env
 
 PROXIES = "127.0.0.1,::1"
-"""Where a proxy is looked for unless TROUPE_PROXY_ADDRESSES says otherwise."""
+"""Addresses of trusted proxies unless TROUPE_PROXY_ADDRESSES is set."""
 
 
 def server_config() -> uvicorn.Config:
-    """Requests are not logged: a login link is an address. X-Forwarded-* headers are read with TROUPE_BEHIND_PROXY=1 alone:
-    without a proxy that replaces them anybody may send them.
+    """Return the settings. Requests are not logged: a login link is a URL. X-Forwarded-* headers are read only with
+    TROUPE_BEHIND_PROXY=1: without a proxy that replaces them, any client may send them.
     """
     return uvicorn.Config(
         "webapp.config.asgi:application",
@@ -27,7 +27,7 @@ def server_config() -> uvicorn.Config:
         server_header=False,
         proxy_headers=env.behind_proxy(),
         forwarded_allow_ips=env.text("TROUPE_PROXY_ADDRESSES", PROXIES),
-        ws_per_message_deflate=False,  # costs more than the wire it saves
+        ws_per_message_deflate=False,  # costs more time than it saves
         ws_max_size=64 * 1024,
         timeout_graceful_shutdown=3,
         backlog=512,

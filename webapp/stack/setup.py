@@ -1,4 +1,4 @@
-"""What must be there before somebody can log in: static files, the owner, their token, a login link."""
+"""Prerequisites of the first login: static files, the owner, their token, a login link."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from webapp.stack.home import write_private
 
 
 def collect_static() -> bool:
-    """Collect what the pages serve, unless nothing has changed since the last time. Whether it was needed."""
+    """Collect the static files of the pages unless nothing has changed. Returns whether it was necessary."""
     stamp = Path(settings.STATIC_ROOT) / ".stamp"
     now = _static_stamp()
     if stamp.exists() and stamp.read_text() == now:
@@ -27,13 +27,13 @@ def collect_static() -> bool:
 
 
 def owner_login(url: str) -> str:
-    """Address of a one-time link for the local owner, who is made if need be."""
+    """Return the URL of a single-use login link for the local owner, who is created if missing."""
     owner, _ = owner_ensure()
     return f"{url}/account/link/{link_create(owner)}/"
 
 
 def local_token_ensure(url: str, path: Path) -> None:
-    """Write local.json: this server's address and the owner's token, the old one while it still works."""
+    """Write local.json: this server's address and the owner's token, reusing a token that is still active."""
     owner, _ = owner_ensure()
     secret = _kept_secret(path, owner)
     if not secret:
@@ -52,7 +52,7 @@ def _kept_secret(path: Path, owner: User) -> str:
 
 
 def _static_stamp() -> str:
-    """Changes when a source file does: paths, sizes, times of change."""
+    """Return a stamp that changes with the source files: paths, sizes, modification times."""
     digest = hashlib.sha256()
     for finder in get_finders():
         for name, storage in finder.list([]):

@@ -1,4 +1,4 @@
-"""Keeping children alive: started in order, probed, started again when they die, ended together."""
+"""Supervises child processes: starts them in order, probes them, restarts them when they die, ends them together."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,14 @@ from webapp.stack.processes import Account, dies_with_parent, end_processes, sig
 
 POLL = 0.05
 WATCH = 5.0
-"""Seconds between probes of a child that is up."""
+"""Seconds between probes of a running child."""
 LOG_LIMIT = 20_000_000
-"""Bytes after which a log is moved aside."""
+"""Size in bytes at which a log is rotated."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """A child that is to be up for as long as the stack is."""
+    """A child process that runs as long as the stack."""
 
     name: str
     command: Sequence[str]
@@ -35,25 +35,25 @@ class Service:
     answers: Callable[[], bool]
     """Quick probe, called in a thread."""
     after: tuple[str, ...] = ()
-    """Services and steps that must have been ready once."""
+    """Services and steps that must have been ready before it starts."""
     account: Account | None = None
     stop_signal: int = signal.SIGTERM
     grace: float = 5.0
-    """Seconds between asking it to end and killing it."""
+    """Seconds between SIGTERM and SIGKILL."""
     patience: float = 60.0
-    """Seconds without an answer, at the start or later, after which it is started again."""
+    """Seconds without a response, during startup or later, before it is restarted."""
     sockets: tuple[int, ...] = ()
-    """File descriptors that it inherits."""
+    """File descriptors inherited by the child."""
     owns_tree: bool = False
-    """Whether all that it has started must end with it."""
+    """Whether its child processes must end with it."""
     folder: Path = Path("/")
     before: Callable[[], None] | None = None
-    """Called in a thread before every start, when nothing of the start before is left."""
+    """Called in a thread before every start, after the previous start has ended completely."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A child that does one thing and ends; its standard output is the result."""
+    """A child process that performs one task and ends; its standard output is the result."""
 
     name: str
     command: Sequence[str]
@@ -68,7 +68,7 @@ class _Life:
 
     process: asyncio.subprocess.Process
     log_start: int = 0
-    """Bytes that its log held before."""
+    """Size of the log in bytes before this start."""
     family: dict[int, psutil.Process] = field(default_factory=dict)
 
 
@@ -88,14 +88,14 @@ class Supervisor:
         self._stopping = False
 
     def keep(self, service: Service) -> asyncio.Task[None]:
-        """Start it and keep it up. The task ends only with StackError: it could not be started even once."""
+        """Start a service and keep it running. The task ends only with StackError: the first start failed."""
         self._services[service.name] = service
         task = asyncio.create_task(self._keep(service))
         self._keepers[service.name] = task
         return task
 
     async def run(self, step: Step) -> str:
-        """Run a step to its end. Returns what it printed; raises StackError where it failed."""
+        """Run a step until it ends. Returns its standard output; raises StackError if it fails."""
         await self._wait(step.after)
         self.terminal.starting(step.name)
         log = self._log(step.name)
@@ -123,11 +123,11 @@ class Supervisor:
         return output.decode()
 
     async def wait_ready(self, *names: str) -> None:
-        """Until each of them has been ready once."""
+        """Wait until each of them has been ready once."""
         await self._wait(names)
 
     async def stop(self, *groups: Sequence[str]) -> None:
-        """End everything: group after group, side by side within one; then whatever still carries our id."""
+        """End everything: group by group, concurrently within one; then any process that still carries our id."""
         self._stopping = True
         for task in self._keepers.values():
             task.cancel()
@@ -193,7 +193,7 @@ class Supervisor:
         return False
 
     async def _watch(self, service: Service, life: _Life) -> str:
-        """Until it dies or no longer answers. Returns what happened."""
+        """Wait until the service dies or stops responding. Returns the reason."""
         answered = time.monotonic()
         while True:
             if service.owns_tree:
@@ -210,7 +210,7 @@ class Supervisor:
             return _how(code)
 
     async def _end(self, name: str) -> None:
-        """End a child and, by what it is, all that it has started."""
+        """End a child and, depending on the service, all its child processes."""
         life = self.lives.pop(name, None)
         service = self._services.get(name)
         if life is None:
@@ -247,33 +247,33 @@ class Supervisor:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _last_lines(self, name: str, start: int, count: int = 5) -> str:
-        """The last lines of a log, of those written since it held `start` bytes."""
+        """Return the last lines of a log after its first `start` bytes."""
         with (self.logs / f"{name}.log").open("rb") as log:
-            log.seek(start if start <= log.seek(0, os.SEEK_END) else 0)  # it was shortened meanwhile
+            log.seek(start if start <= log.seek(0, os.SEEK_END) else 0)  # the log was rotated in the meantime
             lines = log.read().decode(errors="replace").strip().splitlines()
         return "\n".join(lines[-count:]) or "it said nothing"
 
 
 def _ending(life: _Life) -> str:
-    """How a child that did not come up stands: it has ended, or is there and does not answer."""
+    """Describe a child that did not come up: it has ended, or it runs and does not respond."""
     code = life.process.returncode
     return "it does not answer" if code is None else f"it {_how(code)}"
 
 
 def _how(code: int) -> str:
-    """An exit code as a verb."""
+    """Describe an exit code."""
     return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
 
 def _shorten(log: Path) -> None:
-    """Move a log that grew too long aside. It is emptied in place: its child appends to the file it has open."""
+    """Rotate a log that grew too large. The file is truncated in place, because its child has it open for appending."""
     if log.exists() and log.stat().st_size > LOG_LIMIT:
         shutil.copyfile(log, log.with_suffix(".log.1"))
         os.truncate(log, 0)
 
 
 def _note_family(life: _Life) -> None:
-    """Remember whom it has started: a process that dies leaves no trace of its children."""
+    """Record the child's descendants: after its death they cannot be found."""
     try:
         family = psutil.Process(life.process.pid).children(recursive=True)
     except psutil.Error:

@@ -1,6 +1,6 @@
-"""`manage.py up`: start everything on this machine, keep it up, end it all.
+"""`manage.py up`: start all services on this machine, keep them running, end them together.
 
-No Django here: this process only watches its children, and is up before they have imported anything.
+Does not import Django: this process only supervises its children, and is ready before they have imported anything.
 """
 
 import argparse
@@ -27,15 +27,15 @@ from webapp.stack.supervisor import Supervisor
 CORE = ("web", "worker")
 REAP_EVERY = 10.0
 GROUPS = (("demo", "base-model", "prepare", "beat"), ("web", "worker", "ray"), ("redis", "postgres"))
-"""The order of the end: nobody loses a server that it still writes to."""
+"""The order of shutdown: a server ends after the processes that write to it."""
 
 
 def main(arguments: list[str]) -> int:
-    """Exit code: 0 after Ctrl-C or SIGTERM, 1 where the stack cannot be started."""
+    """Return the exit code: 0 after Ctrl-C or SIGTERM, 1 if the stack cannot start."""
     parser = argparse.ArgumentParser("up", description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--host", help="instead of TROUPE_HOST (127.0.0.1)")
     parser.add_argument(
-        "--port", type=int, help="instead of TROUPE_PORT (8000); taken means the next free one"
+        "--port", type=int, help="instead of TROUPE_PORT (8000); if it is in use, the next free port"
     )
     parser.add_argument(
         "--no-demo", action="store_true", help="do not launch the demonstration (TROUPE_DEMO=0)"
@@ -75,13 +75,13 @@ def _up(home: Home, terminal: Terminal) -> None:
 
 
 def _clean_up_after_killed(home: Home, terminal: Terminal) -> None:
-    """End what an `up` that was killed has left: only processes that carry its id."""
+    """End processes left by an `up` that was killed, identified by its id."""
     facts = home.read_facts()
     if facts is None:
         return
     count = end_processes(tagged("TROUPE_STACK_ID", facts.id), grace=5.0)
     if count:
-        terminal.say(f"Ended {count} processes that an earlier start had left.")
+        terminal.say(f"Ended {count} processes left by an earlier start.")
     if Path(facts.scratch).name.startswith("troupe-"):
         shutil.rmtree(facts.scratch, ignore_errors=True)
     home.forget_facts()
@@ -99,21 +99,21 @@ async def _run(plan: Plan, terminal: Terminal) -> None:
     asked = _asked_to_end()
     terminal.say(f"Troupe starts. Data and logs: {plan.home.root}")
     if plan.port != env.number("TROUPE_PORT", 8000):
-        terminal.say(f"Port {env.number('TROUPE_PORT', 8000)} is taken, so the pages are at {plan.url}")
+        terminal.say(f"Port {env.number('TROUPE_PORT', 8000)} is in use; the pages are at {plan.url}")
     reaper = asyncio.create_task(_reap(supervisor))
     try:
         await _until_first_failure(_start(plan, supervisor, terminal), asked)
     finally:
         reaper.cancel()
         terminal.close()
-        terminal.say("Ending everything; Ctrl-C once more to kill it.")
+        terminal.say("Stopping; press Ctrl-C again to kill all processes.")
         await _stop(supervisor, asked)
         plan.listener.close()
-    terminal.say("Ended; nothing is left running.")
+    terminal.say("Stopped; no process is left running.")
 
 
 async def _start(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None:
-    """Start all, then watch the keepers; returns only by an exception."""
+    """Start all services, then supervise them; returns only by an exception."""
     keepers = [supervisor.keep(service) for service in plan.first_services()]
     if plan.bundled_postgres:
         server = await asyncio.to_thread(plan.postgres)
@@ -134,18 +134,18 @@ async def _start(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None
 
 
 async def _open_doors(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None:
-    """Prepare the database, then tell where to log in."""
+    """Prepare the database, then print the login link."""
     login = json.loads(await supervisor.run(plan.prepare()))["login"]
     await supervisor.wait_ready(*CORE)
     terminal.say(f"\nTroupe is up after {terminal.since_start():.1f} s: {plan.url}", style="bold")
     terminal.say(f"Log in once with:  {login}", style="bold cyan", soft_wrap=True)
-    terminal.say("Ctrl-C ends everything.\n")
+    terminal.say("Press Ctrl-C to stop.\n")
 
 
 async def _make_models(plan: Plan, supervisor: Supervisor, terminal: Terminal) -> None:
-    """Make the base model and its figures, so that no run waits for them; /readyz says so meanwhile.
+    """Create the base model and its metrics, so that no run waits for them; /readyz reports it in the meantime.
 
-    Not worth taking the stack down for: a run makes what it lacks.
+    A failure does not stop the stack: a run creates the model if it is missing.
     """
     if not env.flag("TROUPE_BASE_MODEL", default=True):
         return
@@ -154,7 +154,7 @@ async def _make_models(plan: Plan, supervisor: Supervisor, terminal: Terminal) -
     try:
         await supervisor.run(plan.base_model())
     except StackError as error:
-        terminal.error(f"No base model yet, the first run will make it: {error}")
+        terminal.error(f"The base model is missing; the first run creates it: {error}")
     finally:
         mark.unlink(missing_ok=True)
 
@@ -162,23 +162,23 @@ async def _make_models(plan: Plan, supervisor: Supervisor, terminal: Terminal) -
 async def _demonstrate(
     plan: Plan, supervisor: Supervisor, terminal: Terminal, models: "asyncio.Task[None]"
 ) -> None:
-    """Launch the demonstration once. Not worth taking the stack down for."""
+    """Launch the demonstration once. A failure does not stop the stack."""
     try:
         await asyncio.wait([models])
         if plan.ray:
             await supervisor.wait_ready("ray")
         answer = json.loads(await supervisor.run(plan.demo()))
     except StackError as error:
-        terminal.error(f"No demonstration: {error}")
+        terminal.error(f"The demonstration did not start: {error}")
         return
     if answer["new"]:
-        terminal.say(f"The demonstration runs:  {plan.url}/runs/{answer['run']}/", style="bold cyan")
+        terminal.say(f"The demonstration is running:  {plan.url}/runs/{answer['run']}/", style="bold cyan")
     else:
         terminal.say(f"The demonstration of an earlier start:  {plan.url}/runs/{answer['run']}/")
 
 
 async def _until_first_failure(work: Coroutine[Any, Any, None], asked: asyncio.Event) -> None:
-    """Work until somebody asks to end; what fails first is raised."""
+    """Work until shutdown is requested; raises the first failure."""
     task, end = asyncio.create_task(work), asyncio.create_task(asked.wait())
     await asyncio.wait([task, end], return_when=asyncio.FIRST_COMPLETED)
     end.cancel()
@@ -190,7 +190,7 @@ async def _until_first_failure(work: Coroutine[Any, Any, None], asked: asyncio.E
 
 
 async def _stop(supervisor: Supervisor, asked: asyncio.Event) -> None:
-    """End all children in order; a second request kills them at once."""
+    """End all children in order; a second request kills them immediately."""
     stopping = asyncio.create_task(supervisor.stop(*GROUPS))
     impatient = asyncio.create_task(_asked_again(asked))
     await asyncio.wait([stopping, impatient], return_when=asyncio.FIRST_COMPLETED)
@@ -202,14 +202,14 @@ async def _stop(supervisor: Supervisor, asked: asyncio.Event) -> None:
 
 
 async def _asked_again(asked: asyncio.Event) -> None:
-    """One Ctrl-C may arrive twice, from the terminal and from a wrapper: what comes within a second is one."""
+    """Wait for a second request. One Ctrl-C may arrive twice (terminal and wrapper): signals within a second count as one."""
     await asyncio.sleep(1.0)
     asked.clear()
     await asked.wait()
 
 
 def _asked_to_end() -> asyncio.Event:
-    """Set by Ctrl-C, SIGTERM and a closed terminal."""
+    """Return an event set by Ctrl-C, SIGTERM and a closed terminal."""
     asked = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
@@ -217,7 +217,7 @@ def _asked_to_end() -> asyncio.Event:
 
 
 async def _reap(supervisor: Supervisor) -> None:
-    """Collect orphans that we adopted and that have ended since; one seen dead twice is nobody else's."""
+    """Reap adopted orphans that have ended; a process seen dead twice has no other parent that reaps it."""
     dead: set[int] = set()
     while True:
         await asyncio.sleep(REAP_EVERY)

@@ -1,6 +1,6 @@
-"""Programs that look up the name of their user, run by a uid that has none.
+"""Runs programs that look up their user name under a uid that has none.
 
-Containers often run under a uid without an entry in /etc/passwd. initdb then ends before it looks at its options.
+Containers often run under a uid without an entry in /etc/passwd. initdb then ends before it reads its options.
 """
 
 import ctypes
@@ -15,24 +15,24 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def named_user() -> Callable[[], None] | None:
-    """For `preexec_fn` of such a program; None where this process's user has a name.
+    """For `preexec_fn` of such a program; None if the user of this process has a name.
 
-    The child gets a user namespace in which its uid is that of an account of this machine. Outside it stays what it was, and
-    so do the owners of the files that it makes. The child fails to start where the kernel allows no user namespaces.
-    Raises LookupError where no account but root is known.
+    The child gets a user namespace in which its uid is that of an existing account. Outside, its uid and the owners of
+    the files it creates are unchanged. The child fails to start if the kernel does not allow user namespaces.
+    Raises LookupError if no account other than root exists.
     """
     uid, gid = os.geteuid(), os.getegid()
     accounts = [entry for entry in pwd.getpwall() if entry.pw_uid != 0]
     if uid == 0 or any(entry.pw_uid == uid for entry in accounts) or _known(uid):
         return None
     if not accounts:
-        raise LookupError("no account but root is known")
+        raise LookupError("no account other than root exists")
     inside = accounts[-1].pw_uid
 
     def enter() -> None:
         _libc.prctl(
             _PR_SET_DUMPABLE, 1
-        )  # a process that has changed its uid may not write its own maps otherwise
+        )  # otherwise a process that has changed its uid may not write its own maps
         if _libc.unshare(_CLONE_NEWUSER) != 0:
             raise OSError(ctypes.get_errno(), "no user namespace")
         Path("/proc/self/setgroups").write_text("deny")
@@ -43,7 +43,7 @@ def named_user() -> Callable[[], None] | None:
 
 
 def _known(uid: int) -> bool:
-    """Whether the machine knows the uid, from a directory service too, which `getpwall` may leave out."""
+    """Whether the machine knows the uid; also asks directory services, which `getpwall` may omit."""
     try:
         pwd.getpwuid(uid)
     except KeyError:

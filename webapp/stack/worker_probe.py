@@ -1,6 +1,6 @@
-"""Whether the Celery worker works: a task that beat sends leaves the time in Redis.
+"""Probe of the Celery worker: a periodic task writes a heartbeat to Redis.
 
-`python -m webapp.stack.worker_probe` exits with 0 while the last sign of life in REDIS_URL is fresh, with 1 otherwise.
+`python -m webapp.stack.worker_probe` exits with 0 while the last heartbeat in REDIS_URL is recent, with 1 otherwise.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 KEY = "troupe:worker:alive"
 STALE = 60.0
-"""Seconds after which a sign of life no longer counts; beat asks for one every ten."""
+"""Seconds until a heartbeat expires; beat sends the task every ten."""
 
 
 def note_alive(client: redis.Redis) -> None:
-    """The worker says that it works, now."""
+    """Write the worker's heartbeat."""
     client.set(KEY, repr(time.time()), ex=int(STALE) * 10)
 
 
 def forget_alive(url: str) -> None:
-    """A worker is about to be started: the sign of life of the one before no longer counts."""
+    """Delete the previous worker's heartbeat before a worker starts."""
     import redis
 
     with suppress(redis.RedisError), redis.Redis.from_url(url, socket_timeout=2.0) as client:
@@ -33,14 +33,14 @@ def forget_alive(url: str) -> None:
 
 
 def seconds_since_alive(client: redis.Redis) -> float | None:
-    """Age of the last sign of life; None where there is none. Raises RedisError."""
+    """Return the age of the last heartbeat; None if there is none. Raises RedisError."""
     noted = client.get(KEY)
     return max(0.0, time.time() - float(noted)) if isinstance(noted, bytes) else None
 
 
 def worker_answers(url: str) -> bool:
-    """Whether the last sign of life is fresh; one probe makes one connection."""
-    import redis  # a third of a second, which neither `up` nor every management command should wait for
+    """Whether the last heartbeat is recent; one probe makes one connection."""
+    import redis  # 0.3 s that neither `up` nor every management command should pay
 
     try:
         with redis.Redis.from_url(url, socket_timeout=2.0, socket_connect_timeout=2.0) as client:

@@ -1,4 +1,4 @@
-"""The anatomy of a batch: what one iteration's update learnt from, episode by episode, and where the time went."""
+"""The anatomy of a batch: the episodes of one iteration's update, and the time spent on them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -24,12 +24,12 @@ class Member:
     name: str
     title: str
     success: bool | None
-    """None: the environment knows none."""
+    """None if the environment has no success."""
     failed: bool
     truncated: bool
     episode_return: float
     length: int
-    """Response tokens of the executed answers (of all, where only those are known)."""
+    """Response tokens of the executed responses (of all, if only those are recorded)."""
     tokens: int
     turns: int
     staleness: int | None
@@ -43,10 +43,10 @@ class Member:
     roles: dict[str, dict[str, Any]] = field(default_factory=dict)
     """As workers.telemetry.events.RoleShare."""
     transcript: int | None = None
-    """Id of its transcript, where one was kept."""
+    """Id of its transcript, if one was stored."""
 
     def seconds(self) -> dict[str, float]:
-        """Seconds by what it waited for: queued, generate, environment, update."""
+        """Return seconds by wait: queued, generate, environment, update."""
         spent = {"queued": self.started - self.queued, "generate": 0.0, "environment": 0.0}
         for stage in self.stages:
             spent[stage["kind"]] += stage["end"] - stage["start"]
@@ -63,7 +63,7 @@ SORTS: dict[str, Callable[[Member], float]] = {
     "turns": lambda member: member.turns,
     "staleness": lambda member: -1 if member.staleness is None else member.staleness,
 }
-"""What a batch can be sorted by; with "-" before it the highest come first."""
+"""Sort orders of a batch; with a "-" prefix in descending order."""
 ORDERS = tuple(SORTS) + tuple(f"-{name}" for name in SORTS)
 
 
@@ -75,26 +75,26 @@ class Anatomy:
     attempt: int
     members: list[Member]
     partial: bool
-    """Only episodes with transcripts are known: the program reports no batches."""
+    """Only episodes with transcripts are known, because the program reports no batches."""
     lowest: int
     highest: int
-    """Iterations that there are batches of."""
+    """Iterations with batches."""
     compute: dict[str, Compute] = field(default_factory=dict)
-    """By phase, over all policies, where FLOPs were counted."""
+    """By phase, over all policies, if FLOPs were counted."""
 
     @property
     def start(self) -> float:
-        """When the first could have begun."""
+        """Earliest time at which an episode could start."""
         return min((member.queued for member in self.members), default=0.0)
 
     @property
     def end(self) -> float:
-        """When the update was done with it."""
+        """Time at which the update was finished."""
         return max((max(each.ended, each.learnt or 0.0) for each in self.members), default=0.0)
 
 
 def anatomy_read(run: Run, iteration: int | None = None, sort: str = "start") -> Anatomy | None:
-    """The batch of an iteration (None: the latest), as the latest attempt played it. None where nothing was played."""
+    """Return the batch of an iteration (None: the latest) in the latest attempt. None if there are no episodes."""
     bounds = Batch.objects.filter(run=run).aggregate(low=Min("iteration"), high=Max("iteration"))
     reader, partial = _batches, False
     if bounds["high"] is None:
@@ -156,7 +156,7 @@ def _member(facts: dict[str, Any], row: Batch) -> Member:
 
 
 def _transcripts(run: Run, iteration: int) -> tuple[int, list[Member]]:
-    """What transcripts alone tell: programs of people's own, and runs older than batches."""
+    """Reconstruct a batch from transcripts: for custom programs, and runs recorded before batches were."""
     found = Episode.objects.filter(run=run, kind="train", iteration=iteration)
     attempt = found.aggregate(latest=Max("attempt"))["latest"] or 0
     rows = list(found.filter(attempt=attempt))
@@ -191,7 +191,7 @@ def _stages(run: Run, names: Iterable[str]) -> dict[str, dict[str, float]]:
 
 
 def anatomy_document(anatomy: Anatomy | None) -> dict[str, Any]:
-    """JSON for the API: facts of the batch, and of each episode its times, "seconds" by what it waited for, stages, roles."""
+    """Return JSON for the API: facts of the batch, and of each episode its times, "seconds" by wait, stages, roles."""
     if anatomy is None:
         return {
             "iteration": None,

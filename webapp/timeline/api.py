@@ -22,20 +22,20 @@ class RunTimeline(APIView):
         parameters=[
             parameter("first", int, "first iteration (default: ten before the last)"),
             parameter("last", int, "last iteration (default: the latest)"),
-            parameter("from", float, "instead of iterations: first moment, seconds since the epoch"),
-            parameter("to", float, "last moment, seconds since the epoch"),
+            parameter("from", float, "instead of iterations: start time, seconds since the epoch"),
+            parameter("to", float, "end time, seconds since the epoch"),
         ],
         responses=JSON,
     )
     def get(self, request: Request, run_id: str) -> Response:
-        """Lanes with their spans (seconds since the epoch), seconds by phase and waited, waits by iteration, who waits for whom."""
+        """Return lanes with their spans (seconds since the epoch), seconds by phase and waited, waits by iteration, waits between lanes."""
         run = run_get(request.user, run_id)
         start, end = (request.query_params.get(name, "") for name in ("from", "to"))
         if start or end:
             moments = moments_read(start, end)
             if moments is None:
                 raise ParseError(
-                    f"from={start[:40]!r}, to={end[:40]!r}: give two moments in order, seconds since the epoch"
+                    f"from={start[:40]!r}, to={end[:40]!r}: give two times in order, seconds since the epoch"
                 )
             return Response(timeline_document(timeline_between(run, *moments)))
         first, last = (
@@ -45,13 +45,13 @@ class RunTimeline(APIView):
 
 
 class RunBatch(APIView):
-    """What one iteration's update learnt from."""
+    """The batch of one iteration's update."""
 
     @extend_schema(
         parameters=[parameter("sort", str, f"one of {', '.join(ORDERS)} (default: start)")], responses=JSON
     )
     def get(self, request: Request, run_id: str, iteration: int) -> Response:
-        """Every episode of the batch: facts, times (seconds since the epoch), stages by policy version, shares of roles."""
+        """Return every episode of the batch: facts, times (seconds since the epoch), stages by policy version, shares of roles."""
         run = run_get(request.user, run_id)
         sort = choice(request, "sort", ORDERS) or "start"
         anatomy = anatomy_read(run, iteration, sort) if iteration <= LARGEST else None
@@ -61,5 +61,5 @@ class RunBatch(APIView):
                 if has_networks(run.config)
                 else ""
             )
-            raise NotFound(f"nothing is known of a batch of iteration {iteration}{why}")
+            raise NotFound(f"there is no recorded batch of iteration {iteration}{why}")
         return Response(anatomy_document(anatomy))

@@ -1,4 +1,4 @@
-"""Addresses of the API of timeline, below /api/v1/."""
+"""URLs of the timeline API, below /api/v1/."""
 
 from django.urls import path
 

@@ -2,6 +2,6 @@ from django.apps import AppConfig
 
 
 class TimelineConfig(AppConfig):
-    """Who worked when: lanes, waits, the anatomy of an iteration."""
+    """Timelines of work: lanes, waits, the anatomy of an iteration."""
 
     name = "webapp.timeline"

@@ -1,4 +1,4 @@
-"""Arithmetic of spans: model FLOPs per second, and their share of what the devices could do."""
+"""Arithmetic throughput of spans: model FLOPs per second, and their share of the devices' peak."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ UNITS = ((1e15, "PFLOP/s"), (1e12, "TFLOP/s"), (1e9, "GFLOP/s"), (1e6, "MFLOP/s"
 
 @dataclass
 class Compute:
-    """Of some spans whose FLOPs are counted."""
+    """Totals of spans with counted FLOPs."""
 
     flops: float = 0.0
     seconds: float = 0.0
     possible: float | None = 0.0
-    """FLOPs of their devices at their peak in that time; None where a peak is not known."""
+    """Peak FLOPs of their devices in that time; None if a peak is unknown."""
 
     def add(self, span: Span) -> None:
-        """Count a span in, if its FLOPs are known."""
+        """Add a span, if its FLOPs are known."""
         if span.flops is None:
             return
         seconds = span.end - span.start
@@ -35,18 +35,18 @@ class Compute:
 
     @property
     def mfu(self) -> float | None:
-        """Model FLOPs utilisation, 0 to 1; None where a device's peak is not known."""
+        """Model FLOPs utilisation, 0 to 1; None if a device's peak is unknown."""
         return self.flops / self.possible if self.possible else None
 
     @property
     def said(self) -> str:
-        """In words: "41.0% MFU, 405 TFLOP/s" or "2.3 GFLOP/s, peak not known"."""
+        """As text: "41.0% MFU, 405 TFLOP/s" or "2.3 GFLOP/s, peak not known"."""
         rate = rate_show(self.rate)
         return f"{rate}, peak not known" if self.mfu is None else f"{100 * self.mfu:.1f}% MFU, {rate}"
 
 
 def compute_by_phase(spans: Iterable[Span]) -> dict[str, Compute]:
-    """Phases in which FLOPs were counted."""
+    """Return the totals of phases with counted FLOPs."""
     found: dict[str, Compute] = {}
     for span in spans:
         if span.flops is not None:
@@ -55,11 +55,11 @@ def compute_by_phase(spans: Iterable[Span]) -> dict[str, Compute]:
 
 
 def compute_document(found: Mapping[str, Compute]) -> dict[str, Any]:
-    """JSON: phase -> {"flops_per_second", "mfu" (0 to 1, or null where a device's peak is not known)}."""
+    """Return JSON: phase -> {"flops_per_second", "mfu" (0 to 1, or null if a device's peak is unknown)}."""
     return {phase: {"flops_per_second": each.rate, "mfu": each.mfu} for phase, each in found.items()}
 
 
 def rate_show(rate: float) -> str:
-    """FLOPs per second with a unit: "12.4 GFLOP/s"."""
+    """Return FLOPs per second with a unit: "12.4 GFLOP/s"."""
     size, unit = next(((size, unit) for size, unit in UNITS if rate >= size), UNITS[-1])
     return f"{rate / size:.3g} {unit}"

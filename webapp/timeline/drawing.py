@@ -1,4 +1,4 @@
-"""The lanes as a picture: bars in a coordinate system 1000 wide."""
+"""The lanes as a picture: bars in a coordinate system of width 1000."""
 
 from typing import Any
 
@@ -8,20 +8,20 @@ from webapp.timeline.spans import Lane, Span
 
 WIDTH = 1000.0
 LEAST = 0.6
-"""Width of the shortest bar, so that none is invisible."""
+"""Width of the shortest bar, so that all bars are visible."""
 MOST_ROWS = 12
-"""Waits that are listed."""
+"""Number of listed waits."""
 
 
 def lanes_draw(timeline: Timeline) -> list[dict[str, Any]]:
-    """One row per lane: {"worker", "policy", "bars", "shares", "waited", "device", "compute"}; shares and waited in percent of the
-    window.
+    """Return one row per lane: {"worker", "policy", "bars", "shares", "waited", "device", "compute"}; shares and waited in percent
+    of the window.
     """
     return [_row(lane, timeline) for lane in timeline.lanes]
 
 
 def waits_show(timeline: Timeline) -> list[dict[str, Any]]:
-    """The longest waits: {"waiter", "awaited", "seconds", "percent" of the window}."""
+    """Return the longest waits: {"waiter", "awaited", "seconds", "percent" of the window}."""
     whole = timeline.seconds or 1.0
     return [
         {
@@ -35,7 +35,7 @@ def waits_show(timeline: Timeline) -> list[dict[str, Any]]:
 
 
 def iterations_show(timeline: Timeline) -> list[dict[str, Any]]:
-    """The latest iterations of the window: number, seconds, mean wait in percent, and who waited most."""
+    """Return the latest iterations of the window: number, seconds, mean wait in percent, and the lane that waited most."""
     rows = []
     for each in reversed(timeline.iterations[-MOST_ROWS:]):
         most = max(each.shares, key=lambda label: each.shares[label], default="")

@@ -1,4 +1,4 @@
-"""What the address of a timeline may ask for."""
+"""Query parameters of a timeline's URL."""
 
 from math import isfinite
 
@@ -10,28 +10,28 @@ LATEST = 253402300799.0
 
 
 class Window(forms.Form):
-    """Iterations, or moments; what is not understood is left out."""
+    """Range of iterations or times; invalid values are ignored."""
 
     first = forms.IntegerField(required=False, min_value=-LARGEST, max_value=LARGEST)
     last = forms.IntegerField(required=False, min_value=0, max_value=LARGEST)
 
     def bounds(self) -> tuple[int | None, int | None]:
-        """First and last iteration, or None for what was not given."""
+        """Return first and last iteration, or None for missing ones."""
         self.is_valid()
         return self.cleaned_data.get("first"), self.cleaned_data.get("last")
 
     def moments(self) -> tuple[float, float] | None:
-        """?from= and ?to= in seconds since the epoch; None unless both are there and in order."""
+        """Return ?from= and ?to= in seconds since the epoch; None unless both are given and in order."""
         return moments_read(self.data.get("from", ""), self.data.get("to", ""))
 
 
 class BatchQuery(forms.Form):
-    """An iteration; what is not understood is left out."""
+    """An iteration; invalid values are ignored."""
 
     number = forms.IntegerField(required=False, min_value=0, max_value=LARGEST)
 
     def iteration(self) -> int | None:
-        """?iteration=, or None."""
+        """Return ?iteration=, or None."""
         try:
             number: int | None = self.fields["number"].clean(self.data.get("iteration", ""))
         except forms.ValidationError:
@@ -40,7 +40,7 @@ class BatchQuery(forms.Form):
 
 
 def moments_read(start: str, end: str) -> tuple[float, float] | None:
-    """Two moments from text; None where they are none, out of range or out of order."""
+    """Parse two times; None if they are invalid, out of range or out of order."""
     try:
         first, last = float(start), float(end)
     except (TypeError, ValueError):

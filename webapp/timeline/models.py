@@ -1,4 +1,4 @@
-"""What updates learnt from, and how busy devices were."""
+"""Batches of updates, and the utilisation of devices."""
 
 from django.db import models
 
@@ -6,17 +6,17 @@ from webapp.runs.models import Run
 
 
 class Batch(models.Model):
-    """Episodes of one iteration's update, or some of them where there are many."""
+    """Episodes of one iteration's update; large batches are split over several rows."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="batches")
     attempt = models.IntegerField()
     cursor = models.BigIntegerField()
-    """Run.event_count when it was stored."""
+    """Run.event_count at the time of storage."""
     iteration = models.IntegerField()
     consumed = models.FloatField()
-    """When the update took it, seconds since the epoch."""
+    """When the update received it, seconds since the epoch."""
     learnt = models.FloatField()
-    """When every policy was done with it."""
+    """When every policy had finished its update."""
     data = models.BinaryField()
     """zstd-compressed JSON: a list of workers.telemetry.events.BatchEpisode."""
 
@@ -25,19 +25,19 @@ class Batch(models.Model):
 
 
 class Utilisation(models.Model):
-    """Samples of how busy one worker's device was."""
+    """Samples of the utilisation of one worker's device."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="utilisation")
     attempt = models.IntegerField()
     cursor = models.BigIntegerField()
-    """Run.event_count when it was stored."""
+    """Run.event_count at the time of storage."""
     worker = models.CharField(max_length=80)
     device = models.CharField(max_length=200)
     start = models.FloatField()
     end = models.FloatField()
-    """First and last moment, seconds since the epoch."""
+    """First and last sample, seconds since the epoch."""
     data = models.BinaryField()
-    """zstd-compressed JSON: [[moment, percent], ...]."""
+    """zstd-compressed JSON: [[time, percent], ...]."""
 
     class Meta:
         indexes = [models.Index(fields=["run", "start"])]

@@ -1,4 +1,4 @@
-"""Who worked when: the spans of a window, lane by lane, and how long each lane waited."""
+"""The spans of a time window, lane by lane, and how long each lane waited."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +12,12 @@ from webapp.timeline.utilisation import Device, utilisation_read
 from webapp.timeline.waits import IterationWait, Wait, waits_by_iteration, who_waits
 
 WINDOW = 10
-"""Iterations that are shown unless others are asked for."""
+"""Default number of iterations."""
 MOST_WINDOW = 200
 MOST_READ = 100_000
-"""Spans that are read at most; the later ones are left out."""
+"""Maximum number of spans read; later ones are omitted."""
 MOST_SPANS = 8000
-"""Spans that are handed out, about: more are joined."""
+"""Approximate maximum number of returned spans: beyond it, spans are merged."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class Timeline:
     waits: list[Wait]
     iterations: list[IterationWait]
     compute: dict[str, dict[str, Compute]]
-    """By lane's label and phase, where FLOPs are counted."""
+    """By lane's label and phase, if FLOPs are counted."""
     devices: dict[str, Device]
-    """By worker, where it tells how busy its device is."""
+    """By worker, if it reports its utilisation."""
     cut: bool
-    """More than MOST_READ spans: the later ones are left out."""
+    """More than MOST_READ spans: later ones are omitted."""
     joined: bool
-    """Spans too close together to be told apart are drawn as one."""
+    """Spans too close to distinguish are merged."""
     lowest: int
     highest: int
-    """Iterations that the run has spans of."""
+    """Iterations with spans of the run."""
     run_start: float
     run_end: float
-    """First and last moment of the run's spans."""
+    """Start and end of the run's spans."""
 
     @property
     def seconds(self) -> float:
@@ -56,7 +56,7 @@ class Timeline:
 def timeline_read(
     run: Run, first: int | None = None, last: int | None = None, *, window: int = WINDOW
 ) -> Timeline | None:
-    """The spans of the iterations first ... last (default: the latest `window`); None where there are none at all."""
+    """Return the spans of the iterations first ... last (default: the latest `window`); None if the run has no spans."""
     bounds = _bounds(run)
     if bounds is None:
         return None
@@ -68,7 +68,7 @@ def timeline_read(
 
 
 def timeline_between(run: Run, start: float, end: float) -> Timeline | None:
-    """The spans that touch the moments start ... end; None where the run has no spans at all."""
+    """Return the spans that overlap start ... end; None if the run has no spans."""
     bounds = _bounds(run)
     if bounds is None:
         return None
@@ -90,7 +90,7 @@ def _timeline(
     iterations: tuple[int, int] | None,
     moments: tuple[float, float] | None,
 ) -> Timeline:
-    """A window that is given by iterations (then its moments are its spans') or by moments (then the other way round)."""
+    """Return a window by iterations (its times are then those of its spans) or by times (then the reverse)."""
     names = ("worker", "policy", "phase", "iteration", "start", "end", "flops", "peak")
     rows = list(found.order_by("start", "pk").values_list(*names)[: MOST_READ + 1])
     shown = [(worker, policy, Span(*facts)) for worker, policy, *facts in rows[:MOST_READ]]
@@ -126,7 +126,7 @@ def _timeline(
 
 
 def timeline_document(timeline: Timeline | None) -> dict[str, Any]:
-    """JSON for the API; times in seconds since the epoch, "waited" and "seconds" in seconds, shares from 0 to 1."""
+    """Return JSON for the API; times in seconds since the epoch, "waited" and "seconds" in seconds, shares from 0 to 1."""
     if timeline is None:
         return {"first": None, "last": None, "start": None, "end": None, "cut": False, "lanes": []}
     facts = ("first", "last", "start", "end", "cut", "joined", "run_start", "run_end")

@@ -1,4 +1,4 @@
-"""Keeping what updates learnt from, and how busy devices were."""
+"""Storage of batches and of device utilisation."""
 
 import orjson
 import zstandard

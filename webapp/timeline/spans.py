@@ -1,4 +1,4 @@
-"""Spans of work and the lanes they lie in."""
+"""Spans of work and their lanes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -6,25 +6,25 @@ from typing import Any, NamedTuple
 
 
 class Span(NamedTuple):
-    """A stretch of one worker's time; seconds since the epoch."""
+    """An interval of one worker's time; seconds since the epoch."""
 
     phase: str
     iteration: int
     start: float
     end: float
     flops: float | None = None
-    """Model FLOPs, where they are counted."""
+    """Model FLOPs, if they are counted."""
     peak: float | None = None
-    """FLOP/s of the worker's device at its peak, where it is known."""
+    """Peak FLOP/s of the worker's device, if known."""
 
     def document(self) -> dict[str, Any]:
-        """JSON; what is not known is left out."""
+        """Return JSON; unknown values are omitted."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 
 
 @dataclass
 class Lane:
-    """What one worker did for one policy (none: the driver), in order of time."""
+    """The work of one worker for one policy (none: the driver), in order of time."""
 
     worker: str
     policy: str
@@ -32,7 +32,7 @@ class Lane:
 
     @property
     def label(self) -> str:
-        """Worker and policy; the policy is left out where the worker's name says it."""
+        """Worker and policy; the policy is omitted if it is part of the worker's name."""
         said = not self.policy or f"-{self.policy}-" in f"-{self.worker}-"
         return self.worker if said else f"{self.worker} {self.policy}"
 
@@ -44,16 +44,16 @@ class Lane:
         return spent
 
     def covered(self, start: float, end: float) -> list[tuple[float, float]]:
-        """Stretches of the window in which the lane worked, in order and apart; spans may overlap."""
+        """Return disjoint intervals of the window in which the lane worked, in order; spans may overlap."""
         return union(((span.start, span.end) for span in self.spans), start, end)
 
     def waited(self, start: float, end: float) -> float:
-        """Seconds of the window in which no span of the lane was open."""
+        """Return the seconds of the window without a span of the lane."""
         return max(0.0, end - start - sum(last - first for first, last in self.covered(start, end)))
 
 
 def union(stretches: Iterable[tuple[float, float]], start: float, end: float) -> list[tuple[float, float]]:
-    """What the stretches cover of the window, in order and without overlaps."""
+    """Return the intersection of the intervals with the window, in order and without overlaps."""
     found: list[tuple[float, float]] = []
     for first, last in sorted(stretches):
         first, last = max(first, start), min(last, end)
@@ -67,7 +67,7 @@ def union(stretches: Iterable[tuple[float, float]], start: float, end: float) ->
 
 
 def lanes_make(rows: Iterable[tuple[str, str, Span]]) -> list[Lane]:
-    """(worker, policy, span) in order of time -> lanes; the driver's first, numbers in names in their own order."""
+    """Group (worker, policy, span) in order of time into lanes; the driver's first, names in natural order."""
     lanes: dict[tuple[str, str], Lane] = {}
     for worker, policy, span in rows:
         lanes.setdefault((worker, policy), Lane(worker, policy)).spans.append(span)
@@ -77,9 +77,9 @@ def lanes_make(rows: Iterable[tuple[str, str, Span]]) -> list[Lane]:
 
 
 def lanes_thin(lanes: Sequence[Lane], most: int, seconds: float) -> bool:
-    """Join neighbours of a lane and phase until at most about `most` spans are left; whether any were joined.
+    """Merge neighbours of a lane and phase until about `most` spans are left; returns whether any were merged.
 
-    What is joined is closer together than can be drawn: at first 1/2000 of the window, then twice as far, and so on.
+    Merged spans are closer than the picture's resolution: first 1/2000 of the window, then twice as far, and so on.
     """
     gap, joined = seconds / 2000, False
     while sum(len(lane.spans) for lane in lanes) > most and gap <= seconds:
@@ -105,7 +105,7 @@ def _joined(spans: Sequence[Span], gap: float) -> list[Span]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts worker-2 before worker-10."""
+    """Sort key that orders worker-2 before worker-10."""
     parts: list[tuple[int, str]] = []
     digits = ""
     for letter in name:

@@ -1,4 +1,4 @@
-"""Addresses of the pages of timeline, below /runs/."""
+"""URLs of the timeline pages, below /runs/."""
 
 from django.urls import path
 

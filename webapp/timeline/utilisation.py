@@ -1,4 +1,4 @@
-"""How busy the workers' devices were: a curve of so many points."""
+"""Utilisation of the workers' devices, as curves with a limited number of points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from webapp.runs.models import Run
 from webapp.timeline.models import Utilisation
 
 MOST = 600
-"""Points of one worker's curve."""
+"""Maximum number of points of one worker's curve."""
 Sample = tuple[float, float]
-"""Moment (seconds since the epoch) and percent of the device in use."""
+"""Time (seconds since the epoch) and utilisation in percent."""
 
 
 @dataclass
@@ -20,18 +20,18 @@ class Device:
     """A worker's device over a window."""
 
     name: str
-    """Host and device; workers that share one have the same."""
+    """Host and device; workers on the same device have the same."""
     samples: list[Sample] = field(default_factory=list)
     """In order of time."""
 
     @property
     def mean(self) -> float | None:
-        """Percent, over the samples; None where there are none."""
+        """Mean utilisation in percent over the samples; None if there are none."""
         return sum(percent for _, percent in self.samples) / len(self.samples) if self.samples else None
 
 
 def utilisation_read(run: Run, start: float, end: float, most: int = MOST) -> dict[str, Device]:
-    """By worker: its (latest) device, and at most `most` points from start to end, each the mean of its stretch of time."""
+    """Return by worker its (latest) device and at most `most` points from start to end, each the mean of its interval."""
     devices: dict[str, Device] = {}
     rows = Utilisation.objects.filter(run=run, start__lte=end, end__gte=start).order_by("start", "pk")
     for worker, name, data in rows.values_list("worker", "device", "data"):
@@ -45,7 +45,7 @@ def utilisation_read(run: Run, start: float, end: float, most: int = MOST) -> di
 
 
 def thinned(samples: Sequence[Sample], start: float, end: float, most: int) -> list[Sample]:
-    """The samples, or where there are more than `most` the means of so many equal stretches, at their first moments."""
+    """Return the samples, or if there are more than `most`, the means of that many equal intervals, at their start times."""
     if len(samples) <= most or end <= start:
         return list(samples)
     stretches: dict[int, list[Sample]] = {}

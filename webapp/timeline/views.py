@@ -24,7 +24,7 @@ from webapp.timeline.selectors import Timeline, timeline_between, timeline_read
 @login_required
 @require_GET
 def timeline_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Lanes of the window that the address asks for, with shares and waits."""
+    """Show the lanes of the URL's window, with shares and waits."""
     run = run_get(request.user, run_id)
     if "iteration" in request.GET:
         return _batch_page(request, run)
@@ -38,7 +38,7 @@ def timeline_page(request: HttpRequest, run_id: str) -> HttpResponse:
 
 
 def _batch_page(request: HttpRequest, run: Run) -> HttpResponse:
-    """The anatomy of one iteration's batch; the latest where the address names none that is a number."""
+    """Show the anatomy of one iteration's batch; the latest if the URL has no valid iteration."""
     asked = BatchQuery(request.GET)
     sort = sort_of(request.GET.get("sort", ""))
     anatomy = anatomy_read(run, asked.iteration(), sort)

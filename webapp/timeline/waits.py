@@ -1,4 +1,4 @@
-"""Who waited, how long, and for whom."""
+"""Waiting times of lanes: how long each waited, and for which other lane."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from webapp.timeline.spans import Lane
 
 NOBODY = ""
-"""Awaited where no lane worked: what reports no spans, start and end."""
+"""Awaited when no lane worked: unreported work, startup and shutdown."""
 MOST_CELLS = 8_000_000
-"""Moments times lanes that are looked at; beyond, who waits for whom is not computed."""
+"""Maximum of intervals times lanes; beyond it, waits between lanes are not computed."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """One lane waited while others worked."""
+    """The time one lane waited while others worked."""
 
     waiter: str
     awaited: str
@@ -26,7 +26,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class IterationWait:
-    """How much of an iteration each lane waited."""
+    """The share of an iteration that each lane waited."""
 
     iteration: int
     start: float
@@ -36,14 +36,14 @@ class IterationWait:
 
     @property
     def mean(self) -> float:
-        """Over the lanes."""
+        """Mean over the lanes."""
         return sum(self.shares.values()) / len(self.shares) if self.shares else 0.0
 
 
 def waits_by_iteration(lanes: Sequence[Lane]) -> list[IterationWait]:
-    """Share waited of every iteration, from its first span's start to its last one's end, by lane.
+    """Return the share of waiting by lane for every iteration, from its first span's start to its last one's end.
 
-    The driver is left out: it does little but wait by its nature.
+    The driver is omitted: it mostly waits for the workers.
     """
     bounds: dict[int, tuple[float, float]] = {}
     for lane in lanes:
@@ -63,10 +63,10 @@ def waits_by_iteration(lanes: Sequence[Lane]) -> list[IterationWait]:
 
 
 def who_waits(lanes: Sequence[Lane], start: float, end: float) -> list[Wait]:
-    """Seconds that each lane waited while others worked, longest first.
+    """Return the seconds that each lane waited while others worked, longest first.
 
-    A moment in which several others work is split evenly among them; one in which nobody works is NOBODY's. The driver
-    (while it writes a checkpoint) may be waited for, but is not said to wait.
+    An interval in which several others work is split evenly among them; an idle one is attributed to NOBODY. Other lanes
+    may wait for the driver (while it writes a checkpoint), but its own waits are not counted.
     """
     covered = [lane.covered(start, end) for lane in lanes]
     marks = [start, end, *(moment for stretches in covered for stretch in stretches for moment in stretch)]
@@ -83,7 +83,7 @@ def who_waits(lanes: Sequence[Lane], start: float, end: float) -> list[Wait]:
 
 
 def working(lanes: Sequence[Lane]) -> list[Lane]:
-    """All lanes but the driver's; the driver's too where there is no other."""
+    """Return all lanes except the driver's; the driver's only if there is no other."""
     return [lane for lane in lanes if lane.worker != "driver"] or list(lanes)
 
 

@@ -1,4 +1,4 @@
-"""Transcripts in the REST API: filters here, the list and one episode in webapp.api.views."""
+"""Transcripts in the REST API: filters here; the list and the detail are in webapp.api.views."""
 
 from typing import Any
 
@@ -39,11 +39,11 @@ FILTERS: list[OpenApiParameter] = [
 
 
 def filters_read(request: Request) -> dict[str, Any]:
-    """Filters of the address. Raises ParseError for what is not understood."""
+    """Return the filters of the query string. Raises ParseError for invalid filters."""
     unknown = set(request.query_params) - {*EpisodeFilters.base_fields, *PAGING}
     if unknown:
         raise ParseError(
-            f"no filter {', '.join(sorted(unknown))}; filters are {', '.join(EpisodeFilters.base_fields)}"
+            f"unknown filter {', '.join(sorted(unknown))}; filters are {', '.join(EpisodeFilters.base_fields)}"
         )
     given = {name: text(request, name) for name in EpisodeFilters.base_fields}
     for name, field in EpisodeFilters.base_fields.items():
@@ -62,7 +62,7 @@ class NoteSerializer(serializers.Serializer[Any]):
     """A label, a note, or both."""
 
     turn = serializers.IntegerField(
-        required=False, help_text="Place of the answer, from 1; none: the whole episode."
+        required=False, help_text="Number of the turn, from 1; none: the whole episode."
     )
     label = serializers.CharField(required=False, max_length=40)  # type: ignore[assignment]  # a field of ours, not DRF's
     text = serializers.CharField(required=False, max_length=10_000)
@@ -73,12 +73,12 @@ class EpisodeExport(APIView):
 
     @extend_schema(parameters=FILTERS, responses={(200, "application/x-ndjson"): OpenApiTypes.BINARY})
     def get(self, request: Request, run_id: str) -> StreamingHttpResponse:
-        """One episode a line, newest first: facts, turns, candidates with tokens, what updates learnt, notes."""
+        """Return one episode per line, newest first: facts, turns, candidates with tokens, results of updates, notes."""
         return export_answer(request._request, run_get(request.user, run_id), filters_read(request))
 
 
 class EpisodeNotes(APIView):
-    """Labels and notes of people."""
+    """Labels and notes of users."""
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, pk: int) -> Response:
@@ -89,18 +89,18 @@ class EpisodeNotes(APIView):
 
     @extend_schema(request=NoteSerializer, responses={201: JSON, 400: JSON})
     def post(self, request: Request, pk: int) -> Response:
-        """The note that was made."""
+        """Create a note and return it."""
         return Response(
             note_document(note_add(request.user, episode_get(request.user, pk), request.data)), status=201
         )
 
 
 class EpisodeNoteRemove(APIView):
-    """Take a note away."""
+    """Removal of a note."""
 
     @extend_schema(request=None, responses=JSON)
     def post(self, request: Request, pk: int, note: int) -> Response:
-        """The note as it was."""
+        """Return the removed note."""
         found = note_get(episode_get(request.user, pk), note)
         told = note_document(found)
         note_remove(request.user, found)

@@ -1,4 +1,4 @@
-"""Addresses of the API of transcripts, below /api/v1/."""
+"""URLs of the transcripts API, below /api/v1/."""
 
 from django.urls import path
 

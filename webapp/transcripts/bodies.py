@@ -1,9 +1,9 @@
-"""How bodies of episodes, and what updates learnt of them, are stored: in pieces, so that a page of a long one reads no more than it
-shows.
+"""Storage format of episode bodies and annotations by updates: in pieces, so that a page of a long episode reads only its own
+piece.
 
-A body is zstd frames one after the other, each a line of JSON {"turns": [...]} with PIECE turns; the first and the last also have
-"final_board". `EpisodeBody.frames` says how many turns and bytes each has; it is empty for bodies of before, which are one frame.
-An annotation is the same with the notes of PIECE turns a frame, in order of their turns; the first also has "stages".
+A body is a sequence of zstd frames, each a line of JSON {"turns": [...]} with PIECE turns; the first and the last also have
+"final_board". `EpisodeBody.frames` has the turns and bytes of each; it is empty for bodies in the older format, a single frame.
+An annotation has the same format with the notes of PIECE turns per frame, in order of their turns; the first also has "stages".
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,23 +18,23 @@ from django.db.models.functions import Substr
 from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 
 PIECE = 50
-"""Turns of a frame, and of one piece of a page."""
+"""Number of turns in a frame, and in one piece of a page."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some turns of an episode."""
+    """Consecutive turns of an episode."""
 
     turns: list[dict[str, Any]]
     first: int
-    """Place of the first of them, from 0."""
+    """Index of the first of them, from 0."""
     count: int
-    """Turns of the whole episode."""
+    """Number of turns of the whole episode."""
     final_board: dict[str, Any] | None
 
 
 def body_packed(document: Mapping[str, Any]) -> tuple[bytes, list[list[int]]]:
-    """A body as it is stored, and its `frames`."""
+    """Return a body in its storage format, and its `frames`."""
     turns = document["turns"]
     parts = [turns[first : first + PIECE] for first in range(0, len(turns), PIECE)] or [[]]
     frames = []
@@ -45,7 +45,7 @@ def body_packed(document: Mapping[str, Any]) -> tuple[bytes, list[list[int]]]:
 
 
 def unpacked(data: bytes | memoryview) -> dict[str, Any]:
-    """JSON of a body or of an annotation, whatever its frames."""
+    """Return the JSON of a body or of an annotation with any number of frames."""
     reader = zstandard.ZstdDecompressor().stream_reader(bytes(data), read_across_frames=True)
     document: dict[str, Any] = {}
     turns: list[dict[str, Any]] = []
@@ -57,7 +57,7 @@ def unpacked(data: bytes | memoryview) -> dict[str, Any]:
 
 
 def annotation_packed(document: Mapping[str, Any]) -> tuple[bytes, list[list[int]]]:
-    """An annotation as it is stored, and its `frames`: [least turn, most turn, bytes]."""
+    """Return an annotation in its storage format, and its `frames`: [first turn, last turn, bytes]."""
     notes = sorted(document["turns"], key=lambda note: note["turn"])
     parts = [notes[first : first + PIECE] for first in range(0, len(notes), PIECE)] or [[]]
     data, frames = [], []
@@ -69,7 +69,7 @@ def annotation_packed(document: Mapping[str, Any]) -> tuple[bytes, list[list[int
 
 
 def annotations_read(episode: Episode, first: int, end: int) -> list[dict[str, Any]]:
-    """What updates learnt of turns first … end - 1, oldest first; notes on turns nearby may be among them."""
+    """Return the annotations of turns first … end - 1, oldest first; may include notes of adjacent turns."""
     learnt = EpisodeAnnotation.objects.filter(
         run=episode.run_id, episode_name=episode.name, attempt=episode.attempt
     )
@@ -87,7 +87,7 @@ def annotations_read(episode: Episode, first: int, end: int) -> list[dict[str, A
 
 
 def piece_read(episode: Episode, first: int, most: int) -> Piece:
-    """At most `most` turns from place `first` (from 0), without what updates learnt; none where the body was thinned out."""
+    """Return at most `most` turns from index `first` (from 0), without annotations; none if the body was deleted."""
     body = EpisodeBody.objects.filter(episode=episode)
     frames = body.values_list("frames", flat=True).first()
     if frames is None:
@@ -105,7 +105,7 @@ def piece_read(episode: Episode, first: int, most: int) -> Piece:
 
 
 def _span(frames: Sequence[Sequence[int]], first: int, end: int) -> tuple[int, int, int]:
-    """(place of the first turn, first byte, bytes) of the frames that hold turns first … end - 1."""
+    """Return (index of the first turn, first byte, bytes) of the frames with turns first … end - 1."""
     place = offset = 0
     begin, start, stop = 0, 0, 0
     for turns, size in frames:

@@ -1,4 +1,4 @@
-"""Episodes as JSON Lines, a few at a time, so that a million need no more memory than fifty."""
+"""Export of episodes as JSON Lines, in batches, so that memory does not grow with their number."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ _LEFT_OUT = ("run", "words", "cursor")
 
 
 def export_answer(request: HttpRequest, run: Run, filters: Mapping[str, Any]) -> StreamingHttpResponse:
-    """All that fit the filters, newest first: facts, turns, candidates with tokens, what updates learnt, notes."""
+    """Stream all episodes that match the filters, newest first: facts, turns, candidates with tokens, annotations, notes."""
     lines: AsyncIterator[bytes] | Iterator[bytes] = _chunks(run, filters)
     if isinstance(request, ASGIRequest):
         lines = _later(run, filters)
@@ -40,7 +40,7 @@ def _chunks(run: Run, filters: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 async def _later(run: Run, filters: Mapping[str, Any]) -> AsyncIterator[bytes]:
-    """The same without holding up the event loop."""
+    """Iterate in a thread, without blocking the event loop."""
     before: int | None = None
     while True:
         data, before = await sync_to_async(chunk_read)(run, filters, before)
@@ -51,7 +51,7 @@ async def _later(run: Run, filters: Mapping[str, Any]) -> AsyncIterator[bytes]:
 
 
 def chunk_read(run: Run, filters: Mapping[str, Any], before: int | None) -> tuple[bytes, int | None]:
-    """Lines of at most AT_ONCE episodes, and the cursor of the next ones (None: these were the last)."""
+    """Return the lines of at most AT_ONCE episodes, and the cursor of the next ones (None after the last)."""
     found = episodes_list(run, filters)
     episodes = list((found.filter(pk__lt=before) if before else found)[:AT_ONCE])
     documents = documents_read(episodes)

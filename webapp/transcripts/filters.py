@@ -1,4 +1,4 @@
-"""Narrowing a run's episodes down."""
+"""Filters of a run's episodes."""
 
 from collections.abc import Mapping
 from math import inf
@@ -16,7 +16,7 @@ Episodes = QuerySet[Episode]
 Given = Mapping[str, Any]
 
 RARE = 2000
-"""Episodes that words may be in and still be looked up first."""
+"""Maximum number of matching episodes for which the word index is queried first."""
 OUTCOMES = {
     "success": {"success": True},
     "unsolved": {"success": False, "failed": False},
@@ -28,11 +28,11 @@ COLUMNS = {
     "turns_min": "turn_count__gte", "turns_max": "turn_count__lte", "truncated": "truncated", "failed": "failed",
     "probe": "probe", "environment": "environment", "task": "task",
 }  # fmt: skip
-"""Filter -> look-up of the column that it is about."""
+"""Filter -> lookup of its column."""
 
 
 class SomeVersion(Func):
-    """Whether any policy of `versions` was at this version."""
+    """Whether any policy of `versions` had this version."""
 
     function = "jsonb_path_exists"
     template = "%(function)s(%(expressions)s, '$.* ? (@ == %(version)d)')"
@@ -40,7 +40,7 @@ class SomeVersion(Func):
 
 
 def episodes_narrow(found: Episodes, run: Run, given: Given) -> Episodes:
-    """The episodes that fit all filters of webapp.transcripts.forms.EpisodeFilters that are given."""
+    """Return the episodes that match all given filters of webapp.transcripts.forms.EpisodeFilters."""
     columns = {COLUMNS[name]: value for name, value in given.items() if name in COLUMNS and _is_given(value)}
     found = found.filter(**columns)
     for narrow in (_outcome, _version, _reward):
@@ -51,8 +51,8 @@ def episodes_narrow(found: Episodes, run: Run, given: Given) -> Episodes:
 
 
 def _words(found: Episodes, run: Run, asked: str) -> Episodes:
-    """Those with the words. Rare ones are looked up first: the database takes them for more frequent than they are, and would go
-    through all episodes from the newest on; common ones are soon met on that way.
+    """Filter by words. Rare words are looked up first: the database overestimates their frequency and would scan all
+    episodes from the newest on; for common words that scan finds a page quickly.
     """
     if not terms(asked):
         return found
@@ -79,7 +79,7 @@ def _version(found: Episodes, given: Given) -> Episodes:
 
 
 def _reward(found: Episodes, given: Given) -> Episodes:
-    """Of the role that is asked for, or the return. NaN is in no range, though PostgreSQL sorts it above infinity."""
+    """Filter by the requested role's reward, or by the return. NaN is in no range, though PostgreSQL sorts it above infinity."""
     least, most = given.get("reward_min"), given.get("reward_max")
     if least is None and most is None:
         return found

@@ -1,4 +1,4 @@
-"""What addresses of transcript pages, and of their API, may ask for."""
+"""Query parameters of the transcript pages and their API."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from django import forms
 KINDS = [("train", "training"), ("eval", "greedy evaluation"), ("eval_sampled", "sampled evaluation")]
 OUTCOMES = [("success", "solved"), ("unsolved", "not solved"), ("failed", "failed")]
 FEW = ("q", "kind", "outcome", "iteration_min", "iteration_max")
-"""Filters that are always in sight."""
+"""Filters that are always visible."""
 
 
 def _word(text: str, most: int = 80) -> forms.CharField:
@@ -27,69 +27,71 @@ def _truth(text: str) -> forms.NullBooleanField:
 
 
 class EpisodeFilters(forms.Form):
-    """Filters of transcripts; a page leaves out what it does not understand, the API refuses it."""
+    """Filters of transcripts; pages ignore invalid values, the API rejects them."""
 
-    q = _word('words seen or said, in title, task, outcome; "a phrase", -without, begin*', 400)
+    q = _word('words in prompts, responses, title, task, outcome; "a phrase", -without, begin*', 400)
     kind = forms.ChoiceField(required=False, choices=KINDS, help_text="train, eval or eval_sampled")
     outcome = forms.ChoiceField(
-        required=False, choices=OUTCOMES, help_text="success, unsolved or failed (the environment raised)"
+        required=False,
+        choices=OUTCOMES,
+        help_text="success, unsolved or failed (the environment raised an error)",
     )
-    iteration = _whole("of this iteration")
-    iteration_min = _whole("of this iteration or later")
-    iteration_max = _whole("of this iteration or earlier")
-    role = _word("this role took part; a reward range is then of its own reward")
-    policy = _word("this policy took part; a version is then its own")
-    version = _whole("some policy (or `policy`) was at this version")
+    iteration = _whole("this iteration")
+    iteration_min = _whole("this iteration or later")
+    iteration_max = _whole("this iteration or earlier")
+    role = _word("episodes with this role; a reward range then applies to its own reward")
+    policy = _word("episodes with this policy; a version then applies to it")
+    version = _whole("some policy (or `policy`) had this version")
     reward_min = _real("return, or the reward of `role`, at least")
     reward_max = _real("return, or the reward of `role`, at most")
-    tokens_min = _whole("at least so many response tokens")
-    tokens_max = _whole("at most so many response tokens")
-    turns_min = _whole("at least so many turns")
-    turns_max = _whole("at most so many turns")
-    truncated = _truth("some answer was cut at its token limit, or none was")
-    failed = _truth("the environment raised, or it did not")
-    probe = _truth("only probes, or none")
+    tokens_min = _whole("minimum number of response tokens")
+    tokens_max = _whole("maximum number of response tokens")
+    turns_min = _whole("minimum number of turns")
+    turns_max = _whole("maximum number of turns")
+    truncated = _truth("whether a response was cut at its token limit")
+    failed = _truth("whether the environment raised an error")
+    probe = _truth("only probes, or no probes")
     environment = _word("type of the environment")
     task = _word("id of a task", 200)
-    label = _word("somebody has labelled it, or an answer in it, so", 40)
+    label = _word("label of the episode, or of a turn in it", 40)
 
     def values(self) -> dict[str, Any]:
-        """The filters that were given and make sense."""
+        """Return the valid filters."""
         self.is_valid()
         return {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}
 
 
 class Place(forms.Form):
-    """Where in the stream a page begins."""
+    """Position in the list at which a page begins."""
 
     before = forms.IntegerField(required=False, min_value=1, max_value=2**62)
     after = forms.IntegerField(required=False, min_value=0, max_value=2**62)
 
     def values(self) -> tuple[int | None, int | None]:
-        """(before, after): ids of episodes."""
+        """Return (before, after): ids of episodes."""
         self.is_valid()
         return self.cleaned_data.get("before"), self.cleaned_data.get("after")
 
 
 class Start(forms.Form):
-    """Where in a long episode a page begins."""
+    """Position in a long episode at which a page begins."""
 
     start = forms.IntegerField(required=False, min_value=1, max_value=2**31 - 1)
 
     def place(self, size: int) -> int:
-        """First place (from 0) of the piece of `size` answers that has the answer `start` (from 1)."""
+        """Return the first index (from 0) of the piece of `size` turns that contains turn `start` (from 1)."""
         self.is_valid()
         return ((self.cleaned_data.get("start") or 1) - 1) // size * size
 
 
 class Chosen(forms.Form):
-    """Which answer of an episode, and which of its candidates, a page shows."""
+    """The turn of an episode, and its candidate, that a page shows."""
 
     turn = forms.IntegerField(required=False, min_value=1, max_value=2**31 - 1)
     candidate = forms.IntegerField(required=False, min_value=1, max_value=2**31 - 1)
 
     def values(self) -> tuple[int, int | None]:
-        """(turn, candidate), from 1; the first turn, and no candidate, where nothing is asked."""
+        """Return (turn, candidate), from 1; the default is the first turn and no candidate."""
         self.is_valid()
         return self.cleaned_data.get("turn") or 1, self.cleaned_data.get("candidate")
 
@@ -103,20 +105,20 @@ class NoteForm(forms.Form):
 
 
 class Strips(forms.Form):
-    """Which film strips are shown."""
+    """The probe timelines to show."""
 
     kind = forms.ChoiceField(required=False, choices=KINDS[1:])
     task = forms.CharField(required=False, max_length=200)
     page = forms.IntegerField(required=False, min_value=0, max_value=10_000)
 
     def values(self) -> tuple[str, int, str]:
-        """(kind, page, task)."""
+        """Return (kind, page, task)."""
         self.is_valid()
         given = self.cleaned_data
         return given.get("kind") or "eval", given.get("page") or 0, given.get("task") or ""
 
 
 class Against(forms.Form):
-    """The episode that another is compared with."""
+    """The episode to compare with."""
 
     other = forms.IntegerField(min_value=1, max_value=2**62)

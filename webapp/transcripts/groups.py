@@ -1,4 +1,4 @@
-"""Groups and the tree they make: at each turn K candidates are tried from one state, and one of them is carried on."""
+"""Groups and their tree: at each turn K candidates are sampled from one state, and one of them is executed."""
 
 from collections.abc import Mapping, Sequence
 from math import ceil, isclose, isfinite
@@ -10,18 +10,18 @@ from webapp.transcripts.models import Episode
 from webapp.transcripts.selectors import turn_get, turns_read
 
 LEVELS = 40
-"""Turns of the tree that are shown at once."""
+"""Number of turns of the tree on one page."""
 HEATS = 4
-"""Strengths of colour."""
+"""Number of colour intensities."""
 STRONG = 2.0
-"""Advantage of the strongest colour."""
+"""Advantage with the strongest colour."""
 
 
 def tree_read(episode: Episode, first: int = 1, most: int = LEVELS) -> tuple[list[dict[str, Any]], int]:
-    """At most `most` turns from number `first` (from 1), and how many there are in all.
+    """Return at most `most` turns from number `first` (from 1), and the total number of turns.
 
-    [{"number", "turn", "role", "policy", "executed": place or None, "zero_variance",
-      "candidates": [{"reward", "advantage": or None, "tokens"}]}]; numbers that are not finite are words.
+    [{"number", "turn", "role", "policy", "executed": index or None, "zero_variance",
+      "candidates": [{"reward", "advantage": or None, "tokens"}]}]; numbers that are not finite are strings.
     """
     piece = turns_read(episode, first - 1, most)
     return [_level(number, turn) for number, turn in enumerate(piece.turns, first)], piece.count
@@ -44,9 +44,9 @@ def _level(number: int, turn: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def group_read(episode: Episode, number: int) -> dict[str, Any]:
-    """One group whole. Raises Http404 where the episode has no such turn (or only its facts are kept).
+    """Return one complete group. Raises Http404 if the episode has no such turn (or only its facts are stored).
 
-    Beside what `tree_read` says of its turn: {"messages", "prompt_tokens", "mean", "std" (unbiased), and for each
+    In addition to the fields of `tree_read`: {"messages", "prompt_tokens", "mean", "std" (unbiased), and for each
     candidate "text", "local_reward", "team_reward", "logprob" (sum over its tokens, nats), "stop_reason", "versions"}.
     """
     turn = turn_get(episode, number)
@@ -77,7 +77,7 @@ def _candidate(candidate: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spread(rewards: Sequence[float | str]) -> tuple[float | None, float | None]:
-    """Mean and unbiased standard deviation; None where a reward is not finite, or there are too few of them."""
+    """Return mean and unbiased standard deviation; None if a reward is not finite, or there are too few of them."""
     values = [float(each) for each in rewards]
     if not values or not all(map(isfinite, values)):
         return None, None
@@ -85,7 +85,7 @@ def spread(rewards: Sequence[float | str]) -> tuple[float | None, float | None]:
 
 
 def is_level(candidates: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a group of several has equal rewards (but for rounding, as the loss has it), and so teaches nothing."""
+    """Whether several candidates have equal rewards (up to rounding, as in the loss), and thus no learning signal."""
     rewards = [float(each["reward"]) for each in candidates]
     if len(rewards) < 2 or not all(map(isfinite, rewards)):
         return False
@@ -95,7 +95,7 @@ def is_level(candidates: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def lean(candidate: Mapping[str, Any], mean: float | None) -> tuple[str, int]:
-    """(up, down or even; strength from 0 to HEATS) of the advantage, or while none is known, of reward - mean."""
+    """Return (up, down or even; intensity from 0 to HEATS) of the advantage, or if unknown, of reward - mean."""
     told = candidate["advantage"]
     value = float(told) if told is not None else float(candidate["reward"]) - (mean or 0.0)
     if not isfinite(value) or value == 0:

@@ -18,13 +18,13 @@ class EpisodeTree(APIView):
 
     @extend_schema(
         parameters=[
-            parameter("from", int, "first answer, from 1"),
-            parameter("limit", int, f"at most so many, {MOST} by default and at most"),
+            parameter("from", int, "first turn, from 1"),
+            parameter("limit", int, f"number of turns, {MOST} by default and at most"),
         ],
         responses=JSON,
     )
     def get(self, request: Request, pk: int) -> Response:
-        """{"count", "turns"}; a turn has its number, team turn, role, policy, place of the executed candidate (from 0),
+        """Return {"count", "turns"}; a turn has its number, team turn, role, policy, index of the executed candidate (from 0),
         whether all rewards are equal, and of each candidate reward, advantage and count of tokens.
         """
         first, most = number(request, "from", 1, least=1), min(number(request, "limit", MOST, least=1), MOST)
@@ -37,5 +37,5 @@ class EpisodeGroup(APIView):
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, pk: int, turn: int) -> Response:
-        """What they saw and said, rewards with mean and unbiased std, advantages, which one was carried on."""
+        """Return their prompt and texts, rewards with mean and unbiased std, advantages, and the executed one."""
         return Response(group_read(episode_get(request.user, pk), turn))

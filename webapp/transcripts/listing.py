@@ -1,4 +1,4 @@
-"""A page of the stream of episodes: newest first, on by cursor, with where the words stand that were looked for."""
+"""A page of the list of episodes: newest first, by cursor, with the context of the searched words."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from webapp.transcripts.words import pattern
 
 PER_PAGE = 60
 AROUND = 60
-"""Characters shown on either side of what was found."""
+"""Number of characters shown on either side of a match."""
 
 
 @dataclass(frozen=True)
 class Hit:
-    """Where a word stands: the turn (from 1; None: in the facts), and the text before, itself, after."""
+    """A match of the search: the turn (from 1; None: in the facts), and the text before, itself, after."""
 
     turn: int | None
     role: str
@@ -28,17 +28,17 @@ class Hit:
 
 @dataclass(frozen=True)
 class Slice:
-    """Some rows of the stream."""
+    """A page of the list."""
 
     episodes: list[Episode]
     older: int | None
-    """Cursor of the next ones, if there are any."""
+    """Cursor of the next page, if there is one."""
 
 
 def stream_read(
     run: Run, filters: Mapping[str, Any], before: int | None = None, after: int | None = None
 ) -> Slice:
-    """At most PER_PAGE episodes older than `before` and newer than `after` (ids), newest first, each with its `hit`."""
+    """Return at most PER_PAGE episodes older than `before` and newer than `after` (ids), newest first, each with its `hit`."""
     found = episodes_list(run, filters)
     if before is not None:
         found = found.filter(pk__lt=before)
@@ -62,7 +62,7 @@ def _hits_find(episodes: Iterable[Episode], asked: str) -> None:
 
 
 def _hit(document: Mapping[str, Any], wanted: Any) -> Hit | None:
-    """The first in what was carried on, else in what was seen, else in another candidate."""
+    """Return the first match in the executed responses, else in the prompts, else in another candidate."""
     turns = document.get("turns", [])
     executed = [
         (number, turn["role"], turn["candidates"][turn["executed"]]["text"])

@@ -1,4 +1,4 @@
-"""Episodes: a row of searchable facts, a compressed body, annotations that came later."""
+"""Episodes: a row of searchable facts, a compressed body, annotations by later updates."""
 
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
@@ -14,7 +14,7 @@ class Episode(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="episodes")
     attempt = models.IntegerField()
     cursor = models.BigIntegerField()
-    """Run.event_count when it was stored."""
+    """Run.event_count at the time of storage."""
     name = models.CharField(max_length=80)
     """The trainer's id: "<attempt>-<iteration>-<kind>-<index>"."""
     iteration = models.IntegerField()
@@ -25,7 +25,7 @@ class Episode(models.Model):
     title = models.CharField(max_length=200)
     outcome = models.CharField(max_length=200)
     success = models.BooleanField(null=True)
-    """None: the environment knows no success."""
+    """None if the environment has no success."""
     failed = models.BooleanField(default=False)
     error = models.TextField(blank=True)
     truncated = models.BooleanField(default=False)
@@ -37,9 +37,9 @@ class Episode(models.Model):
     started = models.FloatField()
     ended = models.FloatField()
     environment = models.CharField(max_length=80, blank=True)
-    """Type of the environment it was played in."""
+    """Type of the environment."""
     words = SearchVectorField(null=True)
-    """What can be found of it (webapp.transcripts.words)."""
+    """The full-text search vector (webapp.transcripts.words)."""
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "name"], name="one_episode_per_name")]
@@ -53,7 +53,7 @@ class Episode(models.Model):
 
 
 class EpisodeBody(models.Model):
-    """What was seen and said: zstd-compressed JSON {"turns": [...], "final_board": ...} as in workers.telemetry.events, in
+    """Prompts and responses: zstd-compressed JSON {"turns": [...], "final_board": ...} as in workers.telemetry.events, in
     pieces (webapp.transcripts.bodies).
     """
 
@@ -62,11 +62,11 @@ class EpisodeBody(models.Model):
     size = models.IntegerField()
     """Bytes stored."""
     frames = models.JSONField(default=list)
-    """[turns, bytes] of each piece of `data`, in order; empty: it is one piece."""
+    """[turns, bytes] of each piece of `data`, in order; empty for a single piece."""
 
 
 class EpisodeAnnotation(models.Model):
-    """What the update learnt later; names its episode, which may arrive after it."""
+    """Results of the update; refers to its episode by name, which may arrive later."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="episode_annotations")
     episode_name = models.CharField(max_length=80)
@@ -75,21 +75,21 @@ class EpisodeAnnotation(models.Model):
     data = models.BinaryField()
     """zstd-compressed JSON {"turns": [...], "stages": {...}}, in pieces (webapp.transcripts.bodies)."""
     frames = models.JSONField(default=list)
-    """[least turn, most turn, bytes] of each piece of `data`, in order; empty: it is one piece."""
+    """[first turn, last turn, bytes] of each piece of `data`, in order; empty for a single piece."""
 
     class Meta:
         indexes = [models.Index(fields=["run", "episode_name"])]
 
 
 class EpisodeNote(models.Model):
-    """What a person says of an episode, or of one answer in it."""
+    """A user's note on an episode, or on one turn in it."""
 
     episode = models.ForeignKey(Episode, on_delete=models.CASCADE, related_name="notes")
     author = models.ForeignKey(User, on_delete=models.PROTECT, related_name="+")
     turn = models.IntegerField(null=True)
-    """Place of the answer, from 1; None: the episode as a whole."""
+    """Number of the turn, from 1; None: the episode as a whole."""
     label = models.CharField(max_length=40, blank=True)
-    """A word to find it by; label or text is there."""
+    """A word for searching; label or text is required."""
     text = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -1,4 +1,4 @@
-"""Labels and notes of people on episodes and on single answers."""
+"""Labels and notes of users on episodes and on single turns."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,14 +18,14 @@ from webapp.transcripts.models import Episode, EpisodeNote
 from webapp.transcripts.selectors import episode_document
 
 USUAL = ("good", "bad", "interesting", "reward hacking", "off task", "truncated thought")
-"""Labels that are offered until a run has its own."""
+"""Labels suggested until a run has its own."""
 
 
 @transaction.atomic
 def note_add(user: Person, episode: Episode, data: Any) -> EpisodeNote:
-    """Label or note an episode (or the answer `turn`). Raises PermissionDenied, ConfigError with a message per field."""
+    """Add a label or note to an episode (or to the turn `turn`). Raises PermissionDenied, ConfigError with a message per field."""
     if not isinstance(user, User) or not can_edit(user, episode.run.project):
-        raise PermissionDenied(f"you may not write in the project {episode.run.project.slug}")
+        raise PermissionDenied(f"you do not have write access to the project {episode.run.project.slug}")
     form = NoteForm(data if isinstance(data, Mapping) else {})
     if not form.is_valid():
         raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
@@ -33,7 +33,7 @@ def note_add(user: Person, episode: Episode, data: Any) -> EpisodeNote:
     if not given["label"] and not given["text"]:
         raise ConfigError({"label": "give a label, a note, or both"})
     if given["turn"] is not None and given["turn"] > len(episode_document(episode).get("turns", [])):
-        raise ConfigError({"turn": f"this episode has no answer {given['turn']}"})
+        raise ConfigError({"turn": f"this episode has no turn {given['turn']}"})
     note = EpisodeNote.objects.create(episode=episode, author=user, **given)
     audit_note(
         user, episode.run.project, "episode.note", str(episode.pk), run=episode.run_id, note=note.pk, **given
@@ -43,7 +43,7 @@ def note_add(user: Person, episode: Episode, data: Any) -> EpisodeNote:
 
 @transaction.atomic
 def note_remove(user: Person, note: EpisodeNote) -> None:
-    """Take it away: its author may, and owners of the project. Raises PermissionDenied."""
+    """Delete a note; allowed for its author and owners of the project. Raises PermissionDenied."""
     project = note.episode.run.project
     if not (is_owner(user, project) or (note.author_id == user.pk and can_edit(user, project))):
         raise PermissionDenied("only its author and owners of the project may remove a note")
@@ -53,7 +53,7 @@ def note_remove(user: Person, note: EpisodeNote) -> None:
 
 
 def note_get(episode: Episode, pk: int) -> EpisodeNote:
-    """One note of the episode. Raises Http404."""
+    """Return one note of the episode. Raises Http404."""
     found = EpisodeNote.objects.filter(episode=episode, pk=pk).select_related("episode__run__project").first()
     if found is None:
         raise Http404(f"episode {episode.pk} has no note {pk}")
@@ -66,7 +66,7 @@ def notes_list(episode: Episode) -> QuerySet[EpisodeNote]:
 
 
 def note_document(note: EpisodeNote) -> dict[str, Any]:
-    """JSON for the API and exports."""
+    """Return JSON for the API and exports."""
     return {
         "id": note.pk,
         "episode": note.episode_id,
@@ -79,7 +79,7 @@ def note_document(note: EpisodeNote) -> dict[str, Any]:
 
 
 def labels_of(run: Run) -> list[str]:
-    """The run's labels, those most used first."""
+    """Return the run's labels, most used first."""
     used = EpisodeNote.objects.filter(episode__run=run).exclude(label="").values_list("label", flat=True)
     counts: dict[str, int] = {}
     for label in used[:5000]:

@@ -1,4 +1,4 @@
-"""What the pages of transcripts show."""
+"""Context of the transcript pages."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,15 +11,15 @@ from webapp.transcripts.models import Episode, EpisodeNote
 from webapp.transcripts.notes import labels_of
 
 STRIP = 24
-"""Plays of the same task that are shown side by side."""
+"""Number of episodes of the same task shown side by side."""
 
 _GAP = 16
-"""Most letters between two tokens of an answer: spaces, and what is no letter by itself."""
+"""Maximum characters between two tokens of a response: spaces, and text without a token of its own."""
 TRUTHS = (("truncated", "Cut off"), ("failed", "Failed"), ("probe", "Probe"))
 
 
 def filters_context(run: Run, filters: Mapping[str, Any], noted: bool = True) -> dict[str, Any]:
-    """What the form of filters offers; noted: labels too. A single iteration is shown as a range of one."""
+    """Return the options of the filter form; noted: labels too. A single iteration is shown as a range of one."""
     shown = dict(filters)
     if (iteration := shown.pop("iteration", None)) is not None:
         shown |= {"iteration_min": iteration, "iteration_max": iteration}
@@ -42,12 +42,12 @@ def filters_context(run: Run, filters: Mapping[str, Any], noted: bool = True) ->
 
 
 def _names(known: Iterable[str] | None, met: Iterable[str] | None, chosen: str | None) -> list[str]:
-    """Each once: those of the config, of the newest episode, and the one that is asked for."""
+    """Return distinct names: those of the config, of the newest episode, and the selected one."""
     return [name for name in dict.fromkeys([*(known or ()), *(met or ()), chosen]) if name]
 
 
 def turns_shown(run: Run, piece: Piece, notes: Iterable[EpisodeNote] = ()) -> list[dict[str, Any]]:
-    """Turns of an episode, each with what its block on the page needs."""
+    """Return the turns of an episode, each with the context of its block on the page."""
     tones = role_tones(run.config)
     noted: dict[int | None, list[EpisodeNote]] = {}
     for note in notes:
@@ -74,9 +74,9 @@ def _turn(number: int, turn: Mapping[str, Any], tone: int) -> dict[str, Any]:
 
 
 def stretches(said: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """An answer's text in stretches that were learnt from, or not; none where all of it was, or nobody knows.
+    """Return a response's text in segments with or without loss; empty if all of it has loss, or the masks are unknown.
 
-    Tokens are found in the text one after the other: special ones are not in it, and some letters are several tokens.
+    Tokens are located in the text in order: special tokens are not in it, and some characters are several tokens.
     """
     masks = said.get("masks") or []
     if all(masks):
@@ -102,7 +102,7 @@ def _candidate(place: int, candidate: Mapping[str, Any], executed: int) -> dict[
 
 
 def transcript_data(episode: Episode, piece: Piece) -> dict[str, Any]:
-    """What the browser needs to read the rest of an episode, its boards and its tokens as they are looked at."""
+    """Return the data with which the browser loads the rest of an episode, its boards and its tokens on demand."""
     boards = [piece.final_board, *(turn.get("board") for turn in piece.turns)]
     return {
         "episode": episode.pk,
@@ -115,13 +115,13 @@ def transcript_data(episode: Episode, piece: Piece) -> dict[str, Any]:
 
 
 def same_task(episode: Episode) -> list[Episode]:
-    """How the same task was played in the same way over training, oldest first; the last STRIP of them."""
+    """Return episodes of the same task and kind over training, oldest first; the last STRIP of them."""
     plays = Episode.objects.filter(run=episode.run_id, task=episode.task, kind=episode.kind).defer("words")
     return list(reversed(plays.order_by("-iteration", "-id")[:STRIP]))
 
 
 def neighbours(episode: Episode) -> tuple[Episode | None, Episode | None]:
-    """The episode before and the one after, in order of arrival."""
+    """Return the previous and the next episode, in order of arrival."""
     near = Episode.objects.filter(run=episode.run_id).defer("words")
     return near.filter(pk__lt=episode.pk).order_by("-pk").first(), near.filter(pk__gt=episode.pk).order_by(
         "pk"

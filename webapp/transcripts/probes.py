@@ -1,4 +1,4 @@
-"""The same prompt over training: how a task was played at every evaluation, and what two plays say differently."""
+"""Probes: the episodes of one task at every evaluation, and the differences between two of them."""
 
 import re
 from collections.abc import Mapping
@@ -15,31 +15,31 @@ from webapp.transcripts.models import Episode
 from webapp.transcripts.selectors import documents_read
 
 TASKS = 12
-"""Tasks of one page."""
+"""Number of tasks per page."""
 FRAMES = 40
-"""Plays that are shown of one task; of more, evenly picked ones, the first and the last among them."""
+"""Maximum number of episodes shown per task; of more, evenly spaced ones, including the first and the last."""
 MOST_TURNS = 400
 MOST_WORDS = 4000
-"""Words of one answer that are compared; the rest is shown as it is."""
+"""Maximum number of words of a response that are compared; the rest is shown without comparison."""
 LINES = 6
-"""Answers shown in a frame."""
+"""Number of responses in a frame."""
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 KINDS = ("eval", "eval_sampled")
 
 
 @dataclass
 class Frame:
-    """One play: who said what, in short."""
+    """One episode in short form."""
 
     episode: Episode
     lines: list[tuple[str, str]]
     before: int | None = None
-    """Id of the play before it."""
+    """Id of the previous episode."""
 
 
 @dataclass
 class Strip:
-    """All plays of a task that are shown, oldest first."""
+    """The shown episodes of a task, oldest first."""
 
     task: str
     title: str
@@ -48,7 +48,7 @@ class Strip:
 
 
 def strips_read(run: Run, kind: str = "eval", page: int = 0, task: str = "") -> tuple[list[Strip], bool]:
-    """Film strips of the tasks of an evaluation, probes first, and whether there are further pages."""
+    """Return the strips of an evaluation's tasks, probes first, and whether there are further pages."""
     played = Episode.objects.filter(run=run, kind=kind)
     if task:
         played = played.filter(task=task)
@@ -77,7 +77,7 @@ def _fill(strip: Strip, run: Run, kind: str) -> None:
 
 
 def said_lines(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(role, what was carried on) of every turn."""
+    """Return (role, executed response) of every turn."""
     return [
         (turn["role"], turn["candidates"][turn["executed"]]["text"] if turn["candidates"] else "")
         for turn in document.get("turns", [])
@@ -85,15 +85,15 @@ def said_lines(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def plays_of(episode: Episode) -> list[Episode]:
-    """All plays of its task in its way, oldest first; the last 500."""
+    """Return all episodes of the same task and kind, oldest first; the last 500."""
     plays = Episode.objects.filter(run=episode.run_id, task=episode.task, kind=episode.kind).defer("words")
     return list(reversed(plays.order_by("-iteration", "-pk")[:500]))
 
 
 def difference(one: Episode, other: Episode) -> list[dict[str, Any]]:
-    """Turn by turn what changed: [{"number", "role", "same", "saw": parts, "said": parts}].
+    """Return the differences turn by turn: [{"number", "role", "same", "saw": parts, "said": parts}].
 
-    Parts are {"op": equal | delete | insert, "text"}: what only `one` has is deleted, what only `other` has inserted.
+    Parts are {"op": equal | delete | insert, "text"}: text only in `one` is deleted, text only in `other` inserted.
     """
     documents = documents_read([one]) | documents_read([other])
     pairs = zip_longest(
@@ -123,7 +123,7 @@ def _said(turn: Any) -> str:
 
 
 def parts_differ(left: str, right: str) -> list[dict[str, str]]:
-    """Two texts as parts, word by word."""
+    """Return two texts as parts, word by word."""
     before, after = _WORD.findall(left), _WORD.findall(right)
     rests = ["".join(words[MOST_WORDS:]) for words in (before, after)]
     before, after = before[:MOST_WORDS], after[:MOST_WORDS]

@@ -1,4 +1,4 @@
-"""The same prompt over training in the REST API."""
+"""Probes in the REST API."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -14,18 +14,18 @@ from webapp.transcripts.selectors import episode_get
 
 
 class RunProbes(APIView):
-    """How tasks were played at every evaluation."""
+    """Episodes of tasks at every evaluation."""
 
     @extend_schema(
         parameters=[
             parameter("kind", str, "eval (greedy, the default) or eval_sampled"),
             parameter("task", str, "only this task"),
-            parameter("page", int, "from 0; a page has twelve tasks"),
+            parameter("page", int, "zero-based; a page has twelve tasks"),
         ],
         responses=JSON,
     )
     def get(self, request: Request, run_id: str) -> Response:
-        """{"more", "results": [{"task", "title", "plays": [{"id", "iteration", "outcome", "success", "said"}]}]}."""
+        """Return {"more", "results": [{"task", "title", "plays": [{"id", "iteration", "outcome", "success", "said"}]}]}."""
         run = run_get(request.user, run_id)
         kind = choice(request, "kind", KINDS) or "eval"
         strips, more = strips_read(run, kind, min(number(request, "page", 0), 10_000), text(request, "task"))
@@ -50,11 +50,11 @@ def _play(frame: Frame) -> dict[str, object]:
 
 
 class EpisodeDifference(APIView):
-    """What one episode says differently from another."""
+    """Differences between two episodes."""
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, pk: int, other: int) -> Response:
-        """{"turns": [{"number", "role", "same", "saw": parts, "said": parts}]}; parts: {"op": equal|delete|insert, "text"}."""
+        """Return {"turns": [{"number", "role", "same", "saw": parts, "said": parts}]}; parts: {"op": equal|delete|insert, "text"}."""
         return Response(
             {"turns": difference(episode_get(request.user, pk), episode_get(request.user, other))}
         )

@@ -17,27 +17,27 @@ PER_CANDIDATE = ("ratios", "entropies", "training_logprobs", "masks")
 
 
 def episodes_list(run: Run, filters: Mapping[str, Any] | None = None) -> QuerySet[Episode]:
-    """Newest first, narrowed by the filters of webapp.transcripts.forms.EpisodeFilters."""
+    """Return episodes newest first, matching the filters of webapp.transcripts.forms.EpisodeFilters."""
     found = Episode.objects.filter(run=run).order_by("-pk").defer("words", "run__facts")
     return episodes_narrow(found, run, filters or {})
 
 
 def episode_get(user: Person, pk: int) -> Episode:
-    """One episode. Raises Http404 for those of other people's projects too."""
+    """Return one episode. Raises Http404, also for projects that are not visible to the user."""
     found = Episode.objects.select_related("run__project", "run__owner").defer("words", "run__facts")
     episode = found.filter(pk=pk, run__in=runs_visible(user)).first()
     if episode is None:
-        raise Http404(f"there is no episode {pk} that you may see")
+        raise Http404(f"there is no episode {pk} that is visible to you")
     return episode
 
 
 def episode_document(episode: Episode) -> dict[str, Any]:
-    """The body with what updates learnt merged into its candidates; {} where the body was thinned out."""
+    """Return the body with annotations merged into its candidates; {} if the body was deleted."""
     return documents_read([episode])[episode.pk]
 
 
 def documents_read(episodes: Sequence[Episode]) -> dict[int, dict[str, Any]]:
-    """`episode_document` of several of one run, by id."""
+    """Return `episode_document` of several episodes of one run, by id."""
     documents: dict[int, dict[str, Any]] = {episode.pk: {} for episode in episodes}
     bodies = EpisodeBody.objects.filter(episode__in=list(documents))
     for pk, data in bodies.values_list("episode_id", "data"):
@@ -53,7 +53,7 @@ def documents_read(episodes: Sequence[Episode]) -> dict[int, dict[str, Any]]:
 
 
 def turns_read(episode: Episode, first: int, most: int) -> Piece:
-    """At most `most` turns from place `first` (from 0) with what updates learnt; reads no more of a long episode."""
+    """Return at most `most` turns from index `first` (from 0) with annotations; reads only the needed piece of a long episode."""
     piece = piece_read(episode, first, most)
     for note in annotations_read(episode, first, first + len(piece.turns)):
         _annotate({"turns": piece.turns}, note, piece.first)
@@ -61,17 +61,17 @@ def turns_read(episode: Episode, first: int, most: int) -> Piece:
 
 
 def turn_get(episode: Episode, number: int) -> dict[str, Any]:
-    """Answer `number` (from 1) with what updates learnt. Raises Http404 where there is none, or it is not kept."""
+    """Return turn `number` (from 1) with annotations. Raises Http404 if there is none, or its body was deleted."""
     turns = turns_read(episode, number - 1, 1).turns if number >= 1 else []
     if not turns:
-        raise Http404(f"episode {episode.pk} has no answer {number} that is kept")
+        raise Http404(f"episode {episode.pk} has no stored turn {number}")
     return turns[0]
 
 
 def _annotate(document: dict[str, Any], note: Mapping[str, Any], first: int = 0) -> None:
-    """A note about a turn or candidate that is not there is left out: it came from a damaged report, or belongs to another piece.
+    """Ignores a note on a missing turn or candidate: it comes from a damaged report, or belongs to another piece.
 
-    `first`: place of the document's first turn in its episode.
+    `first`: index of the document's first turn in its episode.
     """
     document["stages"] = {**document.get("stages", {}), **note.get("stages", {})}
     turns = document["turns"]

@@ -1,4 +1,4 @@
-"""Keeping episodes: facts in a row, the body compressed beside it, annotations as they come."""
+"""Storage of episodes: facts in a row, the compressed body in a second table, annotations as they arrive."""
 
 import math
 from typing import Any
@@ -13,12 +13,12 @@ from webapp.transcripts.models import Episode, EpisodeAnnotation, EpisodeBody
 from workers.telemetry.events import EpisodeAnnotationEvent, EpisodeEvent
 
 BODY_BUDGET = 2 * 1024**3
-"""Bytes of training bodies kept per run; beyond it the oldest go, their facts stay."""
+"""Bytes of training bodies stored per run; above it the oldest are deleted, their facts stay."""
 THIN_AT_ONCE = 500
 
 
 def episodes_store(run: Run, cursor: int, events: list[EpisodeEvent]) -> None:
-    """Store episodes. One whose name is there already (another attempt's replay of the same seq) is left as it is."""
+    """Store episodes. An existing name (another attempt's repetition of the same seq) is ignored."""
     names = {event.episode: event for event in events}
     there = set(Episode.objects.filter(run=run, name__in=names).values_list("name", flat=True))
     fresh = [event for name, event in names.items() if name not in there]
@@ -59,7 +59,7 @@ def _row(run: Run, cursor: int, event: EpisodeEvent, body: dict[str, Any]) -> Ep
 
 
 def _json_number(value: float | str) -> float | str:
-    """JSON columns hold no NaN or infinities: those stay words."""
+    """Convert NaN and infinities to strings: JSON columns cannot contain them."""
     number = float(value)
     return number if math.isfinite(number) else str(value)
 
@@ -70,7 +70,7 @@ def _body(row: Episode, document: dict[str, Any]) -> EpisodeBody:
 
 
 def annotations_store(run: Run, cursor: int, events: list[EpisodeAnnotationEvent]) -> None:
-    """Store what updates learnt; the episode may come later, or never."""
+    """Store annotations by updates; the episode may arrive later, or never."""
     EpisodeAnnotation.objects.bulk_create(_annotation(run, cursor, event) for event in events)
 
 
@@ -82,8 +82,8 @@ def _annotation(run: Run, cursor: int, event: EpisodeAnnotationEvent) -> Episode
 
 
 def bodies_thin(run: Run, budget: int = BODY_BUDGET) -> int:
-    """Drop the oldest training bodies (probes stay), and what updates learnt of them, until the run's bodies and
-    annotations fit the budget. Facts stay. Returns how many went.
+    """Delete the oldest training bodies (not those of probes) with their annotations until the run's bodies and
+    annotations fit the budget. Facts stay. Returns the number of deleted bodies.
     """
     bodies = EpisodeBody.objects.filter(episode__run=run)
     excess = _stored(run) - budget
@@ -110,14 +110,14 @@ def bodies_thin(run: Run, budget: int = BODY_BUDGET) -> int:
 
 
 def _stored(run: Run) -> int:
-    """Bytes of bodies and annotations."""
+    """Return the total bytes of bodies and annotations."""
     bodies = EpisodeBody.objects.filter(episode__run=run).aggregate(total=Sum("size"))["total"] or 0
     notes = EpisodeAnnotation.objects.filter(run=run).aggregate(total=Sum(Length("data")))["total"] or 0
     return int(bodies + notes)
 
 
 def _annotation_sizes(run: Run, names: list[str]) -> dict[str, int]:
-    """Bytes by episode name."""
+    """Return bytes by episode name."""
     notes = EpisodeAnnotation.objects.filter(run=run, episode_name__in=names)
     return dict(
         notes.values("episode_name").annotate(size=Sum(Length("data"))).values_list("episode_name", "size")

@@ -1,4 +1,4 @@
-"""The tokens of one answer: exact ids, and per token what is known of it."""
+"""The tokens of one response: exact ids, and the recorded values per token."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from webapp.transcripts.models import Episode
 from webapp.transcripts.selectors import turn_get
 
 MOST = 2000
-"""Tokens of one reading."""
+"""Maximum number of tokens of one response of the API."""
 ARRAYS = (
     "tokens",
     "token_ids",
@@ -28,17 +28,17 @@ ARRAYS = (
 def tokens_read(
     episode: Episode, number: int, candidate: int | None = None, first: int = 0, most: int = MOST
 ) -> dict[str, Any]:
-    """Tokens `first` … (from 0) of a candidate (from 0; None: the one carried on) of answer `number` (from 1).
+    """Return tokens `first` … (from 0) of a candidate (from 0; None: the executed one) of turn `number` (from 1).
 
-    {"turn", "candidate", "executed", "count", "from", "advantage": or None, "prompt_ids"} and arrays over the tokens, those that are
-    known: "tokens" (text), "token_ids", "logprobs" (of the distribution that was sampled from), "versions", "ratios", "entropies"
-    (nats), "training_logprobs" (the learner's), "mismatch" (the learner's less the sampler's, nats), "masks" (1: learnt from).
+    {"turn", "candidate", "executed", "count", "from", "advantage": or None, "prompt_ids"} and the recorded arrays over the tokens:
+    "tokens" (text), "token_ids", "logprobs" (of the sampling distribution), "versions", "ratios", "entropies"
+    (nats), "training_logprobs" (the learner's), "mismatch" (the learner's minus the sampler's, nats), "masks" (1: in the loss).
     Raises Http404.
     """
     turn = turn_get(episode, number)
     place = turn["executed"] if candidate is None else candidate
     if not 0 <= place < len(turn["candidates"]):
-        raise Http404(f"answer {number} of episode {episode.pk} has {len(turn['candidates'])} candidates")
+        raise Http404(f"turn {number} of episode {episode.pk} has {len(turn['candidates'])} candidates")
     answer = turn["candidates"][place]
     known = {name: values for name, values in _arrays(answer).items() if values}
     return {
@@ -62,7 +62,7 @@ def _arrays(answer: Mapping[str, Any]) -> dict[str, Sequence[Any]]:
 
 
 def boards_read(piece: Piece) -> dict[str, Any]:
-    """Boards before each turn of a piece, and the last one of all where it is known."""
+    """Return the boards before each turn of a piece, and the final one if it is recorded."""
     return {
         "count": piece.count,
         "boards": [turn.get("board") for turn in piece.turns],

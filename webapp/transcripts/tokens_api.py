@@ -1,4 +1,4 @@
-"""Tokens and boards of episodes in the REST API, some at a time."""
+"""Tokens and boards of episodes in the REST API, in pages."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
@@ -14,18 +14,18 @@ BOARDS = 500
 
 
 class AnswerTokens(APIView):
-    """The tokens of one answer."""
+    """The tokens of one response."""
 
     @extend_schema(
         parameters=[
-            parameter("candidate", int, "place among its siblings, from 1; the one carried on by default"),
+            parameter("candidate", int, "number of the candidate, from 1; the executed one by default"),
             parameter("from", int, "first token, from 0"),
-            parameter("limit", int, f"at most so many, {MOST} by default and at most"),
+            parameter("limit", int, f"number of tokens, {MOST} by default and at most"),
         ],
         responses=JSON,
     )
     def get(self, request: Request, pk: int, turn: int) -> Response:
-        """Token ids, texts, logprobs, versions, and what the update said: ratios, entropies, mismatch, masks."""
+        """Return token ids, texts, logprobs, versions, and the update's ratios, entropies, mismatch, masks."""
         wanted = number(request, "candidate", 1, least=1) - 1 if text(request, "candidate") else None
         first, most = number(request, "from", 0), min(number(request, "limit", MOST, least=1), MOST)
         return Response(tokens_read(episode_get(request.user, pk), turn, wanted, first, most))
@@ -36,13 +36,13 @@ class EpisodeBoards(APIView):
 
     @extend_schema(
         parameters=[
-            parameter("from", int, "first answer, from 1"),
-            parameter("limit", int, f"at most so many, {BOARDS} by default and at most"),
+            parameter("from", int, "first turn, from 1"),
+            parameter("limit", int, f"number of turns, {BOARDS} by default and at most"),
         ],
         responses=JSON,
     )
     def get(self, request: Request, pk: int) -> Response:
-        """{"count", "boards": the state before each answer or null, "final_board": after the last, where the stretch ends there}."""
+        """Return {"count", "boards": the state before each turn or null, "final_board": after the last turn, if it is in the range}."""
         first, most = (
             number(request, "from", 1, least=1),
             min(number(request, "limit", BOARDS, least=1), BOARDS),

@@ -1,4 +1,4 @@
-"""Addresses of the transcripts' pages, below /runs/."""
+"""URLs of the transcript pages, below /runs/."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Pages of transcripts: the stream, and one episode turn by turn."""
+"""Pages of transcripts: the list, and one episode turn by turn."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ from webapp.transcripts.selectors import episode_get, turns_read
 @login_required
 @require_GET
 def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """The run's episodes, newest first, filtered as the address says; `part=rows` gives rows alone."""
+    """Show the run's episodes, newest first, with the filters of the URL; `part=rows` returns only the rows."""
     run = run_get(request.user, run_id)
     filters = _filters(request)
     before, after = Place(request.GET).values()
@@ -52,8 +52,8 @@ def episodes_page(request: HttpRequest, run_id: str) -> HttpResponse:
 @login_required
 @require_GET
 def episode_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
-    """One episode: what each agent saw, said and got, the board, the tokens. Answers come in pieces, that of `start` first;
-    `part=turns` gives the piece alone.
+    """Show one episode: each agent's prompts, responses and rewards, the board, the tokens. Turns are loaded in pieces, first
+    the piece of `start`; `part=turns` returns only the piece.
     """
     episode = _episode(request, run_id, pk)
     piece = turns_read(episode, Start(request.GET).place(PIECE), PIECE)
@@ -90,14 +90,14 @@ def episode_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
 @login_required
 @require_GET
 def episodes_export(request: HttpRequest, run_id: str) -> HttpResponseBase:
-    """The episodes that fit the address's filters, as JSON Lines."""
+    """Export the episodes that match the filters of the URL as JSON Lines."""
     return export_answer(request, run_get(request.user, run_id), EpisodeFilters(request.GET).values())
 
 
 @login_required
 @require_POST
 def note_write(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
-    """Label or note an episode or an answer; back to where it was."""
+    """Add a label or note to an episode or a turn; redirects back."""
     episode = _episode(request, run_id, pk)
     try:
         note = note_add(request.user, episode, request.POST)
@@ -118,7 +118,7 @@ def note_drop(request: HttpRequest, run_id: str, pk: int, note: int) -> HttpResp
 
 
 def _filters(request: HttpRequest) -> dict[str, Any]:
-    """What the address asks for; visitors learn nothing of labels, which people gave."""
+    """Return the filters of the URL; without labels for visitors, because users wrote them."""
     filters = EpisodeFilters(request.GET).values()
     return {
         name: value

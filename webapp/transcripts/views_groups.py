@@ -1,4 +1,4 @@
-"""The page of an episode's tree: turns below one another, the candidates of the chosen one side by side."""
+"""The page of an episode's tree: turns from top to bottom, the candidates of the selected one side by side."""
 
 from typing import Any
 
@@ -16,13 +16,13 @@ from webapp.transcripts.pages import neighbours
 from webapp.transcripts.selectors import episode_get
 
 PITCH = 26
-"""Pixels from one candidate of the tree to the next; static/css/tree.css knows it too."""
+"""Pixels between adjacent candidates of the tree; the same as in static/css/tree.css."""
 
 
 @login_required
 @require_GET
 def tree_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
-    """The tree around the answer `turn`, and its group."""
+    """Show the tree around the turn `turn`, and its group."""
     episode = episode_get(request.user, pk)
     if episode.run_id != run_id:
         raise Http404
@@ -52,7 +52,7 @@ def tree_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
 
 
 def _place(chosen: dict[str, Any] | None, candidate: int | None) -> int:
-    """Of the candidate that is asked for (from 1), else of the one that was carried on."""
+    """Return the index of the requested candidate (from 1), else of the executed one."""
     if chosen is None:
         return 0
     wanted = chosen["executed"] or 0 if candidate is None else candidate - 1
@@ -60,7 +60,7 @@ def _place(chosen: dict[str, Any] | None, candidate: int | None) -> int:
 
 
 def _level(level: dict[str, Any], before: dict[str, Any] | None, tones: dict[str, int]) -> dict[str, Any]:
-    """A turn of the tree: its candidates, and lines to them from the one before that was carried on."""
+    """Return a turn of the tree: its candidates, and lines to them from the previously executed one."""
     mean, _ = spread([each["reward"] for each in level["candidates"]])
     nodes = []
     for place, each in enumerate(level["candidates"]):

@@ -1,4 +1,4 @@
-"""Pages of the same prompt over training: film strips, and what two plays say differently."""
+"""Pages of probes: strips over training, and the differences between two episodes."""
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
@@ -16,7 +16,7 @@ from webapp.transcripts.selectors import episode_get
 @login_required
 @require_GET
 def probes_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """A strip per task: what was said at every evaluation."""
+    """Show a strip per task with the responses at every evaluation."""
     run = run_get(request.user, run_id)
     kind, page, task = Strips(request.GET).values()
     strips, more = strips_read(run, kind, page, task)
@@ -35,7 +35,7 @@ def probes_page(request: HttpRequest, run_id: str) -> HttpResponse:
 @login_required
 @require_GET
 def difference_page(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
-    """What `other` says differently from this episode."""
+    """Show the differences between this episode and `other`."""
     one = episode_get(request.user, pk)
     if one.run_id != run_id:
         raise Http404

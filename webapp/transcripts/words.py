@@ -1,4 +1,4 @@
-"""Full-text search in what agents saw and said: words as they stand (no stemming, no stop words: "up" is a move)."""
+"""Full-text search in prompts and responses: exact words (no stemming, no stop words: "up" is a move)."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,14 +8,14 @@ from django.contrib.postgres.search import SearchQuery
 from django.db.models import Func, TextField, Value
 
 MOST_CHARACTERS = 100_000
-"""Characters of one episode that can be found; PostgreSQL keeps at most a megabyte of words a row."""
+"""Maximum searchable characters of one episode; PostgreSQL stores at most a megabyte of words per row."""
 MOST_TERMS = 20
 _PIECE = re.compile(r"\w+")
 _TERM = re.compile(r'(-?)"([^"]*)"?|(\S+)')
 
 
 def searchable(facts: Iterable[str], document: Mapping[str, Any]) -> str:
-    """What can be found of an episode: its facts, what was carried on, what was seen, every other candidate."""
+    """Return the searchable text of an episode: its facts, executed responses, prompts, every other candidate."""
     parts = dict.fromkeys([*facts, *_said(document)])
     return " ".join(_PIECE.findall(" ".join(parts).casefold()))[:MOST_CHARACTERS]
 
@@ -32,20 +32,20 @@ def _said(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def run_word(run_id: str) -> str:
-    """A word that all episodes of a run have and no agent says, so that the index alone finds a run's episodes."""
+    """Return a word contained in all episodes of a run and in no response, so that one index finds a run's episodes."""
     return f"run\N{MIDDLE DOT}{run_id}".encode().hex()
 
 
 def vector(run_id: str, text: str) -> Func:
-    """The column's value of `searchable` text."""
+    """Return the column's value of `searchable` text."""
     words = Value(f"{run_word(run_id)} {text}", output_field=TextField())
     return Func(Value("simple"), words, function="to_tsvector", template="%(function)s(%(expressions)s)")
 
 
 def terms(asked: str) -> list[tuple[bool, list[str], bool]]:
-    """What somebody looks for: (wanted or not, words that follow one another, the last one is a beginning).
+    """Return the parsed query: (required or excluded, consecutive words, whether the last one is a prefix).
 
-    `two words` both occur; `"two words"` follow one another; `-word` does not occur; `wor*` begins a word.
+    `two words` both occur; `"two words"` are consecutive; `-word` does not occur; `wor*` is a prefix.
     """
     found = []
     for minus, phrase, single in _TERM.findall(asked):
@@ -57,7 +57,7 @@ def terms(asked: str) -> list[tuple[bool, list[str], bool]]:
 
 
 def query(run_id: str, asked: str) -> SearchQuery:
-    """A run's episodes with these words."""
+    """Return the search query for a run's episodes with these words."""
     parts = [f"'{run_word(run_id)}'"]
     for wanted, pieces, beginning in terms(asked):
         words = [f"'{piece}'" for piece in pieces]
@@ -67,7 +67,7 @@ def query(run_id: str, asked: str) -> SearchQuery:
 
 
 def pattern(asked: str) -> re.Pattern[str] | None:
-    """What to mark of what was found; None where nothing is looked for."""
+    """Return a regular expression of the matches to highlight; None for an empty query."""
     wanted = [
         r"\W+".join(map(re.escape, pieces)) + (r"\w*" if beginning else "")
         for is_wanted, pieces, beginning in terms(asked)

@@ -25,27 +25,27 @@ SHOWN = 100
 
 
 class WebhookSerializer(serializers.Serializer[Any]):
-    """A webhook to make."""
+    """The fields of a new webhook."""
 
     name = serializers.CharField(max_length=80)
     address = serializers.CharField(max_length=2000, help_text="https://host/path; it is never shown again")
     events = serializers.ListField(
-        child=serializers.ChoiceField(list(EVENTS)), default=list, help_text="none: all of them"
+        child=serializers.ChoiceField(list(EVENTS)), default=list, help_text="none: all events"
     )
 
 
 class Webhooks(APIView):
-    """Where a project's events are sent; for its owners."""
+    """The webhooks of a project; for its owners."""
 
     @extend_schema(operation_id="v1_webhooks_list", responses=JSON)
     def get(self, request: Request, slug: str) -> Response:
-        """By name, without addresses and secrets; `events` has all that there are."""
+        """Return the webhooks by name, without addresses and secrets; `events` lists all events."""
         rows = [webhook_document(each) for each in webhooks_list(request.user, slug)]
         return Response({"results": rows, "events": EVENTS})
 
     @extend_schema(request=WebhookSerializer, responses={201: JSON, 400: JSON})
     def post(self, request: Request, slug: str) -> Response:
-        """Make one; `secret` is told this once."""
+        """Create a webhook; `secret` is returned only in this response."""
         wanted = WebhookSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         project = project_get(request.user, slug)
@@ -54,13 +54,13 @@ class Webhooks(APIView):
 
 
 class WebhookAct(APIView):
-    """ping, on, off or remove."""
+    """Actions on a webhook: ping, on, off or remove."""
 
     act = "ping"
 
     @extend_schema(request=None, responses=JSON)
     def post(self, request: Request, slug: str, pk: int) -> Response:
-        """ping: the delivery; else the webhook."""
+        """Return the delivery for ping; otherwise the webhook."""
         hook = webhook_get(request.user, slug, pk)
         if self.act == "ping":
             return Response(delivery_document(services.webhook_ping(request.user, hook)))
@@ -72,20 +72,20 @@ class WebhookAct(APIView):
 
 
 class Deliveries(APIView):
-    """What was sent to a webhook."""
+    """Deliveries of a webhook."""
 
     @extend_schema(operation_id="v1_webhook_deliveries_list", responses=JSON)
     def get(self, request: Request, slug: str, pk: int) -> Response:
-        """The last 100, newest first, with every try."""
+        """Return the last 100, newest first, with every attempt."""
         rows = deliveries_list(webhook_get(request.user, slug, pk))[:SHOWN]
         return Response({"results": [delivery_document(each) for each in rows]})
 
 
 class DeliveryAgain(APIView):
-    """Send an event once more."""
+    """Redelivery of an event."""
 
     @extend_schema(request=None, responses=JSON)
     def post(self, request: Request, slug: str, pk: int, delivery: int) -> Response:
-        """Under its old key, so that a receiver knows it again."""
+        """Send the event again under the same key, so that a receiver can detect the repetition."""
         found = delivery_get(request.user, slug, pk, delivery)
         return Response(delivery_document(services.delivery_again(request.user, found)))

@@ -1,4 +1,4 @@
-"""Addresses of the API of webhooks, below /api/v1/."""
+"""URLs of the webhook API, below /api/v1/."""
 
 from django.urls import path
 

@@ -5,7 +5,7 @@ class WebhooksConfig(AppConfig):
     name = "webapp.webhooks"
 
     def ready(self) -> None:
-        """Notice what happens from now on."""
+        """Connect the signal handlers."""
         from webapp.webhooks.noticing import connect
 
         connect()

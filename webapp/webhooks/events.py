@@ -1,4 +1,4 @@
-"""What is sent: the names of events, and what each says."""
+"""The events of webhooks: their names and payloads."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from webapp.runs.models import Run
 
 EVENTS: dict[str, str] = {
     "run.launched": "a run was queued",
-    "run.started": "a run began to train, or went on",
+    "run.started": "a run started or resumed training",
     "run.paused": "a run was paused",
     "run.finished": "a run finished",
     "run.stopped": "a run was stopped",
@@ -20,7 +20,7 @@ EVENTS: dict[str, str] = {
     "checkpoint.written": "a run wrote a checkpoint",
 }
 PING = "ping"
-"""Sent by hand, to try an address."""
+"""Sent manually, to test an address."""
 OF_STATE = {
     "running": "run.started",
     "paused": "run.paused",
@@ -28,11 +28,11 @@ OF_STATE = {
     "stopped": "run.stopped",
     "failed": "run.failed",
 }
-"""State that a run has come to -> event."""
+"""State of a run -> event."""
 
 
 def run_facts(run: Run) -> dict[str, Any]:
-    """What every event says of its run."""
+    """Return the fields of the run, part of every event."""
     return {
         "id": run.pk,
         "name": run.name,
@@ -48,7 +48,7 @@ def run_facts(run: Run) -> dict[str, Any]:
 
 
 def finding_facts(finding: Finding) -> dict[str, Any]:
-    """What a health rule found."""
+    """Return the payload of a health finding."""
     return {
         "rule": finding.rule,
         "key": finding.key,
@@ -59,7 +59,7 @@ def finding_facts(finding: Finding) -> dict[str, Any]:
 
 
 def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, Any]:
-    """A checkpoint; `path` is relative to the run folder."""
+    """Return the payload of a checkpoint; `path` is relative to the run folder."""
     return {
         "path": checkpoint.path,
         "iteration": checkpoint.iteration,

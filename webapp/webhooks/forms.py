@@ -6,18 +6,18 @@ from webapp.webhooks.events import EVENTS
 
 
 class WebhookForm(forms.Form):
-    """An address and what is sent there."""
+    """The address and events of a webhook."""
 
     name = forms.CharField(max_length=80, label="Name")
     address = forms.CharField(
         max_length=2000,
         label="Address",
-        help_text="https://host/path. It may hold a secret: it is encrypted, and only its host is shown.",
+        help_text="https://host/path. It may contain a secret: it is encrypted, and only its host is shown.",
     )
     events = forms.MultipleChoiceField(
         label="Events",
         required=False,
         choices=[(name, f"{name}: {words}") for name, words in EVENTS.items()],
         widget=forms.CheckboxSelectMultiple,
-        help_text="None chosen: all.",
+        help_text="If none is selected, all events are sent.",
     )

@@ -1,4 +1,4 @@
-"""Addresses that a project's events are sent to, and every delivery."""
+"""Webhooks of projects and their deliveries."""
 
 import uuid
 
@@ -9,17 +9,17 @@ from webapp.accounts.models import Project
 
 
 class Webhook(models.Model):
-    """One address. It may hold secrets, and what signs the events is one: both are encrypted (webapp/common/sealing.py)."""
+    """A webhook address. The address may contain a secret; it and the signing secret are encrypted (webapp/common/sealing.py)."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="webhooks")
     name = models.CharField(max_length=80)
     host = models.CharField(max_length=260)
-    """Scheme, host and port of the address: the part that is shown."""
+    """Scheme, host and port of the address: the only part that is shown."""
     sealed_address = models.TextField()
     sealed_secret = models.TextField()
-    """What HMAC-SHA256 signs with; shown once."""
+    """Key of the HMAC-SHA256 signature; shown once."""
     events = models.JSONField(default=list)
-    """Names of webapp.webhooks.events.EVENTS that are sent."""
+    """The events to send: names of webapp.webhooks.events.EVENTS."""
     enabled = models.BooleanField(default=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
@@ -35,10 +35,10 @@ class Webhook(models.Model):
 
 
 class Delivery(models.Model):
-    """One event on its way to one address; written with what happened, in the same transaction."""
+    """The delivery of one event to one address; created in the transaction of the event."""
 
     class State(models.TextChoices):
-        """waiting: for its first or next try."""
+        """waiting: for its first or next attempt."""
 
         WAITING = "waiting"
         DELIVERED = "delivered"
@@ -46,16 +46,16 @@ class Delivery(models.Model):
 
     webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
     key = models.UUIDField(default=uuid.uuid4, unique=True)
-    """Sent with every try, so that a receiver knows an event again."""
+    """Idempotency key, sent with every attempt."""
     event = models.CharField(max_length=40)
     payload = models.JSONField()
     state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
     next_at = models.DateTimeField(null=True)
-    """When it is tried next; None when it is over."""
+    """Time of the next attempt; None after the last one."""
     tries = models.JSONField(default=list)
-    """[{"time", "code" (None: no answer), "said", "seconds"}], oldest first."""
+    """[{"time", "code" (None: no response), "said", "seconds"}], oldest first."""
     left = models.IntegerField(default=0)
-    """Tries that are left."""
+    """Number of remaining attempts."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -64,5 +64,5 @@ class Delivery(models.Model):
 
     @property
     def last(self) -> dict[str, object]:
-        """The last try; empty before the first."""
+        """The last attempt; empty before the first."""
         return self.tries[-1] if self.tries else {}

@@ -1,4 +1,4 @@
-"""Noticing what happens, wherever it is written down, so that no other app has to know of webhooks."""
+"""Model signal handlers that emit webhook events, so that no other app depends on webhooks."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from webapp.webhooks.services import event_send
 
 
 def connect() -> None:
-    """Once per process."""
+    """Connect the handlers, once per process."""
     pre_save.connect(_run_before, sender=Run, dispatch_uid="webhooks run before")
     post_save.connect(_run_after, sender=Run, dispatch_uid="webhooks run after")
     post_save.connect(_finding, sender=Finding, dispatch_uid="webhooks finding")
@@ -20,7 +20,7 @@ def connect() -> None:
 
 
 def _run_before(instance: Run, update_fields: Any, **_: Any) -> None:
-    """Remember the state that is about to be left; nothing where the state is not written."""
+    """Remember the state before the write; nothing if the state is not written."""
     instance.state_before = None  # type: ignore[attr-defined]
     if update_fields is None or "state" in update_fields:
         known = Run.objects.filter(pk=instance.pk).values_list("state", flat=True).first()

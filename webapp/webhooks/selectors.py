@@ -1,4 +1,4 @@
-"""Reading webhooks: through the reader's own projects, and for owners alone, whom they serve."""
+"""Queries of webhooks, limited to owners of the user's projects."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from webapp.webhooks.models import Delivery, Webhook
 
 
 def webhooks_list(user: Person, slug: str) -> QuerySet[Webhook]:
-    """By name. Raises Http404, PermissionDenied for who is no owner."""
+    """Return the webhooks by name. Raises Http404; PermissionDenied for users who are not owners."""
     return Webhook.objects.filter(project=_owned(user, slug)).select_related("project", "created_by")
 
 
@@ -39,7 +39,7 @@ def delivery_get(user: Person, slug: str, pk: int, delivery: int) -> Delivery:
 
 
 def webhook_document(hook: Webhook) -> dict[str, Any]:
-    """As JSON, without address and secret."""
+    """Return the webhook as JSON, without address and secret."""
     last = hook.deliveries.first()
     return {
         "id": hook.pk,
@@ -53,7 +53,7 @@ def webhook_document(hook: Webhook) -> dict[str, Any]:
 
 
 def delivery_document(delivery: Delivery) -> dict[str, Any]:
-    """As JSON: what was sent, and how each try went."""
+    """Return the delivery as JSON: its payload and the result of each attempt."""
     return {
         "id": delivery.pk,
         "key": str(delivery.key),

@@ -1,7 +1,7 @@
-"""One try to deliver one event.
+"""One attempt to deliver one event.
 
 A receiver checks `X-Troupe-Signature`: "sha256=" and the hex HMAC-SHA256, under the webhook's secret, of
-`X-Troupe-Timestamp`, a full stop, and the body as it came; and that the timestamp is not old.
+`X-Troupe-Timestamp`, a full stop, and the raw body; and that the timestamp is recent.
 """
 
 import hashlib
@@ -19,29 +19,29 @@ from webapp.common.sealing import unseal
 from webapp.webhooks.models import Delivery
 
 ADDRESS, SECRET = "webhook address", "webhook secret"
-"""What sealed texts are for."""
+"""Purpose of the encrypted texts."""
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """What goes with the body."""
+    """Return the signature of the body."""
     return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def delivery_try(delivery: Delivery) -> dict[str, Any]:
-    """{"time", "code", "said", "seconds"}; code is None where no answer came, and `said` tells why. Never raises."""
+    """Return {"time", "code", "said", "seconds"}; code is None without a response, `said` is the reason. Never raises."""
     started, code, said = time.time(), None, ""
     try:
         code = _post(delivery, str(int(started)))
-        said = "" if 200 <= code < 300 else "the receiver did not take it"
+        said = "" if 200 <= code < 300 else "the receiver rejected it"
     except (TroupeError, ImproperlyConfigured) as error:
         said = str(error)
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
-        said = f"no answer: {type(error).__name__}"
+        said = f"no response: {type(error).__name__}"
     return {"time": started, "code": code, "said": said[:300], "seconds": round(time.time() - started, 3)}
 
 
 def _post(delivery: Delivery, timestamp: str) -> int:
-    """The answer's status; its body is not read."""
+    """Return the status of the response; its body is not read."""
     hook = delivery.webhook
     body = json.dumps(delivery.payload, ensure_ascii=False).encode()
     headers = {

@@ -1,4 +1,4 @@
-"""Making and ending webhooks; events on their way."""
+"""Creation and removal of webhooks; delivery of events."""
 
 import logging
 from collections.abc import Iterable
@@ -26,19 +26,19 @@ from webapp.webhooks.sending import ADDRESS, SECRET, delivery_try
 
 log = logging.getLogger(__name__)
 PAUSES = (10, 60, 300, 1800, 7200, 21600)
-"""Seconds between a try that failed and the next: seven tries within nine hours."""
+"""Seconds between a failed attempt and the next: seven attempts within nine hours."""
 LEASE = timedelta(seconds=60)
-"""For so long a try belongs to the task that began it."""
+"""Duration for which an attempt is leased to the task that started it."""
 KEPT = timedelta(days=30)
 MOST = 20
-"""Webhooks of a project."""
+"""Maximum number of webhooks of a project."""
 
 
 @transaction.atomic
 def webhook_make(
     user: Person, project: Project, name: str, address: str, events: Iterable[str] = ()
 ) -> tuple[Webhook, str]:
-    """A webhook and the secret that its events are signed with, which is shown once. No events named: all.
+    """Create a webhook. Returns it with its signing secret, which is shown once. No events: all events.
 
     Raises PermissionDenied, ConfigError.
     """
@@ -49,7 +49,7 @@ def webhook_make(
     if unknown := set(wanted) - set(EVENTS):
         raise ConfigError({"events": f"{', '.join(unknown)[:100]}: use {', '.join(EVENTS)}"})
     if project.webhooks.filter(name=name).exists():
-        raise ConfigError({"name": f"there is a webhook {name} already"})
+        raise ConfigError({"name": f"a webhook {name} already exists"})
     if project.webhooks.count() >= MOST:
         raise ConfigError({"name": f"a project has at most {MOST} webhooks"})
     try:
@@ -72,7 +72,7 @@ def webhook_make(
 
 @transaction.atomic
 def webhook_remove(user: Person, hook: Webhook) -> None:
-    """Nothing more is sent there, and its deliveries are forgotten. Raises PermissionDenied."""
+    """Delete the webhook and its deliveries. Raises PermissionDenied."""
     _check_owner(user, hook.project)
     audit_note(user, hook.project, "webhook.remove", hook.name, host=hook.host)
     hook.delete()
@@ -80,7 +80,7 @@ def webhook_remove(user: Person, hook: Webhook) -> None:
 
 @transaction.atomic
 def webhook_switch(user: Person, hook: Webhook, on: bool) -> Webhook:
-    """Send, or send nothing for now; what happens meanwhile is not sent later. Raises PermissionDenied."""
+    """Enable or disable sending; events are not sent later if they occur while it is disabled. Raises PermissionDenied."""
     _check_owner(user, hook.project)
     if hook.enabled != on:
         hook.enabled = on
@@ -91,7 +91,7 @@ def webhook_switch(user: Person, hook: Webhook, on: bool) -> Webhook:
 
 @transaction.atomic
 def webhook_ping(user: Person, hook: Webhook) -> Delivery:
-    """Send an event that says nothing, to try the address. Raises PermissionDenied."""
+    """Send an event without content, to test the address. Raises PermissionDenied."""
     _check_owner(user, hook.project)
     audit_note(user, hook.project, "webhook.ping", hook.name)
     return _write(hook, PING, {})
@@ -99,7 +99,7 @@ def webhook_ping(user: Person, hook: Webhook) -> Delivery:
 
 @transaction.atomic
 def delivery_again(user: Person, delivery: Delivery) -> Delivery:
-    """Send it once more, under its old key. Raises PermissionDenied."""
+    """Send an event again, under the same key. Raises PermissionDenied."""
     _check_owner(user, delivery.webhook.project)
     audit_note(
         user, delivery.webhook.project, "webhook.redeliver", delivery.webhook.name, event=delivery.event
@@ -111,14 +111,14 @@ def delivery_again(user: Person, delivery: Delivery) -> Delivery:
 
 
 def event_send(event: str, run: Run, **facts: Any) -> int:
-    """Have an event of a run sent to whoever asked for it, once this transaction is committed; how many did."""
+    """Send an event of a run to all subscribed webhooks after commit; returns their number."""
     hooks = Webhook.objects.filter(project=run.project_id, enabled=True, events__contains=[event])
     sent = [_write(hook, event, {"run": run_facts(run)} | facts) for hook in hooks.select_related("project")]
     return len(sent)
 
 
 def delivery_now(pk: int) -> bool:
-    """Try a delivery that is due; whether it was taken. Two tasks at once make one try."""
+    """Attempt a delivery that is due; returns whether it succeeded. Two concurrent tasks make one attempt."""
     now = timezone.now()
     mine = Delivery.objects.filter(pk=pk, state=Delivery.State.WAITING, next_at__lte=now)
     if not mine.update(next_at=now + LEASE):
@@ -139,7 +139,7 @@ def delivery_now(pk: int) -> bool:
 
 
 def deliveries_forget() -> int:
-    """Old ones are not kept; how many went."""
+    """Delete old deliveries; returns their number."""
     return Delivery.objects.filter(created_at__lt=timezone.now() - KEPT).delete()[0]
 
 
@@ -158,7 +158,7 @@ def _write(hook: Webhook, event: str, facts: dict[str, Any]) -> Delivery:
 
 
 def _deliver_soon(pk: int) -> None:
-    """Without a broker, the next look at what is due does it."""
+    """Queue the delivery. Without a broker, the next periodic task delivers it."""
     try:
         current_app.send_task("webhooks.deliver", args=[pk])
     except (OperationalError, OSError) as error:

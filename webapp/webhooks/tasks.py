@@ -1,4 +1,4 @@
-"""Celery tasks of webhooks: one per try, so that a slow receiver holds up no other."""
+"""Celery tasks of webhooks: one per attempt, so that a slow receiver does not delay the others."""
 
 from celery import shared_task
 from django.utils import timezone
@@ -11,13 +11,13 @@ AT_ONCE = 100
 
 @shared_task(name="webhooks.deliver", ignore_result=True, soft_time_limit=45, time_limit=50)
 def deliver(delivery_id: int) -> None:
-    """One try, if it is due."""
+    """Make one attempt, if it is due."""
     delivery_now(delivery_id)
 
 
 @shared_task(name="webhooks.due", ignore_result=True, soft_time_limit=25, time_limit=30)
 def due() -> int:
-    """Have those sent whose time has come; how many. Forget old ones."""
+    """Queue the deliveries that are due; returns their number. Deletes old deliveries."""
     deliveries_forget()
     waiting = Delivery.objects.filter(state=Delivery.State.WAITING, next_at__lte=timezone.now())
     found = list(waiting.order_by("next_at").values_list("pk", flat=True)[:AT_ONCE])

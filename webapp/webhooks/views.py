@@ -20,7 +20,7 @@ SHOWN = 50
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def webhooks_page(request: HttpRequest, slug: str) -> HttpResponse:
-    """The webhooks of a project; the secret of a new one is shown in the answer to its own POST and never again."""
+    """List the webhooks of a project; the secret of a new one is shown only in the response to its own POST."""
     hooks, project = webhooks_list(request.user, slug), project_get(request.user, slug)
     form, secret = WebhookForm(request.POST or None), ""
     if request.method == "POST" and form.is_valid():
@@ -45,7 +45,7 @@ def webhooks_page(request: HttpRequest, slug: str) -> HttpResponse:
 @login_required
 @require_safe
 def webhook_page(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    """One webhook: what was sent, and how it was answered."""
+    """Show one webhook with its deliveries and their responses."""
     hook = webhook_get(request.user, slug, pk)
     context = {
         "project": hook.project,
@@ -61,15 +61,15 @@ def webhook_page(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 @login_required
 @require_POST
 def webhook_act(request: HttpRequest, slug: str, pk: int, act: str) -> HttpResponse:
-    """ping, on, off or remove."""
+    """Apply ping, on, off or remove."""
     hook = webhook_get(request.user, slug, pk)
     if act == "remove":
         services.webhook_remove(request.user, hook)
-        messages.success(request, f"The webhook {hook.name} is gone.")
+        messages.success(request, f"The webhook {hook.name} is removed.")
         return redirect("webhooks:list", slug=slug)
     if act == "ping":
         services.webhook_ping(request.user, hook)
-        messages.success(request, "A ping is on its way; load the page again to see how it went.")
+        messages.success(request, "The ping is queued; reload the page to see its result.")
     elif act in ("on", "off"):
         services.webhook_switch(request.user, hook, act == "on")
     else:
@@ -80,7 +80,7 @@ def webhook_act(request: HttpRequest, slug: str, pk: int, act: str) -> HttpRespo
 @login_required
 @require_POST
 def delivery_act(request: HttpRequest, slug: str, pk: int, delivery: int) -> HttpResponse:
-    """Send it again."""
+    """Send a delivery again."""
     services.delivery_again(request.user, delivery_get(request.user, slug, pk, delivery))
-    messages.success(request, "It is sent again; load the page again to see how it went.")
+    messages.success(request, "The delivery is queued; reload the page to see its result.")
     return redirect("webhooks:page", slug=slug, pk=pk)

@@ -281,7 +281,7 @@ def test_timeline_prints_shares(connected: str, troupe: Troupe, run: Run) -> Non
     assert "up p waited 3.0 s (75%) for driver" in said
     part = json.loads(troupe("timeline", run.pk, "--json", "--moments", "12", "14").out)
     assert (part["start"], part["end"], part["lanes"][1]["waited"]) == (12.0, 14.0, 1.0)
-    assert "two moments in order" in troupe("timeline", run.pk, "--moments", "14", "12").err
+    assert "two times in order" in troupe("timeline", run.pk, "--moments", "14", "12").err
     Phase.objects.filter(run=run, worker="up").update(flops=2.5e9)
     assert "update 2.5 GFLOP/s, peak not known" in troupe("timeline", run.pk).out
     Phase.objects.filter(run=run, worker="up").update(peak=1e10)
@@ -322,4 +322,4 @@ def test_batch_lists_episodes_and_their_times(connected: str, troupe: Troupe, ru
         "update": 1.0,
     }
     assert "1 episodes in 7.0 s" in troupe("batch", run.pk, "4", "--sort=-reward").out
-    assert "nothing is known of a batch of iteration 5" in troupe("batch", run.pk, "5").err
+    assert "no recorded batch of iteration 5" in troupe("batch", run.pk, "5").err

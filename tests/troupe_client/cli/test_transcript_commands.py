@@ -65,7 +65,7 @@ def test_probes_and_differences(troupe: Troupe, told: Run) -> None:
 
 def test_mistakes_are_told(troupe: Troupe, told: Run) -> None:
     assert "reward_min='x'" in troupe("transcripts", told.pk, "-f", "reward_min=x").err
-    assert "no filter nonesuch" in troupe("transcripts", told.pk, "-f", "nonesuch=1").err
+    assert "unknown filter nonesuch" in troupe("transcripts", told.pk, "-f", "nonesuch=1").err
     assert "NAME=VALUE" in troupe("transcripts", told.pk, "-f", "failed").err
     assert troupe("transcript", "999999").status == 1
 

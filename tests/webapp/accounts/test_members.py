@@ -78,7 +78,7 @@ def test_unknown_people_and_levels_are_refused(project: Project, user: User) -> 
         member_set(user, project, "nobody", "viewer")
     with pytest.raises(ValidationError, match="owner, editor, viewer"):
         member_set(user, project, "ada", "king")
-    with pytest.raises(ValidationError, match="no member"):
+    with pytest.raises(ValidationError, match="not a member"):
         member_remove(user, project, 999_999)
 
 

@@ -86,4 +86,4 @@ def test_an_iteration_that_is_replayed_is_there_again(run: Run) -> None:
 def test_paths_that_lead_out_are_not_noted(run: Run, path: str, caplog: pytest.LogCaptureFixture) -> None:
     checkpoints_store(run, 1, [written(10, path=path), written(20)])
     assert rows(run, "iteration") == [20]
-    assert "not noted" in caplog.text
+    assert "not recorded" in caplog.text

@@ -95,7 +95,7 @@ def test_a_chosen_checkpoint_is_resumed_from_and_no_other(
     chosen = make(4)
     make(6)
     assert run_resume(user, stopped, name).resume_from == chosen.path
-    with pytest.raises(TransitionRefused, match="would be resumed from it"):
+    with pytest.raises(TransitionRefused, match="would resume from it"):
         checkpoint_do(user, chosen, "delete")
     assert submission.run_submit_now(stopped.pk)
     [launch] = launcher.launches
@@ -122,7 +122,7 @@ def test_a_chosen_checkpoint_must_be_there_and_whole(
 ) -> None:
     cut(tmp_path, make(6))
     make(5, removed=True)
-    with pytest.raises(error, match="damaged: planner|was removed|names no checkpoint"):
+    with pytest.raises(error, match="damaged: planner|was removed|is not a checkpoint"):
         run_resume(user, stopped, name)
     assert Run.objects.get(pk=stopped.pk).state == "stopped"
     assert Checkpoint.objects.get(iteration=6).damaged == (WHY if name == "6" else "")
@@ -175,12 +175,12 @@ def test_pages_and_api_show_the_damage(stopped: Run, user: User, make: Make, cli
 
 def test_a_damaged_last_one_can_be_deleted(stopped: Run, user: User, make: Make, tmp_path: Path) -> None:
     first, torn = make(4), make(6)
-    with pytest.raises(TransitionRefused, match="would be resumed from it"):
+    with pytest.raises(TransitionRefused, match="would resume from it"):
         checkpoint_do(user, torn, "delete")
     cut(tmp_path, torn)
     assert checkpoint_do(user, torn, "delete").removed
     assert checkpoint_latest(stopped) == first
-    with pytest.raises(TransitionRefused, match="would be resumed from it"):
+    with pytest.raises(TransitionRefused, match="would resume from it"):
         checkpoint_do(user, first, "delete")
 
 
@@ -331,7 +331,7 @@ def test_paths_that_are_no_plain_names_are_not_noted(path: str, run: Run) -> Non
     checkpoints_store(run, 1, [event(run, iteration=1, path=path)])
     assert not Checkpoint.objects.exists()
     line = LogLine.objects.get()
-    assert line.level == "warning" and "was not noted: give a path below the run's folder" in line.message
+    assert line.level == "warning" and "was not recorded: use a path below the run's folder" in line.message
 
 
 def test_last_and_best_are_found_by_name(stopped: Run, user: User, make: Make) -> None:

@@ -106,9 +106,9 @@ def test_a_fork_goes_on_and_what_cannot_fit_is_refused(
     monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run: None)
     fork = run_fork(user, checkpoint, {"policies.agents.learner.actor_learning_rate": 0.0005})
     assert (fork.parent, fork.iteration) == (checkpoint.run, 1)
-    with pytest.raises(ConfigError, match="another network"):
+    with pytest.raises(ConfigError, match="different network"):
         run_fork(user, checkpoint, {"policies.agents.network.hidden_dim": 32})
-    with pytest.raises(ConfigError, match="ask for more in all"):
+    with pytest.raises(ConfigError, match="set a larger total"):
         run_fork(user, checkpoint, {"run.iterations": 1})
     client.force_login(user)
     page = client.get(f"/experiments/new/?fork={checkpoint.pk}").content.decode()

@@ -36,7 +36,7 @@ def test_what_is_deleted_is_gone_from_disk(ended: Run, user: User, make: Make, t
     first, second = make(20, best=True), make(40)
     assert checkpoint_do(user, first, "delete").removed
     assert on_disk(tmp_path, ended) == ["iteration-000040"]
-    with pytest.raises(TransitionRefused, match="removed already"):
+    with pytest.raises(TransitionRefused, match="already removed"):
         checkpoint_do(user, first, "delete")
     assert AuditEntry.objects.get(act="checkpoint.delete").target == f"{ended.pk}/{first.path}"
     assert not Checkpoint.objects.get(pk=second.pk).removed
@@ -51,7 +51,7 @@ def test_what_somebody_needs_is_kept(run: Run, user: User, make: Make, tmp_path:
         kind="evaluate", project=run.project, owner=user, run=run, checkpoint=played, config={}, state="running"
     )  # fmt: skip
     for row, reason in (
-        (pinned, "pinned"), (forked, "forked from it"), (played, "short job"), (best, "best of"), (last, "resumed"),
+        (pinned, "pinned"), (forked, "forked from it"), (played, "short job"), (best, "best checkpoint"), (last, "would resume"),
     ):  # fmt: skip
         with pytest.raises(TransitionRefused, match=reason):
             checkpoint_do(user, row, "delete")

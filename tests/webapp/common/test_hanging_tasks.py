@@ -60,8 +60,8 @@ def until(happened: Callable[[], object], said: Callable[[], str]) -> None:
 @pytest.mark.parametrize(
     ("task", "how"),
     [
-        (hanging_tasks.hang_once, "it took too long"),
-        (hanging_tasks.wait_softly, "it took too long"),
+        (hanging_tasks.hang_once, "it exceeded its time limit"),
+        (hanging_tasks.wait_softly, "it exceeded its time limit"),
         (hanging_tasks.die_once, "its process died"),
     ],
 )
@@ -71,7 +71,7 @@ def test_a_task_that_hangs_or_dies_is_ended_told_and_tried_again(
     send(task, tmp_path)
     until(lambda: lines(tmp_path, "done"), worker)
     assert len(lines(tmp_path, "begun")) == 2
-    until(lambda: f"was ended: {how}; it is tried again" in worker(), worker)
+    until(lambda: f"was ended: {how}; it is retried" in worker(), worker)
     with health._redis_client() as redis:
         redis.set("troupe:worker:alive", repr(time.time()))
     told = health.check_all()["worker"]
@@ -85,5 +85,5 @@ def test_a_task_that_always_hangs_is_given_up_and_others_are_done(
         send(hanging_tasks.hang_always, tmp_path)
     send(hanging_tasks.noted, tmp_path)
     until(lambda: lines(tmp_path, "well"), worker)
-    until(lambda: "is not tried again after" in worker(), worker)
+    until(lambda: "is not retried after" in worker(), worker)
     assert len(lines(tmp_path, "begun")) >= TRIES

@@ -53,7 +53,7 @@ def test_while_the_base_model_is_made_it_is_not_ready(
 @pytest.mark.django_db
 def test_without_a_worker_pages_are_still_served(client: Client) -> None:
     answer = client.get("/readyz")
-    assert (answer.status_code, answer.json()["parts"]["worker"]) == (200, "has not been seen")
+    assert (answer.status_code, answer.json()["parts"]["worker"]) == (200, "has not reported yet")
 
 
 @pytest.mark.django_db
@@ -100,7 +100,7 @@ def test_a_missing_migration_makes_it_not_ready(client: Client) -> None:
         missing = cursor.rowcount
     answer = client.get("/readyz")
     assert answer.status_code == 503
-    assert answer.json()["parts"]["migrations"] == f"{missing} to be run"
+    assert answer.json()["parts"]["migrations"] == f"{missing} not applied"
 
 
 @pytest.mark.django_db

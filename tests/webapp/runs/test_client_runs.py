@@ -169,7 +169,7 @@ def test_silence_ends_it_and_a_word_revives_it(connected: User) -> None:
 
 
 def test_pause_is_refused_in_words(connected: User) -> None:
-    with troupe.init("lab") as run, pytest.raises(TroupeError, match="own program"):
+    with troupe.init("lab") as run, pytest.raises(TroupeError, match="custom program"):
         find_server().call(f"/api/v1/runs/{run.id}/pause/", {})
 
 

@@ -212,7 +212,7 @@ def test_what_cannot_be_shared_is_said(told: Run, user: User) -> None:
     for project, kind, target, days, words in (
         (elsewhere, "run", told.pk, 30, "no run"),
         (told.project, "secret", told.pk, 30, "cannot be shared"),
-        (told.project, "run", "", 30, "say which"),
+        (told.project, "run", "", 30, "name the run"),
         (told.project, "comparison", "key=a", 30, "name the runs"),
         (told.project, "run", told.pk, 0, "revoked"),
     ):

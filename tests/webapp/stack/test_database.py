@@ -51,7 +51,7 @@ def test_a_filled_database_is_dumped_before_it_is_migrated(
     assert list((tmp_path / "backups").iterdir()) == [], "an empty database needs no dump"
 
     again = manage(["stack_prepare"], tmp_path, database, **ours)
-    assert "0 migrations were run; static files unchanged" in again.stderr
+    assert "0 migrations were applied; static files unchanged" in again.stderr
     assert list((tmp_path / "backups").iterdir()) == []
 
     assert manage(["migrate", "ingest", "zero"], tmp_path, database).returncode == 0

@@ -86,7 +86,7 @@ def test_data_outlive_the_server_and_can_be_dumped(place: Path) -> None:
 
 def test_a_failed_dump_stops_and_leaves_nothing(place: Path) -> None:
     server = prepare_postgres(place / "home", place / "pg")
-    with pytest.raises(StackError, match="nothing was migrated"):
+    with pytest.raises(StackError, match="no migration was applied"):
         dump(server.binaries, server.url, place / "home" / "a.dump")
     assert not (place / "home" / "a.dump").exists()
 
@@ -94,14 +94,14 @@ def test_a_failed_dump_stops_and_leaves_nothing(place: Path) -> None:
 def test_data_of_another_version_are_refused(place: Path) -> None:
     server = prepare_postgres(place / "home", place / "pg")
     (server.data / "PG_VERSION").write_text("15\n")
-    with pytest.raises(StackError, match="made by Postgres 15, and the one installed is 18"):
+    with pytest.raises(StackError, match="created by Postgres 15; the installed version is 18"):
         prepare_postgres(place / "home", place / "pg")
 
 
 def test_what_is_no_database_is_refused(place: Path) -> None:
     server = prepare_postgres(place / "home", place / "pg")
     (server.data / "PG_VERSION").unlink()
-    with pytest.raises(StackError, match="no Postgres data folder"):
+    with pytest.raises(StackError, match="not a Postgres data folder"):
         prepare_postgres(place / "home", place / "pg")
 
 

@@ -96,7 +96,7 @@ def test_sums_by_hand(told: Run) -> None:
     shown = {tile["label"]: (tile["value"], tile["under"]) for tile in sums(anatomy)}
     # queued 2 + 1 + 10, generating 9, environment 3, before the update 14 + 15 + 6: 60 seconds
     assert shown["generating"][0] == "15%" and shown["environment"][0] == "5%"
-    assert shown["before the update"] == ("58%", "queued at first: 22%")
+    assert shown["before the update"] == ("58%", "queued at the start: 22%")
     assert shown["staleness"] == ("1.00", "3 of mixed versions") and shown["solved"] == (
         "33%",
         "33% truncated",
@@ -167,4 +167,4 @@ def test_model_flops_of_the_batch(told: Run) -> None:
     assert anatomy
     shown = {tile["label"]: (tile["value"], tile["under"]) for tile in sums(anatomy)}
     assert shown["update, MFU"] == ("10.0%", "500 GFLOP/s")
-    assert shown["rollout, model FLOPs"] == ("2 GFLOP/s", "the device's peak is not known")
+    assert shown["rollout, model FLOPs"] == ("2 GFLOP/s", "the device's peak is unknown")

@@ -146,7 +146,7 @@ def test_a_window_of_moments(run: Run, user: User, spans: None, client: Client) 
     }  # fmt: skip
     assert said["iterations"][0]["shares"] == {"update-0 planner": 0.6, "update-1 executor<b>": 0.9}
     refused = client.get(f"/api/v1/runs/{run.pk}/timeline/", {"from": "9", "to": "x"})
-    assert refused.status_code == 400 and "two moments" in refused.json()["detail"]
+    assert refused.status_code == 400 and "two times" in refused.json()["detail"]
 
 
 def test_model_flops_by_hand(run: Run, user: User, client: Client) -> None:

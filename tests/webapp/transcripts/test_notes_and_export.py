@@ -60,7 +60,7 @@ def test_a_note_on_an_answer_is_shown_there_and_found(ada: Client, episode: Epis
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({}, "a label, a note"), ({"label": "  "}, "a label, a note"), ({"turn": 4, "label": "x"}, "no answer 4"),
+        ({}, "a label, a note"), ({"label": "  "}, "a label, a note"), ({"turn": 4, "label": "x"}, "no turn 4"),
         ({"turn": 0, "label": "x"}, "turn"), ({"label": "x" * 41}, "label"), ({"text": "x" * 10_001}, "text"),
         ([1], "a label, a note"), ({"text": "\0"}, "text"),
     ],

@@ -132,7 +132,7 @@ def test_a_receiver_that_is_away(run: Run, user: User) -> None:
     delivery = webhook_ping(user, hook)
     assert not delivery_now(delivery.pk)
     delivery.refresh_from_db()
-    assert delivery.last["code"] is None and "no answer: ConnectError" in str(delivery.last["said"])
+    assert delivery.last["code"] is None and "no response: ConnectError" in str(delivery.last["said"])
     assert delivery.state == "waiting"
 
 
@@ -189,7 +189,7 @@ def test_the_connection_itself_is_checked(run: Run, user: User, receiver: Receiv
     assert "TROUPE_WEBHOOK_NETWORKS" in str(delivery.last["said"]) and not receiver.got
     settings.TROUPE_WEBHOOK_NETWORKS = ["127.0.0.0/8"]
     assert address_checked("127.0.0.1", 80) == "127.0.0.1"
-    with pytest.raises(AddressRefused, match="not known"):
+    with pytest.raises(AddressRefused, match="cannot be resolved"):
         address_checked("no-such-host.invalid", 80)
 
 
@@ -248,7 +248,7 @@ def test_pages(client: Client, run: Run, user: User, stranger: User, receiver: R
     receiver.answers = [500]
     assert not delivery_now(Delivery.objects.get().pk)
     text = client.get(detail).content.decode()
-    assert "ping" in text and ">500<" in text and "did not take it" in text
+    assert "ping" in text and ">500<" in text and "rejected it" in text
     Delivery.objects.update(state="given up")
     client.post(f"{detail}deliveries/{Delivery.objects.get().pk}/again/")
     assert Delivery.objects.get().state == "waiting"

@@ -1,4 +1,4 @@
-"""What templates need: formats, small curves, times that tick, the user's projects."""
+"""Template tags and filters: formats, sparklines, relative times, the user's projects."""
 
 import json
 from collections.abc import Sequence
@@ -29,19 +29,19 @@ WIDTH, HEIGHT = 100.0, 24.0
 
 @register.filter
 def unlocalized(value: float) -> str:
-    """A number for an attribute of a drawing."""
+    """Format a number for an attribute of an SVG."""
     return f"{value:.3f}".rstrip("0").rstrip(".")
 
 
 @register.filter
 def get(mapping: dict[str, Any] | None, key: str) -> Any:
-    """mapping[key], or None."""
+    """Return mapping[key], or None."""
     return (mapping or {}).get(key)
 
 
 @register.filter
 def spelled(value: Any) -> str:
-    """A config value as it is written in a form: lists with commas, no quotes."""
+    """Format a config value as in a form: lists with commas, no quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
@@ -51,7 +51,7 @@ def spelled(value: Any) -> str:
 
 @register.filter
 def code_words(text: str) -> SafeString:
-    """Plain text in which what stands between backticks is code."""
+    """Escape plain text and mark text between backticks as code."""
     pieces = enumerate(text.split("`"))
     return format_html_join(
         "",
@@ -62,13 +62,13 @@ def code_words(text: str) -> SafeString:
 
 @register.filter
 def pretty(value: Any) -> str:
-    """JSON to be read."""
+    """Format JSON with indentation."""
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 @register.filter
 def when(moment: datetime | str | None) -> SafeString | str:
-    """How long ago, as a <time> that app.js keeps up to date."""
+    """Return a relative time as a <time> element that app.js updates."""
     if not moment:
         return formats.NONE
     moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
@@ -80,13 +80,13 @@ def when(moment: datetime | str | None) -> SafeString | str:
 
 @register.simple_tag
 def projects_of(user: User | AnonymousUser) -> QuerySet[Project]:
-    """The projects that the user is in, by name."""
+    """Return the user's projects, by name."""
     return projects_visible(user)
 
 
 @register.filter
 def sparkline(spark: dict[str, Any] | None) -> SafeString | str:
-    """A small curve of `Run.headline["spark"]`; empty where there are not two points."""
+    """Return a small curve of `Run.headline["spark"]`; empty for fewer than two points."""
     line = spark_points((spark or {}).get("values") or [])
     if not line:
         return ""
@@ -98,7 +98,7 @@ def sparkline(spark: dict[str, Any] | None) -> SafeString | str:
 
 
 def spark_points(values: Sequence[float | None]) -> str:
-    """Points of an SVG polyline over a 100 x 24 box; gaps are joined."""
+    """Return points of an SVG polyline in a 100 x 24 box; gaps are connected."""
     known = [(index, value) for index, value in enumerate(values) if value is not None]
     if len(known) < 2:
         return ""
@@ -116,20 +116,20 @@ KINDS = {"train": "training", "eval": "greedy", "eval_sampled": "sampled"}
 
 @register.filter
 def episode_name(name: str) -> str:
-    """The trainer's id as it is read: "1-89-train-31" is 89·31."""
+    """Return the short form of the trainer's id: "1-89-train-31" is 89·31."""
     parts = name.split("-")
     return f"{parts[1]}\N{MIDDLE DOT}{parts[3]}" if len(parts) == 4 else name
 
 
 @register.filter
 def episode_kind(kind: str) -> str:
-    """How an episode was played."""
+    """Return the label of an episode's kind."""
     return KINDS.get(kind, kind)
 
 
 @register.filter
 def field_owner(path: str) -> str:
-    """Whose field it is, where a name alone would not say: the role or policy in a dotted path, the part of a type."""
+    """Return the owner of a field with an ambiguous name: the role or policy in a dotted path, the part of a type."""
     parts = path.split(".")
     if len(parts) == 2:
         return parts[0] if parts[1] == "type" else ""
@@ -138,7 +138,7 @@ def field_owner(path: str) -> str:
 
 @register.simple_tag(takes_context=True)
 def sort_header(context: dict[str, Any], sort: str, label: str, style: str = "") -> SafeString:
-    """A column's header that orders the table by it, first as `sort` says, then the other way round; empty: not at all."""
+    """Return a column header that sorts the table, first as in `sort`, then reversed; not sortable if `sort` is empty."""
     if not sort:
         return format_html('<th scope="col" class="{}">{}</th>', style, label)
     query = context["request"].GET.copy()

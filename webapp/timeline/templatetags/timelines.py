@@ -1,4 +1,4 @@
-"""The timeline in small, for a run's overview."""
+"""The compact timeline on a run's overview."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from webapp.timeline.selectors import timeline_read
 
 register = template.Library()
 ITERATIONS = 2
-"""That are drawn."""
+"""Number of lanes drawn."""
 LANES = 8
-"""The others are counted."""
+"""Lanes beyond this are only counted."""
 
 
 @register.inclusion_tag("timeline/_overview.html")
 def timeline_overview(run: Run) -> dict[str, Any]:
-    """The latest iterations' lanes, the longest wait and how long each iteration was waited."""
+    """Return the latest iterations' lanes, the longest wait and each iteration's waiting time."""
     timeline = timeline_read(run, window=ITERATIONS)
     if timeline is None:
         return {"run": run, "lanes": []}

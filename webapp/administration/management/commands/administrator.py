@@ -1,4 +1,4 @@
-"""`administrator USERNAME`: who may use the Django admin."""
+"""`administrator USERNAME`: grant or revoke access to the Django admin."""
 
 from typing import Any
 
@@ -10,22 +10,22 @@ from webapp.accounts.models import User
 
 
 class Command(BaseCommand):
-    """Makes somebody an administrator, or ends it."""
+    """Grants or revokes administrator rights."""
 
-    help = "Let a person use the Django admin at /admin/, or no longer. Works beside a running stack."
+    help = "Grant or revoke access to the Django admin at /admin/. Works while the stack is running."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """The person, and which way."""
+        """Add the username and the --remove option."""
         parser.add_argument("username")
-        parser.add_argument("--remove", action="store_true", help="they are administrator no longer")
+        parser.add_argument("--remove", action="store_true", help="revoke the administrator rights")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Raises CommandError for an unknown person."""
+        """Raises CommandError for an unknown user."""
         username, on = options["username"], not options["remove"]
         user = User.objects.filter(username=username).first()
         if user is None:
             raise CommandError(
-                f"There is no account {username!r}; make it with login_link {username} --create"
+                f"There is no account {username!r}; create it with login_link {username} --create"
             )
         user.is_superuser = user.is_staff = on
         user.save(update_fields=["is_superuser", "is_staff"])

@@ -1,4 +1,4 @@
-"""`login_link [USERNAME]`: a link that logs somebody in once."""
+"""`login_link [USERNAME]`: print a single-use login link."""
 
 from typing import Any
 
@@ -12,21 +12,21 @@ from webapp.accounts.services import OWNER, user_create
 
 
 class Command(BaseCommand):
-    """How a new person gets in: their first link lets them set a password."""
+    """Creates a login link; a new user sets a password after the first login."""
 
-    help = "Print a link that logs a person in once, within 24 hours. Works beside a running stack."
+    help = "Print a single-use login link, valid for 24 hours. Works while the stack is running."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """The person, and whether to make their account."""
+        """Add the username and the --create option."""
         parser.add_argument("username", nargs="?", default=OWNER)
-        parser.add_argument("--create", action="store_true", help="make the account if there is none")
+        parser.add_argument("--create", action="store_true", help="create the account if it does not exist")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Raises CommandError for an unknown person or an impossible name."""
+        """Raises CommandError for an unknown user or an invalid name."""
         username = options["username"]
         user = User.objects.filter(username=username).first()
         if user is None and not options["create"]:
-            raise CommandError(f"There is no account {username!r}; add --create to make it")
+            raise CommandError(f"There is no account {username!r}; add --create to create it")
         try:
             user = user or user_create(username)
         except ValidationError as error:

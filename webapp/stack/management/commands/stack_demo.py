@@ -1,4 +1,4 @@
-"""`stack_demo PRESET`: launch the demonstration, once per home. Prints {"run": id, "new": bool} for `up`."""
+"""`stack_demo PRESET`: launch the demonstration once per home. Prints {"run": id, "new": bool} for `up`."""
 
 import json
 from typing import Any
@@ -14,13 +14,13 @@ TAG = "demonstration"
 
 
 class Command(BaseCommand):
-    """Called by `up`; safe to call again."""
+    """Called by `up`; idempotent."""
 
-    help = "Launch the demonstration run unless this database has one already."
+    help = "Launch the demonstration run unless the database already has one."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """What to launch."""
+        """Add the preset's name."""
         parser.add_argument("preset")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""`stack_prepare`: all between a running database and the first page. Prints {"login": URL} for `up`."""
+"""`stack_prepare`: all steps between a running database and the first page. Prints {"login": URL} for `up`."""
 
 import json
 from pathlib import Path
@@ -13,13 +13,15 @@ from webapp.stack.setup import collect_static, local_token_ensure, owner_login
 
 
 class Command(BaseCommand):
-    """Called by `up`; safe to call again."""
+    """Called by `up`; idempotent."""
 
-    help = "Migrate (after a dump), collect static files, make the local owner, their token and a login link."
+    help = (
+        "Migrate (after a dump), collect static files, create the local owner, their token and a login link."
+    )
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Raises StackError where the database cannot be had or dumped."""
+        """Raises StackError if the database cannot be reached or dumped."""
         binaries = env.text("TROUPE_PG_BINARIES")
         collected = collect_static()
         wait_for_database(within=60 if binaries else 20)
@@ -27,7 +29,7 @@ class Command(BaseCommand):
             env.text("DATABASE_URL"), settings.TROUPE_HOME / "backups", Path(binaries) if binaries else None
         )
         self.stderr.write(
-            f"{count} migrations were run; static files {'collected' if collected else 'unchanged'}"
+            f"{count} migrations were applied; static files {'collected' if collected else 'unchanged'}"
         )
         local_token_ensure(settings.TROUPE_URL, settings.TROUPE_HOME / "local.json")
         self.stdout.write(json.dumps({"login": owner_login(settings.TROUPE_URL)}))

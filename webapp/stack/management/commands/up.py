@@ -1,4 +1,4 @@
-"""`manage.py up` in Django's help; manage.py itself goes straight to webapp.stack.up."""
+"""`manage.py up` for Django's help; manage.py itself calls webapp.stack.up directly."""
 
 import sys
 from typing import Any
@@ -11,9 +11,9 @@ from webapp.stack.up import main
 class Command(BaseCommand):
     """See webapp/stack/up.py."""
 
-    help = "Start Postgres, Redis, Ray, the worker and the web server, and keep them up until Ctrl-C."
+    help = "Start Postgres, Redis, Ray, the worker and the web server, and keep them running until Ctrl-C."
     requires_system_checks: list[str] = []
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Ends with the stack's exit code."""
+        """Exits with the stack's exit code."""
         sys.exit(main([]))
