@@ -1,6 +1,6 @@
-"""Make a preset's base models ahead of its first run: `python -m workers.base_model PRESET HOME`.
+"""Make a preset's base models before its first run: `python -m workers.base_model PRESET HOME`.
 
-`up` runs it beside everything else, so that the first run starts with its model at hand.
+`up` runs it in parallel with everything else, so that the first run finds its model ready.
 """
 
 import sys
@@ -11,17 +11,17 @@ from training_core.config.run import RunConfig
 
 
 def main(preset: str, home: Path) -> None:
-    """Makes nothing where the models are there already, or where the preset has none."""
+    """Make the models that do not exist yet. Does nothing if the preset has none."""
     config = load_config(preset)
     if not isinstance(config, RunConfig):
         return
     from training_core.llm.base_models.registry import resolve_model
 
     for name in dict.fromkeys(config.policies[policy].model for policy in config.used_policies):
-        resolve_model(name, config.environment, home, _tell)
+        resolve_model(name, config.environment, home, _print_progress)
 
 
-def _tell(done: float, text: str) -> None:
+def _print_progress(done: float, text: str) -> None:
     sys.stderr.write(f"{done:4.0%} {text}\n")
 
 

@@ -1,6 +1,6 @@
 """Entry point of a short job: `python -m workers.job FOLDER --home HOME`.
 
-What is wanted lies in the folder (see workers.storage.job_folder); what comes out is left there too.
+The folder holds the request, and receives the results (see workers.storage.job_folder).
 Exit status: 0 done; 1 failed, with the reason in error.json; 2 the request cannot be read.
 """
 
@@ -20,7 +20,7 @@ from workers.telemetry.reasons import reason
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Do one job; the exit status."""
+    """Run one job and return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m workers.job", description="Do one short job.")
     parser.add_argument("folder", type=Path, help="the job's folder")
     parser.add_argument("--home", type=Path, required=True, help="data folder with base models")
@@ -50,27 +50,28 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _result(config: AnyConfig, folder: JobFolder, home: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Figures of the job that was asked for. Raises TroupeError."""
-    from workers.jobs.context import JobContext  # heavy: only once the request is known to be good
+    """Results of the requested job. Raises TroupeError."""
+    from workers.jobs.context import JobContext  # slow import: only after the request is valid
     from workers.jobs.registry import JOBS, NETWORK_JOBS
 
-    places = [_whole(folder, request, name) for name in ("checkpoint", "other")]
+    checkpoints = [_intact(folder, request, name) for name in ("checkpoint", "other")]
     if isinstance(config, MarlConfig):
-        context = JobContext(config, folder, home, request["parameters"], *places)
+        context = JobContext(config, folder, home, request["parameters"], *checkpoints)
         return NETWORK_JOBS[request["kind"]](context)
-    return JOBS[request["kind"]](JobContext(config, folder, home, request["parameters"], *places))
+    return JOBS[request["kind"]](JobContext(config, folder, home, request["parameters"], *checkpoints))
 
 
-def _whole(folder: JobFolder, request: dict[str, Any], name: str) -> Path | None:
-    """A checkpoint of the request, compared with its manifest. Raises CheckpointError; damage.json says which one it is."""
+def _intact(folder: JobFolder, request: dict[str, Any], name: str) -> Path | None:
+    """A checkpoint of the request, verified against its manifest. Raises CheckpointError and writes damage.json."""
     from training_core.checkpoints import damage
 
-    place = Path(request[name]) if request[name] else None
-    if place is None or not (found := damage(place)):
-        return place
-    folder.write("damage", {"which": name, "found": found})
+    checkpoint = Path(request[name]) if request[name] else None
+    if checkpoint is None or not (problem := damage(checkpoint)):
+        return checkpoint
+    folder.write("damage", {"which": name, "found": problem})
+    run = checkpoint.parent.parent.name
     raise CheckpointError(
-        f"the checkpoint {place.name} of run {place.parent.parent.name} is damaged: {found}; choose another one"
+        f"the checkpoint {checkpoint.name} of run {run} is damaged: {problem}; choose another one"
     )
 
 

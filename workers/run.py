@@ -1,11 +1,11 @@
-"""Entry point of one attempt at a run. The config is parsed first; heavy code is imported after.
+"""Entry point of one attempt at a run. Parses the config before it imports slow modules.
 
     python -m workers.run --preset plan_path_duo --local [key=value ...]
     python -m workers.run CONFIG.toml --folder F --run ID --attempt N [--ingest-url U] [--home H]
                                       [--resume-from P [--fall-back] | --fork-from P]
 
-The first plays everything in this process, without Ray and without the web. The second is the driver of a Ray job:
-it connects to the cluster that RAY_ADDRESS names and imports no torch. The ingest token comes by TROUPE_INGEST_TOKEN.
+The first runs everything in this process, without Ray and without the web. The second is the driver of a Ray job:
+it connects to the cluster that RAY_ADDRESS names and imports no torch. TROUPE_INGEST_TOKEN holds the ingest token.
 Exit status: 0 finished, stopped or paused; 1 failed; 2 the config or the arguments are wrong; 3 superseded.
 """
 
@@ -27,7 +27,7 @@ USAGE_ERROR = 2
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one attempt; the exit status."""
+    """Run one attempt and return the exit status."""
     arguments, unknown = _parser().parse_known_args(words)
     try:
         _refuse(unknown)
@@ -35,12 +35,12 @@ def main(words: Sequence[str] | None = None) -> int:
     except (ConfigError, OSError) as error:
         _complain(error)
         return USAGE_ERROR
-    from workers.driver.attempt import run_attempt  # heavy: only once the config is known to be good
+    from workers.driver.attempt import run_attempt  # slow import: only after the config is valid
     from workers.protocol.records import Attempt
 
     run = arguments.run or f"{config.run.name or 'run'}-{time.strftime('%Y%m%d-%H%M%S')}"
     home = arguments.home.expanduser().resolve()
-    os.environ["TROUPE_HOME"] = str(home)  # data files are looked up below it
+    os.environ["TROUPE_HOME"] = str(home)  # data files are searched below it
     attempt = Attempt(
         config=config,
         run=run,
@@ -56,13 +56,13 @@ def main(words: Sequence[str] | None = None) -> int:
     return run_attempt(attempt, local=arguments.local)
 
 
-def _fork_from(said: Path | None, config: AnyConfig, home: Path) -> Path | None:
-    """The checkpoint that the command line names, or else the config, which may name it below TROUPE_HOME."""
+def _fork_from(option: Path | None, config: AnyConfig, home: Path) -> Path | None:
+    """The checkpoint named by the command line, or else by the config, which may name it below TROUPE_HOME."""
     named = config.checkpoint.resume_from if isinstance(config, MarlConfig) else ""
-    if said is None and checkpoint_below_home(named):
+    if option is None and checkpoint_below_home(named):
         return (home / named).resolve()
-    place = said or (Path(named) if named else None)
-    return place.expanduser().resolve() if place else None
+    path = option or (Path(named) if named else None)
+    return path.expanduser().resolve() if path else None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -93,16 +93,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _refuse(unknown: Sequence[str]) -> None:
-    """Options that there are not, which may be another library's flags. Raises ConfigError."""
+    """Reject unknown options, which may be another library's flags. Raises ConfigError."""
     flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
     if flags:
         plain = "there is no such option; a field is set by name=value, without dashes"
-        told = {flag: no_such_field(flag) for flag in flags}
-        raise ConfigError({flag: plain if text == NO_FIELD else text for flag, text in told.items()})
+        messages = {flag: no_such_field(flag) for flag in flags}
+        raise ConfigError({flag: plain if text == NO_FIELD else text for flag, text in messages.items()})
 
 
 def _config(arguments: argparse.Namespace) -> AnyConfig:
-    """The config that the words name. Raises ConfigError, OSError."""
+    """The config that the arguments name. Raises ConfigError, OSError."""
     files = [word for word in arguments.words if "=" not in word]
     overrides = parse_overrides([word for word in arguments.words if "=" in word])
     if len(files) + bool(arguments.preset) != 1:

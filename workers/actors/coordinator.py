@@ -108,12 +108,11 @@ class RolloutCoordinator:
         return Started(bases, known, spans, gateway)
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
-        """See TrainingBackend."""
         self._collector = Collector(self._config, self._player)
         self._collector.start(completed, self._versions, admission)
 
     def collect(self, iteration: int) -> Collected:
-        """See TrainingBackend. Trajectories stay here, sorted by the policy that learns from them."""
+        """Trajectories stay here, sorted by the policy that learns from them."""
         outside = self._player.outside
         self._outside = deepcopy(outside.state()) if outside is not None else None
         try:
@@ -148,7 +147,7 @@ class RolloutCoordinator:
         return collected
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int, first: int = 0) -> Collected:
-        """See TrainingBackend. The first of the held-out tasks are the probes; `first` begins at a later one."""
+        """The first of the held-out tasks are the probes; `first` begins at a later one."""
         start = time.time()
         beside = self._config.training_slots if self._collector else 0
         tasks = range(first, first + episodes)
@@ -158,7 +157,7 @@ class RolloutCoordinator:
         return self._collected(played.episodes, probes, spans, time.time() - start)
 
     def update(self, iteration: int) -> Updated:
-        """See TrainingBackend. Groups are formed here; then all policies whose turn it is learn at the same time."""
+        """Groups are formed here; then all policies whose turn it is learn at the same time."""
         batch = make_groups(self._episodes, self._config, self._baselines)
         self._baselines = batch.baselines
         wanted = {episode.id for episode in self._kept}
@@ -199,7 +198,6 @@ class RolloutCoordinator:
         )
 
     def publish(self, iteration: int) -> list[Span]:
-        """See TrainingBackend."""
         learnt, self._learnt = sorted(self._learnt), set()
         versions = {policy: self._versions[policy] + 1 for policy in learnt}
         spans = self._every(
@@ -212,7 +210,7 @@ class RolloutCoordinator:
         return [span for part in spans.values() for span in part]
 
     def save(self, folder: Path) -> None:
-        """See TrainingBackend. Frozen policies too: they may have weights of another run's checkpoint."""
+        """Frozen policies too: they may have weights of another run's checkpoint."""
         self._every(self._config.used_policies, lambda _, proxy: proxy.save(folder))
         if self._baselines:
             save_baselines(folder, self._baselines)
@@ -220,7 +218,6 @@ class RolloutCoordinator:
             save_outside(folder, self._outside or self._player.outside.state())
 
     def system(self) -> System:
-        """See TrainingBackend."""
         whole = System({})
         for part in self._every(self._config.used_policies, lambda _, proxy: proxy.system()).values():
             whole.add(part)

@@ -19,19 +19,15 @@ class EnvWorker:
         return os.getpid()
 
     def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
-        """See EnvironmentPool."""
         return self._host.reset(tasks)
 
     def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
-        """See EnvironmentPool."""
         return self._host.observe(slots, role)
 
     def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
-        """See EnvironmentPool."""
         return self._host.try_answers(answers, role)
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
-        """See EnvironmentPool."""
         return self._host.commit(chosen)
 
     def system(self) -> dict[str, dict[str, float]]:

@@ -28,23 +28,18 @@ class MarlEnvWorker:
         return len(self._shares) - 1, self._shares[-1].spec
 
     def reset(self, share: int, seed: int, first: int) -> View:
-        """See VectorEnvironment."""
         return self._shares[share].reset(seed, first)
 
     def step(self, share: int, actions: dict[str, Actions], watched: Sequence[int]) -> Transition:
-        """See VectorEnvironment."""
         return self._shares[share].step(actions, watched)
 
     def board(self, share: int, index: int) -> dict[str, object] | None:
-        """See VectorEnvironment."""
         return self._shares[share].board(index)
 
     def episode_state(self, share: int) -> Arrays | None:
-        """See VectorEnvironment."""
         return self._shares[share].episode_state()
 
     def restore(self, share: int, arrays: Arrays) -> View | None:
-        """See VectorEnvironment."""
         return self._shares[share].restore(arrays)
 
     def close(self, share: int) -> None:

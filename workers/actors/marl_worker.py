@@ -55,7 +55,7 @@ class MarlWorker:
         return os.getpid()
 
     def start(self, attempt: int, resume_from: Path | None) -> Started:
-        """See TrainingBackend. Raises CheckpointError, EnvironmentFailure, ConfigError."""
+        """Raises CheckpointError, EnvironmentFailure, ConfigError."""
         from training_core.marl.trainer import MarlTrainer  # here: the driver stays free of torch
 
         self._attempt = attempt
@@ -73,7 +73,7 @@ class MarlWorker:
         )
 
     def collect(self, iteration: int) -> Collected:
-        """See TrainingBackend. Of training, failed episodes alone are kept for reading, without their steps."""
+        """Of training, failed episodes alone are kept for reading, without their steps."""
         start = time.time()
         collection = self.trainer.collect(iteration)
         seconds = time.time() - start
@@ -93,7 +93,6 @@ class MarlWorker:
         )
 
     def update(self, iteration: int) -> Updated:
-        """See TrainingBackend."""
         start = time.time()
         metrics = self.trainer.update(iteration)
         self._version = iteration
@@ -103,11 +102,10 @@ class MarlWorker:
         )
 
     def publish(self, iteration: int) -> list[Span]:
-        """See TrainingBackend. The same weights act and learn."""
+        """The same weights act and learn."""
         return []
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
-        """See TrainingBackend."""
         start = time.time()
         collection = self.trainer.evaluate(
             greedy=kind == "eval", episodes=episodes, recorded=min(self._config.evaluation.probes, episodes)
@@ -120,15 +118,12 @@ class MarlWorker:
         return Collected(facts, told, spans, time.time() - start, figures=figures, env_steps=collection.steps)
 
     def save(self, folder: Path) -> None:
-        """See TrainingBackend."""
         self.trainer.save(folder)
 
     def system(self) -> System:
-        """See TrainingBackend."""
         return System(machine_load(), [self._sampler.take()] if self._sampler else [])
 
     def close(self) -> None:
-        """See TrainingBackend."""
         if self._trainer is not None:
             self._trainer.close()
             self._trainer = None

@@ -27,7 +27,7 @@ class PolicyWorker(Worker):
         self._update: Any = None
 
     def start(self, resume_from: Path | None) -> Ready:
-        """See PolicyProxy. A policy that no trained role uses has no optimiser, but may have weights of a checkpoint."""
+        """A policy that no trained role uses has no optimiser, but may have weights of a checkpoint."""
         loaded = self._load()
         self._rollout = self._sides.RolloutSide(self._spec, loaded)
         version = 0
@@ -40,21 +40,18 @@ class PolicyWorker(Worker):
         return Ready(loaded.model_name, loaded.base, version, [loaded.span])
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """See PolicyProxy."""
         generated: Generated = self._rollout.generate(prompts, settings, version)
         return generated
 
-    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
-        """See PolicyProxy."""
-        updated: PolicyUpdate = self._update.update(groups, iteration, version, wanted)
+    def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
+        updated: PolicyUpdate = self._update.update(groups, iteration, version, annotated)
         return updated
 
     def publish(self, version: int, iteration: int) -> list[Span]:
-        """See PolicyProxy. Both sides share one model: nothing is copied."""
+        """Both sides share one model: nothing is copied."""
         self._update.version = version
         self._rollout.engine.version = version
         return []
 
     def save(self, folder: Path) -> None:
-        """See PolicyProxy."""
         (self._update or self._rollout).save(folder)

@@ -213,14 +213,14 @@ class UpdateSide:
         )
         self.version = 0
 
-    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
+    def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
         """One update on data of `version`. Raises StalePolicy."""
         check_weights(self.version, version, self._spec.policy, self._spec.name)
         start = time.time()
         config = self._spec.config
         groups = self._learner.known(groups, version)
         checked = check_versions(groups, version, self._spec.policy, config.stale_data, config.oldest_data)
-        result = self._learner.update(checked.groups, iteration, version, wanted)
+        result = self._learner.update(checked.groups, iteration, version, annotated)
         figures = {
             place: TokenFigures(group.ratios, group.entropies, group.training_logprobs)
             for place, group in result.annotations.items()

@@ -17,19 +17,15 @@ class SlotRange:
         self._first = first
 
     def reset(self, tasks: dict[int, tuple[int, Split]]) -> dict[int, SlotView]:
-        """See EnvironmentPool."""
         return self._here(self._pool.reset(self._there(tasks)))
 
     def observe(self, slots: list[int], role: str) -> dict[int, SlotView]:
-        """See EnvironmentPool."""
         return self._here(self._pool.observe([slot + self._first for slot in slots], role))
 
     def try_answers(self, answers: Said, role: str) -> dict[int, list[StepResult] | str]:
-        """See EnvironmentPool."""
         return self._here(self._pool.try_answers(self._there(answers), role))
 
     def commit(self, chosen: dict[int, int]) -> dict[int, SlotView]:
-        """See EnvironmentPool."""
         return self._here(self._pool.commit(self._there(chosen)))
 
     def _there(self, by_slot: Mapping[int, Value]) -> dict[int, Value]:

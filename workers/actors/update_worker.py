@@ -39,9 +39,9 @@ class UpdateWorker(Worker):
         version = self._side.resume(resume_from) if resume_from else 0
         return Ready(loaded.model_name, loaded.base, version, [loaded.span])
 
-    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
+    def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
         """One update. Raises StalePolicy."""
-        updated: PolicyUpdate = self._side.update(groups, iteration, version, wanted)
+        updated: PolicyUpdate = self._side.update(groups, iteration, version, annotated)
         return updated
 
     def weights(self, version: int) -> "PackedWeights":

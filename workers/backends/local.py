@@ -41,13 +41,12 @@ class LocalPolicy(PolicyWorker):
         """One thread generates while another may write a checkpoint."""
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """See PolicyProxy. Raises Superseded, StopRequested."""
+        """Raises Superseded, StopRequested."""
         self._stop_check()
         with self._turn:
             return super().generate(prompts, settings, version)
 
     def save(self, folder: Path) -> None:
-        """See PolicyProxy."""
         with self._turn:
             super().save(folder)
 
@@ -61,7 +60,6 @@ class LocalApart:
         self._rollout = RolloutWorker(replace(spec, name=f"rollout-{spec.policy}-0"))
 
     def start(self, resume_from: Path | None) -> Ready:
-        """See PolicyProxy."""
         ready = self._updater.start(resume_from)
         ready.spans.extend(self._rollout.start(None).spans)
         if ready.version > 0:
@@ -69,30 +67,25 @@ class LocalApart:
         return ready
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """See PolicyProxy. Raises Superseded, StopRequested."""
+        """Raises Superseded, StopRequested."""
         self._stop_check()
         return self._rollout.generate(prompts, settings, version)
 
-    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
-        """See PolicyProxy."""
-        return self._updater.update(groups, iteration, version, wanted)
+    def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
+        return self._updater.update(groups, iteration, version, annotated)
 
     def publish(self, version: int, iteration: int) -> list[Span]:
-        """See PolicyProxy."""
         return [self._rollout.load_weights(self._updater.weights(version), iteration)]
 
     def save(self, folder: Path) -> None:
-        """See PolicyProxy."""
         self._updater.save(folder)
 
     def system(self) -> System:
-        """See PolicyProxy."""
         whole = self._updater.system()
         whole.add(self._rollout.system())
         return whole
 
     def close(self) -> None:
-        """See Watched."""
         self._updater.close()
         self._rollout.close()
 
@@ -122,21 +115,18 @@ class LocalBackend:
             self._proxies,
             EnvironmentHost(config.environment, config.run.seed),
             side_by_side=False,
-            leaves=stop_checks.leaves,
+            leaves=stop_checks.stop_requested,
         )
 
     def start(self, resume_from: Path | None) -> Started:
-        """See TrainingBackend."""
         started = self._coordinator.start(self._attempt.number, resume_from)
         announce(started, self._attempt.folder)
         return started
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
-        """See TrainingBackend."""
         self._coordinator.play_ahead(completed, admission)
 
     def collect(self, iteration: int) -> Collected:
-        """See TrainingBackend."""
         self._collecting = True
         try:
             with looking(self._stop_checks.collecting):
@@ -145,28 +135,22 @@ class LocalBackend:
             self._collecting = False
 
     def update(self, iteration: int) -> Updated:
-        """See TrainingBackend."""
         return self._coordinator.update(iteration)
 
     def publish(self, iteration: int) -> list[Span]:
-        """See TrainingBackend."""
         return self._coordinator.publish(iteration)
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
-        """See TrainingBackend."""
         with looking(self._stop_checks.evaluating):
             return self._coordinator.evaluate(iteration, kind, episodes)
 
     def save(self, folder: Path) -> None:
-        """See TrainingBackend."""
         self._coordinator.save(folder)
 
     def system(self) -> System:
-        """See TrainingBackend."""
         return self._coordinator.system()
 
     def close(self) -> None:
-        """See TrainingBackend."""
         self._coordinator.close()
         for proxy in self._proxies.values():
             proxy.close()
@@ -174,5 +158,5 @@ class LocalBackend:
     def _stop_check(self) -> None:
         """Before every word of a policy. Raises Superseded, StopRequested."""
         self._stop_checks.running()
-        if self._collecting and self._stop_checks.hurried():
+        if self._collecting and self._stop_checks.must_end_now():
             raise StopRequested("asked to end at once")

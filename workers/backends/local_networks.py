@@ -10,7 +10,7 @@ from workers.protocol.records import Collected, EpisodeKind, Span, Started, Stop
 
 
 class LocalNetworksBackend:
-    """See TrainingBackend. Before it plays it looks whether the attempt must leave."""
+    """Before it plays it looks whether the attempt must leave."""
 
     def __init__(self, config: MarlConfig, attempt: int, stop_checks: StopChecks) -> None:
         self._attempt = attempt
@@ -18,42 +18,34 @@ class LocalNetworksBackend:
         self._worker = MarlWorker(config)
 
     def start(self, resume_from: Path | None) -> Started:
-        """See TrainingBackend."""
         self._stop_checks.starting()
         return self._worker.start(self._attempt, resume_from)
 
     def collect(self, iteration: int) -> Collected:
-        """See TrainingBackend."""
         self._stop_checks.running()
         with looking(self._stop_checks.collecting):
             return self._worker.collect(iteration)
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
-        """See TrainingBackend. No config of small networks asks for it."""
+        """No config of small networks asks for it."""
         raise AssertionError("small networks collect and update in turn")
 
     def update(self, iteration: int) -> Updated:
-        """See TrainingBackend."""
         return self._worker.update(iteration)
 
     def publish(self, iteration: int) -> list[Span]:
-        """See TrainingBackend."""
         return self._worker.publish(iteration)
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
-        """See TrainingBackend."""
         self._stop_checks.running()
         with looking(self._stop_checks.evaluating):
             return self._worker.evaluate(iteration, kind, episodes)
 
     def save(self, folder: Path) -> None:
-        """See TrainingBackend."""
         self._worker.save(folder)
 
     def system(self) -> System:
-        """See TrainingBackend."""
         return self._worker.system()
 
     def close(self) -> None:
-        """See TrainingBackend."""
         self._worker.close()

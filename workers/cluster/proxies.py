@@ -33,33 +33,27 @@ class ColocatedProxy:
         self._worker = worker
 
     def start(self, resume_from: Path | None) -> Ready:
-        """See PolicyProxy."""
         ready: Ready = ask(self._actor_slot, self._worker.start.remote(resume_from))
         return ready
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """See PolicyProxy."""
         generated: Generated = ask(self._actor_slot, self._worker.generate.remote(prompts, settings, version))
         return generated
 
-    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
-        """See PolicyProxy."""
+    def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
         updated: PolicyUpdate = ask(
-            self._actor_slot, self._worker.update.remote(groups, iteration, version, wanted)
+            self._actor_slot, self._worker.update.remote(groups, iteration, version, annotated)
         )
         return updated
 
     def publish(self, version: int, iteration: int) -> list[Span]:
-        """See PolicyProxy."""
         spans: list[Span] = ask(self._actor_slot, self._worker.publish.remote(version, iteration))
         return spans
 
     def save(self, folder: Path) -> None:
-        """See PolicyProxy."""
         ask(self._actor_slot, self._worker.save.remote(folder))
 
     def system(self) -> System:
-        """See PolicyProxy."""
         system: System = ask(self._actor_slot, self._worker.system.remote())
         return system
 
@@ -90,7 +84,7 @@ class SeparateProxy:
         """Held while a worker is replaced, and while the weights are that its replacement gets."""
 
     def start(self, resume_from: Path | None) -> Ready:
-        """See PolicyProxy. A checkpoint is read by the update worker, if there is one; the others get its weights."""
+        """A checkpoint is read by the update worker, if there is one; the others get its weights."""
         self._recalled = resume_from if self._updater is None else None
         first = [worker.start.remote(self._recalled) for worker in self._rollouts]
         if self._updater is None:
@@ -106,7 +100,7 @@ class SeparateProxy:
         return ready
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
-        """See PolicyProxy. Prompts are split over the rollout workers in order; a dead one is replaced."""
+        """Prompts are split over the rollout workers in order; a dead one is replaced."""
         parts = split(prompts, len(self._rollouts))
         pending = [
             (life, worker.generate.remote(part, settings, version)) if part else None
@@ -123,12 +117,11 @@ class SeparateProxy:
             joined.spans.extend(answered.spans)
         return joined
 
-    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
-        """See PolicyProxy."""
-        return self._trained().update(groups, iteration, version, wanted)
+    def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
+        return self._trained().update(groups, iteration, version, annotated)
 
     def publish(self, version: int, iteration: int) -> list[Span]:
-        """See PolicyProxy. The weights go through the object store once, whatever the number of readers."""
+        """The weights go through the object store once, whatever the number of readers."""
         updater = self._trained()
         with self._mutex:
             self._weights = updater.weights(version)
@@ -146,7 +139,6 @@ class SeparateProxy:
         return spans
 
     def save(self, folder: Path) -> None:
-        """See PolicyProxy."""
         if self._updater:
             self._updater.save(folder)
         else:
@@ -154,7 +146,7 @@ class SeparateProxy:
             self._answer(0, life, worker.save.remote(folder), "save", folder)
 
     def system(self) -> System:
-        """See PolicyProxy. A worker that has died is left out: it is replaced when it is wanted to generate."""
+        """A worker that has died is left out: it is replaced when it is wanted to generate."""
         whole = System({})
         asked = [worker.system.options(concurrency_group=CONTROL).remote() for worker in self._rollouts]
         for reference in asked:

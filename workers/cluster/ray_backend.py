@@ -36,7 +36,7 @@ POLL = 0.5
 
 
 class RayBackend:
-    """See TrainingBackend. Imports no torch: what arrives here is plain lists."""
+    """Imports no torch: what arrives here is plain lists."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class RayBackend:
         connect()
 
     def start(self, resume_from: Path | None) -> Started:
-        """See TrainingBackend. Waits for devices first, saying for what."""
+        """Waits for devices first, saying for what."""
         label = f"{self._attempt.run}-{self._attempt.number}"
         config, home = self._attempt.config, self._attempt.home
         self._session = open_session(config, home, label, self._stop_check, self._say)
@@ -83,11 +83,9 @@ class RayBackend:
                 self._waiting(*now)
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
-        """See TrainingBackend."""
         self._ask("play_ahead", completed, admission)
 
     def collect(self, iteration: int) -> Collected:
-        """See TrainingBackend."""
         collected: Collected = self._ask("collect", iteration, meanwhile=self._collecting)
         return collected
 
@@ -95,7 +93,7 @@ class RayBackend:
         """What is done while tasks are played. Raises Superseded, StopRequested."""
         self._stop_checks.running()
         self._stop_checks.collecting()
-        if self._stop_checks.hurried():
+        if self._stop_checks.must_end_now():
             raise StopRequested("asked to end at once")
         self._leave_others()
 
@@ -106,37 +104,31 @@ class RayBackend:
         self._leave_others()
 
     def _leave_others(self) -> None:
-        if self._waits and self._stop_checks.leaves():
+        if self._waits and self._stop_checks.stop_requested():
             assert self._session is not None
             self._session.control("leave")
 
     def update(self, iteration: int) -> Updated:
-        """See TrainingBackend."""
         updated: Updated = self._ask("update", iteration)
         return updated
 
     def publish(self, iteration: int) -> list[Span]:
-        """See TrainingBackend."""
         spans: list[Span] = self._ask("publish", iteration)
         return spans
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
-        """See TrainingBackend."""
         collected: Collected = self._ask("evaluate", iteration, kind, episodes, meanwhile=self._evaluating)
         return collected
 
     def save(self, folder: Path) -> None:
-        """See TrainingBackend."""
         assert self._session is not None, "start comes first"
         self._wait(self._session.control("save", folder))
 
     def system(self) -> System:
-        """See TrainingBackend."""
         system: System = self._ask("system")
         return system
 
     def close(self) -> None:
-        """See TrainingBackend."""
         if self._session is not None:
             self._session.close()
             self._session = None

@@ -34,10 +34,10 @@ class Updaters:
         readies: list[Ready] = self._every("start", resume_from, place)
         return replace(readies[0], spans=[span for ready in readies for span in ready.spans])
 
-    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
+    def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
         """Each takes its share of every minibatch; the metrics are those of all. Raises StalePolicy."""
         data = ray.put(groups) if len(self._workers) > 1 else groups
-        parts: list[PolicyUpdate] = self._every("update", data, iteration, version, wanted)
+        parts: list[PolicyUpdate] = self._every("update", data, iteration, version, annotated)
         return replace(
             parts[0],
             annotations={place: figures for part in parts for place, figures in part.annotations.items()},

@@ -1,18 +1,18 @@
-"""The asynchronous loop: tasks are played in the background, with weights that are published while they are in play.
+"""The asynchronous loop: tasks are played in the background while the policies are updated.
 
-What an iteration does is what the synchronous loop does, but for one thing: to collect is to wait for a batch of finished
-tasks, while others go on (see workers.actors.collector). How far play may run ahead follows from `rollout.staleness`
-(see workers.transfer.admission); at 0 nothing may begin before the weights are published, and every number is the
+An iteration differs from the synchronous loop's in one step: `collect` waits for a batch of finished tasks while others
+are still played (see workers.actors.collector). `rollout.staleness` bounds how far play runs ahead of the update
+(see workers.transfer.admission). With 0, no task begins before the weights are published, and all results equal the
 synchronous loop's. After AReaL (arXiv 2505.24298).
 """
 
 from pathlib import Path
 
-from workers.driver.synchronous import Run, begin, go_on
+from workers.driver.synchronous import Run, begin, iterate
 
 
 def train(run: Run, resume_from: Path | None, *, forks: bool = False) -> tuple[str, int]:
-    """Play the run to its end, or until it is asked to stop. Returns its last state and the iterations completed."""
+    """Train until the last iteration or a stop request. Returns the final state and the number of completed iterations."""
     first, started = begin(run, resume_from, forks=forks)
     run.backend.play_ahead(first, run.keeper.admission)
-    return go_on(run, first, started)
+    return iterate(run, first, started)

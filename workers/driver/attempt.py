@@ -38,21 +38,21 @@ from workers.telemetry.reasons import FAILURE, reason
 log = logging.getLogger(__name__)
 FAILED, SUPERSEDED = 1, 3
 DELIVERY_SECONDS = 20.0
-"""How long the end of an attempt waits for the server to take the last events; they are on disk either way."""
+"""Maximum seconds that an ending attempt waits for the server to accept the last events. The events are on disk in any case."""
 
 
 class StopSignal:
-    """What is asked of the attempt: by the server through the reporter, or by SIGTERM (stop, and at once)."""
+    """Stop requests to the attempt: from the server through the reporter, or by SIGTERM (stop immediately)."""
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
         self._signalled = False
         self._former = signal.getsignal(signal.SIGTERM)
         self.secure: Callable[[], None] | None = None
-        """Writes a checkpoint of the last completed iteration; set once there is a loop."""
+        """Writes a checkpoint of the last completed iteration; None until the loop exists."""
 
     def __call__(self) -> str | None:
-        """ "stop", "pause" or None. Raises Superseded when a newer attempt exists."""
+        """ "stop", "pause" or None. Raises Superseded if a newer attempt exists."""
         command = self._reporter.command
         if command == "exit":
             raise Superseded
@@ -64,10 +64,10 @@ class StopSignal:
         return StopChecks(
             self._starting,
             self._running,
-            leaves=lambda: self() is not None,
+            stop_requested=lambda: self() is not None,
             collecting=self._collecting,
             evaluating=self._evaluating,
-            hurried=lambda: self._signalled,
+            must_end_now=lambda: self._signalled,
         )
 
     def _running(self) -> None:
@@ -87,11 +87,11 @@ class StopSignal:
             raise StoppedBeforeStart(command)
 
     def listen(self) -> None:
-        """Take SIGTERM as a wish to stop at once. Ray installs a handler of its own when it connects: call again then."""
+        """Handle SIGTERM as a request to stop immediately. Ray installs its own handler when it connects: call this again afterwards."""
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def forget(self) -> None:
-        """Give SIGTERM back its former meaning."""
+        """Restore the previous SIGTERM handler."""
         signal.signal(signal.SIGTERM, self._former)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -99,7 +99,7 @@ class StopSignal:
 
 
 def run_attempt(attempt: Attempt, *, local: bool) -> int:
-    """Run it; the exit status. Every way out is told to the reporter but for a superseded attempt's."""
+    """Run the attempt and return the exit status. Every outcome is reported, except that of a superseded attempt."""
     folder = RunFolder(attempt.folder)
     folder.root.mkdir(parents=True, exist_ok=True)
     if not folder.config.exists():
@@ -118,14 +118,14 @@ def run_attempt(attempt: Attempt, *, local: bool) -> int:
 
 
 def _guarded(attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *, local: bool) -> int:
-    """The attempt itself; whatever it raises ends in a status event and an exit status."""
+    """Run the attempt. An exception becomes a status event and an exit status."""
     try:
         state, iteration = _run(attempt, run_events, stop_signal, local=local)
     except Superseded:
-        log.warning("a newer attempt of this run exists; leaving at once")
+        log.warning("a newer attempt of this run exists; this attempt ends now")
         return SUPERSEDED
-    except StoppedBeforeStart as wish:
-        run_events.ended(ENDS[wish.command], run_events.completed_iterations, "stopped before it had started")
+    except StoppedBeforeStart as stop:
+        run_events.ended(ENDS[stop.command], run_events.completed_iterations, "stopped before it had started")
         return 0
     except KeyboardInterrupt:
         run_events.ended("stopped", run_events.completed_iterations, "interrupted at the terminal")
@@ -162,7 +162,7 @@ def _run(attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *, lo
 
 
 def _loggers(attempt: Attempt) -> Loggers:
-    """What writes the metrics elsewhere too. Raises ConfigError where a package is missing."""
+    """Loggers that also write the metrics to other places. Raises ConfigError if a package is missing."""
     config = attempt.config
     plain = f"{config.algorithm.type}_{config.environment.type}_s{config.run.seed}"
     opening = Opening(
@@ -179,7 +179,7 @@ def _loggers(attempt: Attempt) -> Loggers:
 def _backend(
     attempt: Attempt, run_events: RunEvents, stop_signal: StopSignal, *, local: bool
 ) -> TrainingBackend:
-    """All workers, in this process or spread by Ray. Each import is heavy in its own way: one is made, not both."""
+    """Workers in this process or on Ray. Both imports are slow, so only the needed one is made."""
     if local and isinstance(attempt.config, MarlConfig):
         from workers.backends.local_networks import LocalNetworksBackend
 
@@ -195,7 +195,7 @@ def _backend(
 
 @contextmanager
 def _logging(reporter: Reporter, level: str) -> Iterator[None]:
-    """Log records go to stderr and to the run's log."""
+    """Send log records to stderr and to the run's log."""
     root = logging.getLogger()
     handlers: list[logging.Handler] = [logging.StreamHandler(), ReportedLog(reporter, level)]
     handlers[0].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

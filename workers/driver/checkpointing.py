@@ -1,6 +1,6 @@
-"""The driver's part of checkpoints: when one is written, which is best, which are deleted. No tensors here.
+"""The driver's part of checkpoints: when one is written, which is best, which are deleted. Handles no tensors.
 
-How they lie on disk: training_core/checkpoints.py, and training_core/llm/learning/policy_checkpoint.py for a policy's part.
+Layout on disk: training_core/checkpoints.py, and training_core/llm/learning/policy_checkpoint.py for a policy's part.
 """
 
 import time
@@ -30,20 +30,20 @@ class CheckpointKeeper:
         self._config = config
         self._folder = folder
         self._best: list[Best] = []
-        """The checkpoint.keep_best ones, best first."""
+        """The `checkpoint.keep_best` best checkpoints, best first."""
         self._saved = time.monotonic()
-        """When the last one was written, or this attempt began."""
+        """Time of the last checkpoint, or of the attempt's start."""
         self.latest = 0
-        """The iteration of the last one that was written, or gone on from; 0 for none."""
+        """Iteration of the checkpoint that was last written or resumed from; 0 if there is none."""
         self.admission: dict[str, Any] | None = None
-        """Which tasks have begun, where play runs ahead of the update (see Ahead)."""
+        """State of task admission if play runs ahead of the update (see Ahead)."""
 
     def recall(self, resume_from: Path | None, run_events: RunEvents, *, forks: bool = False) -> int:
-        """Remember what the run knew at a checkpoint; the iterations completed then. Raises CheckpointError.
+        """Restore progress from a checkpoint. Returns the number of iterations completed by then. Raises CheckpointError.
 
-        A fork has no best checkpoint yet: that of the run it comes from is not among its own.
+        A fork has no best checkpoint yet: the original run's checkpoints are not its own.
         """
-        sweep(self._folder.checkpoints)  # what an attempt left that died while it wrote
+        sweep(self._folder.checkpoints)  # incomplete checkpoints of attempts that died while writing
         if resume_from is None:
             return 0
         state = read_state(resume_from)
@@ -55,23 +55,23 @@ class CheckpointKeeper:
         return self.latest
 
     def due(self, iteration: int) -> bool:
-        """Whether one is to be written after this iteration: by count, by epochs, by the clock, or because it is the last."""
+        """Whether to write a checkpoint after this iteration: by count, by epochs, by elapsed time, or because it is the last."""
         seconds = self._config.checkpoint.every_seconds
         late = seconds > 0 and time.monotonic() - self._saved >= seconds
         return late or scheduled(self._config, iteration)
 
     def save(self, backend: TrainingBackend, run_events: RunEvents, iteration: int) -> None:
-        """Write a checkpoint, then delete what is no longer wanted. Raises CheckpointError."""
+        """Write a checkpoint, then delete those that retention no longer includes. Raises CheckpointError."""
         value = run_events.measured(self._config.checkpoint.best_of, iteration)
         best = value is not None and (not self._best or value > self._best[0].value)
         if value is not None:  # an equal value is no improvement: the earlier one stays before it
-            known = [item for item in self._best if item.iteration != iteration]
-            ordered = sorted([*known, Best(iteration, value)], key=lambda item: -item.value)
+            others = [item for item in self._best if item.iteration != iteration]
+            ordered = sorted([*others, Best(iteration, value)], key=lambda item: -item.value)
             self._best = ordered[: self._config.checkpoint.keep_best]
         with writing(self._folder.checkpoints, iteration, self._state(run_events)) as draft:
             backend.save(draft)
-        place = self._folder.checkpoints / name_of(iteration)
-        run_events.checkpointed(iteration, self._relative(place), size_of(place), best=best)
+        folder = self._folder.checkpoints / name_of(iteration)
+        run_events.checkpointed(iteration, self._relative(folder), size_of(folder), best=best)
         self._retain(run_events, iteration)
         self._saved, self.latest = time.monotonic(), iteration
 
@@ -85,24 +85,24 @@ class CheckpointKeeper:
         }
 
     def _retain(self, run_events: RunEvents, iteration: int) -> None:
-        """Keep the latest and the best."""
+        """Delete all checkpoints except the latest and the best ones."""
         best = {item.iteration for item in self._best}
-        for place in retain(self._folder.checkpoints, self._config.checkpoint.keep, best, until=iteration):
-            run_events.removed(iteration_of(place.name), self._relative(place))
+        for folder in retain(self._folder.checkpoints, self._config.checkpoint.keep, best, until=iteration):
+            run_events.removed(iteration_of(folder.name), self._relative(folder))
 
-    def _relative(self, place: Path) -> str:
-        return place.relative_to(self._folder.root).as_posix()
+    def _relative(self, folder: Path) -> str:
+        return folder.relative_to(self._folder.root).as_posix()
 
 
 def scheduled(config: ExperimentConfig, iteration: int) -> bool:
-    """Whether an iteration has a checkpoint whatever the clock says: by count or by epochs, and the last one."""
-    wanted = config.checkpoint
-    counted = wanted.every > 0 and iteration % wanted.every == 0
+    """Whether an iteration has a checkpoint regardless of elapsed time: by count, by epochs, or because it is the last."""
+    every = config.checkpoint.every
+    counted = every > 0 and iteration % every == 0
     ends_epochs = config.epochs_after(iteration) > config.epochs_after(iteration - 1)
     return counted or iteration == config.run.iterations or ends_epochs
 
 
-def _read_best(kept: Any) -> list[Best]:
-    """As checkpoints keep it; earlier ones kept a single one, or none."""
-    several = kept if isinstance(kept, list) else [kept] if kept else []
+def _read_best(stored: Any) -> list[Best]:
+    """Best checkpoints from a checkpoint's state; earlier versions stored a single one or none."""
+    several = stored if isinstance(stored, list) else [stored] if stored else []
     return [Best(**item) for item in several]

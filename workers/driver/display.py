@@ -1,4 +1,4 @@
-"""Where a person at a terminal watches a run: a progress bar, or plain lines in a job's log."""
+"""Output for a person at a terminal: a progress bar, or plain lines in a job's log."""
 
 import sys
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from workers.driver.run_events import Display
 
 
 class Shown(Display, Protocol):
-    """A display that is put up and taken down."""
+    """A display that is opened and closed as a context manager."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...
@@ -51,11 +51,10 @@ class Bar:
         self._progress.stop()
 
     def note(self, text: str) -> None:
-        """See Display."""
         self._progress.console.print(text, markup=False, highlight=False)
 
     def loading(self, done: float, text: str) -> None:
-        """See Display. A bar of its own, gone when the model is there."""
+        """Show a separate bar, removed when the model is complete."""
         if self._loading is None:
             self._loading = self._progress.add_task("base model", total=100, figures="")
         self._progress.update(self._loading, completed=int(100 * done), figures=text)
@@ -64,13 +63,11 @@ class Bar:
             self._loading = None
 
     def iteration(self, number: int, values: Mapping[str, float]) -> None:
-        """See Display."""
         self._progress.update(
             self._task, completed=number, description="training", figures=_figures("train", values)
         )
 
     def evaluation(self, number: int, values: Mapping[str, float]) -> None:
-        """See Display."""
         self.note(evaluation_line(number, values))
 
 
@@ -84,26 +81,22 @@ class Lines:
         return None
 
     def note(self, text: str) -> None:
-        """See Display."""
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
 
     def loading(self, done: float, text: str) -> None:
-        """See Display."""
         self.note(f"base model, {done:.0%}: {text}")
 
     def iteration(self, number: int, values: Mapping[str, float]) -> None:
-        """See Display."""
         seconds = values.get("time/iteration", 0.0)
         self.note(f"iteration {number}: {_figures('train', values)}, {seconds:.2f} s")
 
     def evaluation(self, number: int, values: Mapping[str, float]) -> None:
-        """See Display."""
         self.note(evaluation_line(number, values))
 
 
 def evaluation_line(number: int, values: Mapping[str, float]) -> str:
-    """One evaluation in words."""
+    """One evaluation as a line of text."""
     prefix = next(iter(values)).partition("/")[0] if values else "eval"
     how = "sampled" if prefix == "eval_sampled" else "greedy"
     return f"evaluation after iteration {number}, {how}: {_figures(prefix, values)}"

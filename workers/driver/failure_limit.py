@@ -1,4 +1,4 @@
-"""When a run is given up because nothing but failed episodes comes of it. Single failures are data."""
+"""Ends a run whose episodes all fail. Single failed episodes are data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from workers.protocol.records import EpisodeFacts
 
 @dataclass
 class _Seen:
-    """What has come of one kind of play."""
+    """Outcomes of one kind of play."""
 
     in_a_row: int = 0
-    """Rounds with nothing but failed episodes, since the last other one."""
+    """Number of latest consecutive rounds in which all episodes failed."""
     completed: int = 0
-    """Episodes that came to an end."""
+    """Episodes that did not fail."""
     failed: int = 0
     error: str = ""
-    """Of the last failed episode that was looked at."""
+    """Error of the last recorded failed episode."""
 
 
 class FailureLimit:
-    """Counts rounds of nothing but failed episodes, by kind of play: training, greedy evaluation, sampled evaluation."""
+    """Counts rounds in which all episodes failed, by kind of play: training, greedy evaluation, sampled evaluation."""
 
     def __init__(self, rounds: int) -> None:
         self._rounds = rounds
         self._seen: dict[str, _Seen] = {}
 
-    def look(self, kind: str, episodes: Sequence[EpisodeFacts], rounds: float | None = None) -> None:
-        """Another round of this kind. Raises EnvironmentFailure after so many rounds in a row of nothing but failures; `rounds`
-        takes the place of the config's number.
+    def record(self, kind: str, episodes: Sequence[EpisodeFacts], rounds: float | None = None) -> None:
+        """Add a round. Raises EnvironmentFailure after `rounds` consecutive rounds in which all episodes failed (default: the
+        config's number).
         """
         seen = self._seen.setdefault(kind, _Seen())
         failed = [episode for episode in episodes if episode.failed]
@@ -42,15 +42,15 @@ class FailureLimit:
         if seen.in_a_row >= (self._rounds if rounds is None else rounds):
             raise EnvironmentFailure(
                 f"all episodes failed in {seen.in_a_row} {_ROUNDS.get(kind, 'evaluations')} in a row, {len(failed)} in the last "
-                f"one. {_one(seen)}; run.failure_patience = {self._rounds} sets how many such rounds are borne"
+                f"one. {_one(seen)}; run.failure_patience = {self._rounds} sets the limit of such rounds"
             )
 
     def finish(self) -> None:
-        """The run is about to end. Raises EnvironmentFailure where it never completed an episode of some kind it played."""
+        """Raise EnvironmentFailure if the run never completed an episode of a kind that it played."""
         for kind, seen in self._seen.items():
             if seen.failed and not seen.completed:
-                what = "training" if kind == TRAINING else "evaluation"
-                raise EnvironmentFailure(f"all {seen.failed} episodes of {what} failed. {_one(seen)}")
+                phase = "training" if kind == TRAINING else "evaluation"
+                raise EnvironmentFailure(f"all {seen.failed} episodes of {phase} failed. {_one(seen)}")
 
 
 TRAINING = "train"
@@ -58,5 +58,5 @@ _ROUNDS = {TRAINING: "iterations"}
 
 
 def _one(seen: _Seen) -> str:
-    said = f"One of them: {seen.error}. " if seen.error else ""
-    return f"{said}Correct the agent or the environment, and try it with a dry run before you launch again"
+    example = f"One of them: {seen.error}. " if seen.error else ""
+    return f"{example}Correct the agent or the environment, and try it with a dry run before you launch again"

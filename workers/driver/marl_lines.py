@@ -1,4 +1,4 @@
-"""What a run of small-network agents prints after an evaluation: MARLKit's two lines, one pair per trained policy's figures."""
+"""Lines that a run of small networks prints after an evaluation, in MARLKit's format."""
 
 from collections.abc import Iterator, Mapping
 from math import nan
@@ -7,9 +7,9 @@ from training_core.config.marl.run import MarlConfig
 
 
 def summary_lines(config: MarlConfig, iteration: int, values: Mapping[str, float]) -> Iterator[str]:
-    """Returns sampled and greedy, then the last update if there was one.
+    """A line of sampled and greedy returns, then a line per trained policy about its last update, if there was one.
 
-    Several policies: the returns of their roles, an update line each.
+    With several roles, the first line also has each role's greedy reward.
     """
 
     def value(name: str) -> float:
@@ -28,7 +28,7 @@ def summary_lines(config: MarlConfig, iteration: int, values: Mapping[str, float
     yield f"[{head}] {' | '.join(returns)}"
     for policy in policies:
         if f"policy/{policy}/actor_loss" not in values:
-            continue  # nothing was learnt yet: the first evaluation, or that of a checkpoint to go on from
+            continue  # no update yet: the first evaluation, or that of the checkpoint that the run forks
         name = f"{policy}: " if len(policies) > 1 else ""
         figures = {
             figure: value(f"policy/{policy}/{metric}")

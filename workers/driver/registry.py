@@ -9,9 +9,9 @@ LOOPS: dict[str, Callable[..., tuple[str, int]]] = {
     "synchronous": synchronous.train,
     "asynchronous": asynchronous.train,
 }
-"""(run, checkpoint to go on from, forks=whether it is another run's) -> last state, iterations completed."""
+"""(run, checkpoint to start from, forks=whether it is another run's) -> final state, completed iterations."""
 
 
 def loop_of(config: ExperimentConfig) -> str:
-    """Which loop trains."""
+    """Name of the loop that the config selects."""
     return "asynchronous" if config.overlaps else "synchronous"

@@ -1,4 +1,4 @@
-"""What the driver tells the outside, in the words of the event types, and what it must remember to go on."""
+"""Reports the driver's progress as events, and stores the counters that a checkpoint needs."""
 
 import logging
 import time
@@ -23,22 +23,22 @@ PACKAGES = ("troupe", "torch", "transformers", "tokenizers", "safetensors", "num
 
 
 class Display(Protocol):
-    """Where a person at a terminal watches."""
+    """Output for a person at a terminal."""
 
     def note(self, text: str) -> None:
-        """Say one line."""
+        """Print one line."""
         ...
 
     def loading(self, done: float, text: str) -> None:
-        """A base model is being made: the share done, and what is being done."""
+        """A base model is being made: the share done (0 to 1), and the current step."""
         ...
 
     def iteration(self, number: int, values: Mapping[str, float]) -> None:
-        """An iteration was completed; its metrics."""
+        """An iteration is complete; `values` are its metrics."""
         ...
 
     def evaluation(self, number: int, values: Mapping[str, float]) -> None:
-        """An evaluation was completed; its metrics."""
+        """An evaluation is complete; `values` are its metrics."""
         ...
 
 
@@ -55,60 +55,62 @@ class RunEvents:
         self.latest: dict[str, float] = {}
         """Last value of every metric."""
         self._steps: dict[str, int] = {}
-        """And the step it belongs to."""
+        """Step of that value, by metric."""
         self.loggers: Loggers | None = None
-        """What writes the metrics somewhere else as well."""
+        """Write the metrics to other places too."""
 
     @property
     def command(self) -> str | None:
-        """What the server wants: "stop", "pause", "exit" or None."""
+        """The server's command: "stop", "pause", "exit" or None."""
         return self._reporter.command
 
     @property
     def completed_iterations(self) -> int:
-        """Iterations that were completed."""
+        """Number of completed iterations."""
         return self._reporter.iteration
 
     def starting(self, resume_from: Path | None) -> None:
-        """The driver lives and knows its config."""
+        """The driver has started and parsed its config."""
         name = resume_from.name if resume_from else None
         facts = {"packages": _versions(), "resumed_from": name, "resume_note": "", "origin_damaged": ""}
         self._reporter.status("starting", 0, "its workers start", facts=facts)
 
-    def damaged(self, iteration: int, path: str, found: str) -> None:
+    def damaged(self, iteration: int, path: str, problem: str) -> None:
         """A checkpoint of this run is damaged; path relative to the run folder."""
-        self._reporter.checkpoint(iteration, path, 0, {}, damaged=found)
-        self._reporter.log("error", "driver", f"the checkpoint of iteration {iteration} is damaged: {found}")
+        self._reporter.checkpoint(iteration, path, 0, {}, damaged=problem)
+        self._reporter.log(
+            "error", "driver", f"the checkpoint of iteration {iteration} is damaged: {problem}"
+        )
 
-    def origin_damaged(self, found: str) -> None:
+    def origin_damaged(self, problem: str) -> None:
         """The other run's checkpoint that this run starts from is damaged."""
-        self._reporter.status("starting", 0, "", facts={"origin_damaged": found})
+        self._reporter.status("starting", 0, "", facts={"origin_damaged": problem})
 
-    def fell_back(self, place: Path, text: str) -> None:
-        """The attempt resumes from another checkpoint than it was to; `text` says why."""
+    def fell_back(self, checkpoint: Path, text: str) -> None:
+        """The attempt resumes from an earlier checkpoint than requested; `text` gives the reason."""
         self._display.note(text)
         self._reporter.log("warning", "driver", text)
-        facts = {"resumed_from": place.name, "resume_note": text}
+        facts = {"resumed_from": checkpoint.name, "resume_note": text}
         self._reporter.status("starting", 0, "its workers start", facts=facts)
 
     def resumed_at(self, iteration: int) -> None:
-        """So many iterations were completed by earlier attempts."""
+        """Earlier attempts completed `iteration` iterations."""
         self._reporter.iteration = iteration
 
     def running(self, started: Started, iteration: int) -> None:
-        """Every worker stands."""
+        """All workers have started."""
         facts: dict[str, Any] = {"base_models": started.base_models}
         if started.gateway is not None:
             facts["gateway"] = started.gateway["url"]
             log.info(
-                "agents reach the policies at %s; agents outside find the token in gateway.json in the run's folder",
+                "agents reach the policies at %s; external agents find the token in gateway.json in the run's folder",
                 started.gateway["url"],
             )
         self._reporter.status("running", iteration, facts=facts)
         self._spans(started.spans)
 
     def collected(self, iteration: int, collected: Collected) -> None:
-        """Episodes were played: what they earned is told before anything is learnt from them."""
+        """Episodes were played; reported before the update."""
         self.progress.add(collected.facts, collected.env_steps)
         values = metrics.train_metrics(collected) | self.progress.metrics()
         values |= metrics.compute_metrics(collected.spans) | collected.figures
@@ -132,7 +134,7 @@ class RunEvents:
         self._spans(updated.spans)
 
     def completed(self, iteration: int, synced: list[Span], seconds: float) -> None:
-        """The iteration is over; `seconds` went into handing over the weights."""
+        """The iteration is complete; publishing the weights took `seconds`."""
         self._reporter.iteration = iteration
         whole = sum(self.latest[f"time/{part}"] for part in ("rollout", "update")) + seconds
         self._metrics(iteration, {"time/sync": seconds, "time/iteration": whole})
@@ -142,7 +144,7 @@ class RunEvents:
     def evaluated(
         self, iteration: int, prefix: str, collected: Collected, cached: Mapping[str, float]
     ) -> None:
-        """Held-out tasks were played. `cached` figures take the place of what a few probes would say."""
+        """Held-out tasks were played. `cached` metrics replace those of a few probes."""
         values = dict(cached) or metrics.eval_metrics(prefix, collected.facts) | collected.figures
         self._metrics(iteration, values | {f"time/{prefix}": collected.seconds})
         self._histograms(iteration, prefix, collected)
@@ -153,7 +155,7 @@ class RunEvents:
             self._display.evaluation(iteration, values)
 
     def all_evaluated(self, iteration: int) -> None:
-        """Every kind of evaluation was played."""
+        """All kinds of evaluation were played."""
         if isinstance(self._config, MarlConfig):
             for line in summary_lines(self._config, iteration, self.latest):
                 self.note(line)
@@ -168,31 +170,31 @@ class RunEvents:
         self._reporter.checkpoint(iteration, path, 0, {}, removed=True)
 
     def phase(self, phase: Phase, iteration: int, start: float) -> float:
-        """The driver itself was at `phase` since `start`; returns the seconds."""
+        """The driver itself spent the time since `start` in `phase`. Returns the seconds."""
         end = time.time()
         self._reporter.phase("driver", phase, iteration, start, end)
         return end - start
 
     def stopping(self, iteration: int) -> None:
-        """A stop was asked for; what is under way is finished."""
+        """A stop was requested; the current step is completed first."""
         self._reporter.status("stopping", iteration)
 
     def ended(self, state: str, iteration: int, message: str = "", *, retry: bool = False) -> None:
-        """The attempt's last word. `retry`: another attempt would help, from the last checkpoint."""
+        """The attempt's final status. `retry`: a new attempt from the last checkpoint may succeed."""
         self._reporter.status(state, iteration, message, facts={"retry": True} if retry else None)
 
     def note(self, text: str) -> None:
-        """A line for whoever watches, and for the run's log."""
+        """A line for the display and for the run's log."""
         self._display.note(text)
         self._reporter.log("info", "driver", text)
 
     def loading(self, done: float, text: str) -> None:
-        """A base model is being made, by this process."""
+        """This process makes a base model."""
         self._display.loading(done, text)
         self.waiting(done, text)
 
     def waiting(self, done: float, text: str) -> None:
-        """A base model is being made, whoever does it, and the run waits for it."""
+        """The run waits while a base model is made, in this process or another."""
         self._reporter.status("starting", self.completed_iterations, f"base model, {done:.0%}: {text}")
 
     def system(self, iteration: int, system: System) -> None:
@@ -203,7 +205,7 @@ class RunEvents:
                 self._reporter.utilisation(asdict(load))
 
     def system_due(self) -> bool:
-        """Whether it is time to look at the machines again."""
+        """Whether `reporting.system_every` has passed since the last sample."""
         now = time.monotonic()
         if now - self._sampled < self._config.reporting.system_every:
             return False
@@ -211,7 +213,7 @@ class RunEvents:
         return True
 
     def measured(self, name: str, step: int) -> float | None:
-        """A metric's value at this very step; None where it was not measured or is not a number."""
+        """A metric's value at this step; None if it was not measured or is not finite."""
         value = self.latest.get(name, nan)
         return value if self._steps.get(name) == step and isfinite(value) else None
 
@@ -223,7 +225,7 @@ class RunEvents:
             self.loggers.scalars(step, values)
 
     def _histograms(self, step: int, prefix: str, collected: Collected) -> None:
-        """Of the episodes that were played to their end."""
+        """Report histograms of the episodes that did not fail."""
         if self.loggers and self._config.reporting.histograms:
             played = [facts for facts in collected.facts if not facts.failed]
             self.loggers.histogram(step, f"{prefix}/returns", [facts.episode_return for facts in played])
@@ -242,13 +244,13 @@ class ReportedLog(logging.Handler):
         self._reporter = reporter
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line; the reporter's own lines are left out, or a full disk would speak to itself."""
+        """Report one record, except the reporter's own: on a full disk each would cause another."""
         if record.name.startswith("workers.reporting"):
             return
-        known = {"CRITICAL": "error", "ERROR": "error", "WARNING": "warning", "DEBUG": "debug"}
-        self._reporter.log(known.get(record.levelname, "info"), record.name, plain(self.format(record)))
+        levels = {"CRITICAL": "error", "ERROR": "error", "WARNING": "warning", "DEBUG": "debug"}
+        self._reporter.log(levels.get(record.levelname, "info"), record.name, plain(self.format(record)))
 
 
 def _versions() -> dict[str, str]:
-    """Versions of what decides the numbers; read from metadata, so nothing is imported."""
+    """Versions of the packages that affect results; read from metadata, so nothing is imported."""
     return {name: metadata.version(name) for name in PACKAGES}

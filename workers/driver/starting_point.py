@@ -1,4 +1,4 @@
-"""Which checkpoint an attempt starts from: the one that was asked for, or an earlier one where that is damaged. No tensors here."""
+"""Selects the checkpoint that an attempt starts from: the requested one, or an earlier one if that is damaged. Handles no tensors."""
 
 import logging
 from pathlib import Path
@@ -13,74 +13,75 @@ log = logging.getLogger(__name__)
 
 
 def starting_point(attempt: Attempt, run_events: RunEvents) -> Path | None:
-    """The checkpoint to start from, compared with its manifest; None where the attempt starts from the base models.
+    """The checkpoint to start from, verified against its manifest; None if the attempt starts from the base models.
 
-    A damaged checkpoint of the run itself is reported. With `attempt.fall_back` the newest earlier one that is whole
-    takes its place. Raises CheckpointError where none is whole, or where only this one was wanted.
+    A damaged checkpoint of the run itself is reported. With `attempt.fall_back` the newest earlier intact one replaces it.
+    Raises CheckpointError if none is intact, or if the requested one is damaged and `fall_back` is off.
     """
-    wanted = attempt.start_from
-    if wanted is None:
+    requested = attempt.start_from
+    if requested is None:
         return None
-    found = damage(wanted)
-    if not found:
-        _tell_of_sizes(wanted)
-        return wanted
+    problem = damage(requested)
+    if not problem:
+        _log_missing_hashes(requested)
+        return requested
     if attempt.forks:
-        run_events.origin_damaged(found)
+        run_events.origin_damaged(problem)
         raise CheckpointError(
-            f"{_named(wanted)}, which this run starts from, is damaged: {found}; start from another one"
+            f"{_named(requested)}, which this run starts from, is damaged: {problem}; start from another one"
         )
-    return _earlier(attempt, wanted, found, run_events)
+    return _earlier(attempt, requested, problem, run_events)
 
 
-def _earlier(attempt: Attempt, wanted: Path, found: str, run_events: RunEvents) -> Path:
-    """The newest whole checkpoint before `wanted`, which is damaged. Raises CheckpointError."""
-    damaged = {wanted: found}
-    _report(attempt, wanted, found, run_events)
-    for place in _before(wanted):
-        if why := damage(place):
-            damaged[place] = why
-            _report(attempt, place, why, run_events)
+def _earlier(attempt: Attempt, requested: Path, problem: str, run_events: RunEvents) -> Path:
+    """The newest intact checkpoint before `requested`, which is damaged. Raises CheckpointError."""
+    damaged = {requested: problem}
+    _report(attempt, requested, problem, run_events)
+    for checkpoint in _before(requested):
+        if problem := damage(checkpoint):
+            damaged[checkpoint] = problem
+            _report(attempt, checkpoint, problem, run_events)
             continue
-        told = "; ".join(f"{_named(each)} is damaged: {what}" for each, what in damaged.items())
+        damages = "; ".join(f"{_named(folder)} is damaged: {text}" for folder, text in damaged.items())
         if not attempt.fall_back:
-            raise CheckpointError(f"{told}; {_named(place)} is whole, resume from that one")
-        _tell_of_sizes(place)
-        run_events.fell_back(place, f"{told}; resumed from iteration {iteration_of(place.name)}")
-        return place
-    told = "; ".join(f"{_named(each)}: {what}" for each, what in damaged.items())
+            raise CheckpointError(f"{damages}; {_named(checkpoint)} is whole, resume from that one")
+        _log_missing_hashes(checkpoint)
+        run_events.fell_back(checkpoint, f"{damages}; resumed from iteration {iteration_of(checkpoint.name)}")
+        return checkpoint
+    damages = "; ".join(f"{_named(folder)}: {text}" for folder, text in damaged.items())
     raise CheckpointError(
-        f"no checkpoint to resume from is whole ({told}); restore their files, or delete them to start the run from its beginning"
+        f"no checkpoint to resume from is whole ({damages}); restore their files, or delete them to start the run from its beginning"
     )
 
 
-def _before(wanted: Path) -> list[Path]:
-    """Checkpoints beside `wanted` of earlier iterations, the newest first."""
+def _before(requested: Path) -> list[Path]:
+    """Checkpoints of earlier iterations in the same folder, newest first."""
     try:
-        iteration = iteration_of(wanted.name)
+        iteration = iteration_of(requested.name)
     except CheckpointError:
-        return []  # a folder of another name, given at a command line
-    found = checkpoints(wanted.parent)
-    return [found[number] for number in sorted(found, reverse=True) if number < iteration]
+        return []  # a folder with another name, from the command line
+    folders = checkpoints(requested.parent)
+    return [folders[number] for number in sorted(folders, reverse=True) if number < iteration]
 
 
-def _report(attempt: Attempt, place: Path, found: str, run_events: RunEvents) -> None:
-    """Have a damaged checkpoint of this run marked as such."""
+def _report(attempt: Attempt, checkpoint: Path, problem: str, run_events: RunEvents) -> None:
+    """Report a damaged checkpoint of this run."""
     folder = RunFolder(attempt.folder)
-    if place.parent == folder.checkpoints:
-        run_events.damaged(iteration_of(place.name), place.relative_to(folder.root).as_posix(), found)
+    if checkpoint.parent == folder.checkpoints:
+        path = checkpoint.relative_to(folder.root).as_posix()
+        run_events.damaged(iteration_of(checkpoint.name), path, problem)
 
 
-def _tell_of_sizes(place: Path) -> None:
-    if not has_hashes(place):
+def _log_missing_hashes(checkpoint: Path) -> None:
+    if not has_hashes(checkpoint):
         log.info(
             "%s was written by an earlier version of Troupe without hashes: only the sizes of its files were compared",
-            _named(place),
+            _named(checkpoint),
         )
 
 
-def _named(place: Path) -> str:
+def _named(checkpoint: Path) -> str:
     try:
-        return f"the checkpoint of iteration {iteration_of(place.name)}"
+        return f"the checkpoint of iteration {iteration_of(checkpoint.name)}"
     except CheckpointError:
-        return f"the checkpoint {place.name}"
+        return f"the checkpoint {checkpoint.name}"

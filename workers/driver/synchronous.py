@@ -19,23 +19,23 @@ from workers.protocol.records import Started, TrainingBackend
 
 log = logging.getLogger(__name__)
 ENDS = {"stop": "stopped", "pause": "paused"}
-"""Wish -> the state that fulfils it."""
+"""Command -> final state of the run."""
 
 
 @dataclass
 class Run:
-    """One attempt: what the loop works with. The same for a local run and one spread by Ray."""
+    """State of the loop of one attempt; the same for local runs and runs on Ray."""
 
     config: ExperimentConfig
     backend: TrainingBackend
     run_events: RunEvents
     keeper: CheckpointKeeper
-    wanted: Callable[[], str | None]
-    """What was asked of the run: "stop", "pause" or None. Raises Superseded when it must leave at once."""
+    command: Callable[[], str | None]
+    """The requested command: "stop", "pause" or None. Raises Superseded if a newer attempt exists."""
     completed: int = field(default=0, init=False)
-    """Iterations that are completed, those of earlier attempts included."""
+    """Number of completed iterations, including those of earlier attempts."""
     secured: int = field(default=0, init=False)
-    """The last of them that `secure` tried to save."""
+    """The last iteration that `secure` tried to save."""
     failure_limit: FailureLimit = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,15 +43,15 @@ class Run:
 
 
 def train(run: Run, resume_from: Path | None, *, forks: bool = False) -> tuple[str, int]:
-    """Play the run to its end, or until it is asked to stop. Returns its last state and the iterations completed.
+    """Train until the last iteration or a stop request. Returns the final state and the number of completed iterations.
 
-    With `forks` the checkpoint is another run's: iterations go on from it, and it is evaluated before anything else.
+    With `forks` the checkpoint is another run's: iterations continue from it, after an evaluation of it.
     """
-    return go_on(run, *begin(run, resume_from, forks=forks))
+    return iterate(run, *begin(run, resume_from, forks=forks))
 
 
 def begin(run: Run, resume_from: Path | None, *, forks: bool) -> tuple[int, Started]:
-    """Bring up the workers. Returns the iterations that are completed, and what is known of the workers."""
+    """Start the workers. Returns the number of completed iterations, and facts about the workers."""
     first = run.keeper.recall(resume_from, run.run_events, forks=forks)
     run.run_events.resumed_at(first)
     run.completed = first
@@ -62,20 +62,20 @@ def begin(run: Run, resume_from: Path | None, *, forks: bool) -> tuple[int, Star
     return first, started
 
 
-def go_on(run: Run, first: int, started: Started) -> tuple[str, int]:
-    """Iteration after iteration, until the end or a wish. Raises EnvironmentFailure where nothing but failed episodes comes."""
+def iterate(run: Run, first: int, started: Started) -> tuple[str, int]:
+    """Run iterations until the last one or a stop request. Raises EnvironmentFailure if all episodes fail for too long."""
     for iteration in range(first + 1, run.config.run.iterations + 1):
         try:
             collect(run, iteration)
         except StopRequested:
-            return leave(run)
+            return stop(run)
         if iteration == 1 and evaluates(run.config):
             evaluate_base(run, started)
         learn(run, iteration)
         run.completed = iteration
         if evaluates(run.config) and due(iteration, run.config.evaluation.every, run.config.run.iterations):
             evaluate(run, iteration)
-        command = run.wanted()
+        command = run.command()
         if command or run.keeper.due(iteration):
             checkpoint(run, iteration)
         if command and iteration < run.config.run.iterations:
@@ -84,18 +84,18 @@ def go_on(run: Run, first: int, started: Started) -> tuple[str, int]:
     return "finished", run.config.run.iterations
 
 
-def leave(run: Run) -> tuple[str, int]:
-    """Stop before the next iteration has anything to learn from."""
+def stop(run: Run) -> tuple[str, int]:
+    """Stop during a collection, without the iteration that it belongs to."""
     if unsaved(run):
         checkpoint(run, run.completed)
-    return ENDS[run.wanted() or "stop"], run.completed
+    return ENDS[run.command() or "stop"], run.completed
 
 
 def secure(run: Run) -> None:
-    """Write a checkpoint of the last completed iteration while the next one is still played, so that a run that is asked to
-    stop loses nothing if it is ended before that iteration is complete. Called while weights stand still.
+    """Write a checkpoint of the last completed iteration while the next one is being played. A run that was asked to stop then
+    loses nothing if it is killed before that iteration completes. Called only while weights do not change.
 
-    An error is logged, not raised: the iteration under way may complete, and the checkpoint after it may succeed.
+    An error is logged, not raised: the current iteration may still complete, and its checkpoint may succeed.
     """
     if not unsaved(run) or run.secured == run.completed:
         return
@@ -112,41 +112,41 @@ def unsaved(run: Run) -> bool:
 
 
 def collect(run: Run, iteration: int) -> None:
-    """Play the iteration's tasks with the weights as they are; or take what was played ahead."""
+    """Play the iteration's tasks with the current weights, or wait for a batch of tasks played in the background."""
     collected = run.backend.collect(iteration)
     run.run_events.collected(iteration, collected)
     run.keeper.admission = collected.ahead.admission if collected.ahead else None
-    # the trainer of small networks sees environments in mid-episode too, and judges each iteration for itself
-    bears = None if isinstance(run.config, RunConfig) else math.inf
-    run.failure_limit.look(TRAINING, collected.facts, bears)
+    # the trainer of small networks also sees unfinished episodes, and applies its own limit
+    rounds = None if isinstance(run.config, RunConfig) else math.inf
+    run.failure_limit.record(TRAINING, collected.facts, rounds)
 
 
 def learn(run: Run, iteration: int) -> None:
-    """Update every trained policy and, where it is time, publish its weights."""
+    """Update every trained policy and, if due, publish its weights."""
     start = time.time()
     updated = run.backend.update(iteration)
-    learnt = time.time()
-    run.run_events.updated(iteration, updated, learnt - start)
+    updated_at = time.time()
+    run.run_events.updated(iteration, updated, updated_at - start)
     synced = run.backend.publish(iteration) if publishes(run.config, iteration) else []
-    run.run_events.completed(iteration, synced, time.time() - learnt)
+    run.run_events.completed(iteration, synced, time.time() - updated_at)
     if run.run_events.system_due():
         run.run_events.system(iteration, run.backend.system())
 
 
 def evaluate(run: Run, iteration: int) -> None:
-    """Play the held-out tasks, greedily and sampled as the config says; none where a stop is asked for while they are waited for."""
+    """Play the held-out tasks, greedily and sampled as configured. A stop request while waiting for them ends the evaluation."""
     with suppress(StopRequested):
         for kind, prefix in evaluations(run.config):
             collected = run.backend.evaluate(iteration, kind, run.config.evaluation_episodes(kind))
             run.run_events.evaluated(iteration, prefix, collected, {})
-            run.failure_limit.look(prefix, collected.facts)
+            run.failure_limit.record(prefix, collected.facts)
         run.run_events.all_evaluated(iteration)
 
 
 def evaluate_base(run: Run, started: Started) -> None:
-    """The figures of step 0, after the first collection (which has the same weights) so that curves begin early.
+    """Evaluate at step 0, after the first collection (which has the same weights) so that curves begin early.
 
-    Where the figures were kept with the base models, only the probes are played, to be read.
+    If metrics are stored with the base models, only the probes are played, for their transcripts.
     """
     with suppress(StopRequested):
         for kind, prefix in evaluations(run.config):
@@ -154,36 +154,36 @@ def evaluate_base(run: Run, started: Started) -> None:
             episodes = run.config.evaluation.probes if cached else run.config.evaluation_episodes(kind)
             collected = run.backend.evaluate(0, kind, episodes)
             run.run_events.evaluated(0, prefix, collected, cached)
-            run.failure_limit.look(prefix, collected.facts)
+            run.failure_limit.record(prefix, collected.facts)
         run.run_events.all_evaluated(0)
 
 
 def checkpoint(run: Run, iteration: int) -> None:
-    """Write one, and delete what retention no longer wants."""
+    """Write a checkpoint, and delete those that retention no longer includes."""
     start = time.time()
     run.keeper.save(run.backend, run.run_events, iteration)
     run.run_events.phase("checkpoint", iteration, start)
 
 
 def publishes(config: ExperimentConfig, iteration: int) -> bool:
-    """Whether those that generate get the weights after this update: at every interval, and before these are shown or kept."""
+    """Whether rollout workers get the weights after this update: at every interval, and before an evaluation or a checkpoint."""
     last = config.run.iterations
-    shown = evaluates(config) and due(iteration, config.evaluation.every, last)
-    return shown or scheduled(config, iteration) or due(iteration, config.publish_every, last)
+    evaluated = evaluates(config) and due(iteration, config.evaluation.every, last)
+    return evaluated or scheduled(config, iteration) or due(iteration, config.publish_every, last)
 
 
 def evaluations(config: ExperimentConfig) -> list[tuple[Any, str]]:
-    """(kind, metric prefix) of the evaluations that the config asks for."""
+    """(kind, metric prefix) of the configured evaluations."""
     greedy = [("eval", "eval")] if config.evaluation.greedy else []
     sampled = [("eval_sampled", "eval_sampled")] if config.evaluation.sampled else []
     return [*greedy, *sampled]
 
 
 def evaluates(config: ExperimentConfig) -> bool:
-    """Whether the run is evaluated at all."""
+    """Whether the run has evaluations."""
     return bool(config.evaluation.every)
 
 
 def due(iteration: int, every: int, last: int) -> bool:
-    """Whether what happens every so often (0: never) and at the end happens now."""
+    """Whether something that happens every `every` iterations (0: never) and at the last one happens now."""
     return iteration == last or (every > 0 and iteration % every == 0)

@@ -1,4 +1,4 @@
-"""Tells agents outside where the gateway is: a file in the run's folder that only its owner can read."""
+"""Publishes the gateway's address to external agents: a file in the run's folder that only its owner can read."""
 
 import json
 import os
@@ -10,7 +10,7 @@ FILE = "gateway.json"
 
 
 def announce(started: Started, folder: Path) -> None:
-    """Write address and token of the gateway, where the run has one, to <folder>/gateway.json."""
+    """Write address and token of the gateway to <folder>/gateway.json, if the run has one."""
     if started.gateway is None:
         return
     path = folder / FILE

@@ -1,4 +1,4 @@
-"""From a request to its answers: prompt ids, generation, and the record of both."""
+"""Answers requests: prompt ids, generation, and the record of both."""
 
 import time
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from workers.gateway.requests import ChatRequest, TextRequest
 
 @dataclass(frozen=True)
 class Answered:
-    """A call and what its agent gets of it."""
+    """A call with the answers for its agent."""
 
     call: Call
     voice: Voice
@@ -44,7 +44,7 @@ async def answer_chat(session: Session, request: ChatRequest, batcher: Batcher) 
 
 
 async def answer_text(session: Session, request: TextRequest, batcher: Batcher) -> list[Answered]:
-    """Go on with texts, or with token ids, as they stand. All are checked before one is answered. Raises RequestRefused."""
+    """Continue texts or token ids as given. All are checked before the first is answered. Raises RequestRefused."""
     renderer = session.seat.voices[session.role_of(request.model)].renderer
     prompts = [_ids(prompt, renderer) for prompt in request.prompts]
     if not prompts:
@@ -53,7 +53,7 @@ async def answer_text(session: Session, request: TextRequest, batcher: Batcher) 
 
 
 def _ids(prompt: str | list[int], renderer: Renderer) -> list[int]:
-    """A prompt's token ids. Raises RequestRefused where it is empty or the tokenizer does not know one of them."""
+    """A prompt's token ids. Raises RequestRefused if it is empty or the tokenizer does not know an id."""
     ids = renderer.encode(prompt) if isinstance(prompt, str) else prompt
     if not ids:
         raise RequestRefused("the prompt is empty")
@@ -77,7 +77,7 @@ async def _answer_ids(session: Session, ids: list[int], request: TextRequest, ba
 
 
 def _settings(voice: Voice, limit: int | None, stops: tuple[str, ...]) -> SamplingSettings:
-    """The role's settings; a call may only ask for less: fewer tokens, more texts to stop at."""
+    """The role's settings with the call's restrictions: fewer tokens, more stop texts."""
     own = voice.settings
     most = own.max_tokens if limit is None else min(limit, own.max_tokens)
     return replace(own, max_tokens=most, stop=(*own.stop, *stops))
@@ -110,7 +110,7 @@ async def _generate(
 async def _to_its_end(
     prompt: Prompt, index: int, answer: Answer, how: tuple[Voice, SamplingSettings], batcher: Batcher
 ) -> Answer:
-    """An answer that new weights interrupted goes on with them."""
+    """Continue an answer that new weights interrupted, with these weights."""
     while answer.stop_reason == "interrupt":
         rest = (await batcher.ask(how[0], resumed(prompt, index, answer), how[1]))[0]
         answer = joined(answer, rest)
@@ -118,9 +118,9 @@ async def _to_its_end(
 
 
 def _until_update(answer: Answer, voice: Voice) -> Answer:
-    """An answer as far as it was said by one version of the weights."""
+    """The part of an answer that was generated with its first version of the weights."""
     whole = len(answer.versions)
-    same = next((place for place in range(whole) if answer.versions[place] != answer.versions[0]), whole)
+    same = next((index for index in range(whole) if answer.versions[index] != answer.versions[0]), whole)
     if same == whole:
         return answer
     ids = answer.token_ids[:same]

@@ -29,15 +29,15 @@ Handler = Callable[[Request], Awaitable[Response]]
 MAX_BODY = 64 << 20
 """Bytes of one request."""
 _SURROGATE = rb"\ud"
-"""How a body may spell half of a character, which no tokenizer takes."""
+"""Start of an escaped surrogate in a body; tokenizers do not accept single surrogates."""
 RETRY_AFTER = "1"
-"""Seconds after which an agent that found no episode may ask again."""
+"""Seconds after which an agent that got no episode may retry."""
 
 
 def make_app(
     sessions: SessionRegistry, batcher: Callable[[], Batcher], address: Callable[[Request], str]
 ) -> BodyLimit:
-    """The application. `batcher` is asked for at each call: it is made within the server's event loop."""
+    """The application. `batcher` is called at each request, since the batcher is constructed in the server's event loop."""
     api = _Api(sessions, batcher, address)
     calls: list[tuple[str, Handler, str]] = [
         ("/v1/chat/completions", api.chat, "POST"),
@@ -57,7 +57,7 @@ def make_app(
         Route("/health", _guarded(api.health), methods=["GET"]),
     ]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _no_such_path})
-    return BodyLimit(app, MAX_BODY, lambda said: _error(said, "request_too_large"))
+    return BodyLimit(app, MAX_BODY, lambda message: _error(message, "request_too_large"))
 
 
 class _Api:
@@ -69,7 +69,7 @@ class _Api:
 
     async def chat(self, request: Request) -> Response:
         session, asked = self._session(request), await _read(request, ChatRequest)
-        asked = asked.telling_ids(session.tells_ids)
+        asked = asked.with_token_ids(session.tells_ids)
         headers = self._ignored.headers(session, asked)
         answered = await answer_chat(session, asked, self._batcher())
         if asked.stream:
@@ -78,7 +78,7 @@ class _Api:
 
     async def text(self, request: Request) -> Response:
         session, asked = self._session(request), await _read(request, TextRequest)
-        asked = asked.telling_ids(session.tells_ids)
+        asked = asked.with_token_ids(session.tells_ids)
         headers = self._ignored.headers(session, asked)
         parts = await answer_text(session, asked, self._batcher())
         if asked.stream:
@@ -94,7 +94,7 @@ class _Api:
         return JSONResponse({"object": "list", "data": data})
 
     async def take(self, request: Request) -> Response:
-        """The next episode that waits for an agent; 409 where none does."""
+        """The next episode that waits for an agent; 409 if there is none."""
         if not hmac.compare_digest(_bearer(request).encode(), self._sessions.token.encode()):
             raise RequestRefused("give the run's gateway token as a bearer token", 401, "invalid_api_key")
         session = self._sessions.take()
@@ -115,7 +115,7 @@ class _Api:
         )
 
     async def show(self, request: Request) -> Response:
-        """What was recorded so far: every call with its exact ids."""
+        """The calls recorded so far, with their exact token ids."""
         session = self._session(request)
         calls = [
             {
@@ -147,7 +147,7 @@ class _Api:
         return JSONResponse({"closed": False})
 
     async def close(self, request: Request) -> Response:
-        """End the episode, with a last reward if one is given; an `error` says that it failed."""
+        """Close the episode, with a last reward if given; an `error` marks it as failed."""
         session, given = self._session(request), await _object(request)
         if {"reward", "rewards"} & given.keys():
             session.reward(given)
@@ -162,7 +162,7 @@ class _Api:
 
 
 def _guarded(handler: Handler) -> Handler:
-    """Refusals, and faults of the gateway itself, become answers in the OpenAI API's shape."""
+    """Convert refusals and internal errors to responses in the OpenAI API's shape."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -179,17 +179,19 @@ def _guarded(handler: Handler) -> Handler:
 
 
 async def _no_such_path(request: Request, error: Exception) -> Response:
-    """What Starlette itself refuses: a path or a method that the gateway does not have."""
+    """The response to unknown paths and methods."""
     assert isinstance(error, HTTPException)
-    said = f"{error.detail}: {request.method} {request.url.path}; see the gateway's page for what it answers"
-    return JSONResponse(_error(said, "not_found"), error.status_code, headers=error.headers)
+    message = (
+        f"{error.detail}: {request.method} {request.url.path}; see the gateway's page for what it answers"
+    )
+    return JSONResponse(_error(message, "not_found"), error.status_code, headers=error.headers)
 
 
 def _failure(message: str, code: str, status: int) -> Response:
-    """An error as a response. A message may quote what no UTF-8 can say (half a surrogate pair)."""
-    told = message.encode(errors="replace").decode()
+    """An error as a response. A message may quote a single surrogate, which UTF-8 cannot encode."""
+    text = message.encode(errors="replace").decode()
     return JSONResponse(
-        _error(told, code, "server_error" if status >= 500 else "invalid_request_error"), status
+        _error(text, code, "server_error" if status >= 500 else "invalid_request_error"), status
     )
 
 

@@ -1,4 +1,4 @@
-"""Calls that come at about the same time, answered in one batch."""
+"""Collects requests that arrive at about the same time into one batch."""
 
 import asyncio
 import logging
@@ -24,16 +24,16 @@ class _Waiting:
 
 
 class Batcher:
-    """One queue per policy: while a batch is generated the next one gathers. Lives in one event loop."""
+    """One queue per policy: while a batch is generated, the next one is collected. Used in one event loop."""
 
     def __init__(self, window: float, threads: int) -> None:
         self._window = window
-        """Seconds that the first call of a batch waits for others."""
+        """Seconds that the first request of a batch waits for others."""
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="gateway-generate")
         self._queues: dict[str, list[_Waiting]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.failure: Exception | None = None
-        """The first thing that went wrong behind the gateway and is no caller's fault."""
+        """The first failure of an engine that no request caused."""
 
     async def ask(self, voice: Voice, prompt: Prompt, settings: SamplingSettings) -> list[Answer]:
         """`prompt.count` answers. Raises RequestRefused."""
@@ -45,11 +45,11 @@ class Batcher:
         return await waiting.answers
 
     def close(self) -> None:
-        """Take no more work."""
+        """End the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _serve(self, policy: str) -> None:
-        """Until the queue is empty: wait for company, then answer all that wait."""
+        """Until the queue is empty: wait for the window, then answer all waiting requests."""
         while self._queues[policy]:
             await asyncio.sleep(self._window)
             queue, self._queues[policy] = self._queues[policy], []
@@ -57,27 +57,27 @@ class Batcher:
             for _, alike in groupby(queue, key=_kind):
                 await self._answer(list(alike))
 
-    async def _answer(self, some: list[_Waiting]) -> None:
-        """One call to the engine; where it fails, one for each caller, so that only the one at fault hears of it."""
+    async def _answer(self, requests: list[_Waiting]) -> None:
+        """Call the engine once; if it fails, once per request, so that only the request at fault fails."""
         try:
-            answers = await self._generate(some)
-            if len(answers) != len(some):
-                raise EngineFailure(f"the engine answered {len(answers)} prompts of {len(some)}")
+            answers = await self._generate(requests)
+            if len(answers) != len(requests):
+                raise EngineFailure(f"the engine answered {len(answers)} prompts of {len(requests)}")
         except Exception as error:
-            if len(some) > 1:
-                for one in some:
-                    await self._answer([one])
-            elif not some[0].answers.done():
-                some[0].answers.set_exception(await self._refusal(some[0], error))
+            if len(requests) > 1:
+                for request in requests:
+                    await self._answer([request])
+            elif not requests[0].answers.done():
+                requests[0].answers.set_exception(await self._refusal(requests[0], error))
         else:
-            for one, given in zip(some, answers, strict=True):
-                if not one.answers.done():
-                    one.answers.set_result(given)
+            for request, candidates in zip(requests, answers, strict=True):
+                if not request.answers.done():
+                    request.answers.set_result(candidates)
 
     async def _refusal(self, one: _Waiting, error: Exception) -> RequestRefused:
-        """What the caller of a failed request is told. The run fails only where the engine fails at any request.
+        """The refusal of a failed request. The run fails only if the engine fails at every request.
 
-        Whose fault it was is tried: an engine that still answers a prompt of one token failed by the request.
+        A prompt of one token tests the engine: if it answers that, the request was at fault.
         """
         if isinstance(error, PromptRefused):
             code = "context_length_exceeded" if "context" in str(error) else "invalid_request"
@@ -93,14 +93,14 @@ class Batcher:
             return RequestRefused(f"the policy cannot answer: {error}", 503, "unavailable")
         return RequestRefused(f"the policy failed on this request: {describe(error)}", 500, "engine_failure")
 
-    async def _generate(self, some: list[_Waiting]) -> list[list[Answer]]:
-        generate = some[0].voice.generate
-        prompts = [one.prompt for one in some]
+    async def _generate(self, requests: list[_Waiting]) -> list[list[Answer]]:
+        generate = requests[0].voice.generate
+        prompts = [request.prompt for request in requests]
         return await asyncio.get_running_loop().run_in_executor(
-            self._threads, generate, prompts, some[0].settings
+            self._threads, generate, prompts, requests[0].settings
         )
 
 
 def _kind(waiting: _Waiting) -> tuple[int, str]:
-    """What may share a call to the engine: the same voice of a policy, the same settings."""
+    """Key of requests that may share a call to the engine: the same client of a policy, the same settings."""
     return id(waiting.voice.generate), repr(waiting.settings)

@@ -22,14 +22,14 @@ _START_SECONDS = 30.0
 
 
 class Gateway:
-    """See AgentGateway. Serves in a thread of its own from `start` to `close`."""
+    """An AgentGateway that serves in its own thread from `start` to `close`."""
 
     def __init__(self, section: Agent, tokenizers: Mapping[str, Any], *, threads: int) -> None:
         self.renderers = {policy: Renderer(tokenizer) for policy, tokenizer in tokenizers.items()}
         self.token = secrets.token_urlsafe(24)
         self._section = section
         self._threads = threads
-        """Policies that may generate at the same time."""
+        """Number of policies that may generate at the same time."""
         self._sessions = SessionRegistry(self.token)
         self._batcher: Batcher | None = None
         self._ready = threading.Event()
@@ -38,7 +38,7 @@ class Gateway:
         self.url = ""
 
     def start(self) -> str:
-        """Listen, and return the address. Raises ConfigError where the port is taken."""
+        """Listen, and return the address. Raises ConfigError if the port is in use."""
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -61,23 +61,20 @@ class Gateway:
         return self.url
 
     def open(self, session: Session) -> str:
-        """See AgentGateway."""
         self._sessions.open(session)
         return f"{self.url}/episodes/{session.key}/v1"
 
     def offer(self, sessions: Sequence[Session]) -> None:
-        """See AgentGateway."""
         self._sessions.offer(sessions)
 
     def withdraw(self, sessions: Sequence[Session]) -> None:
-        """See AgentGateway."""
         self._sessions.withdraw(sessions)
         if self._batcher is not None and self._batcher.failure is not None:
             failure, self._batcher.failure = self._batcher.failure, None
             raise failure
 
     def close(self) -> None:
-        """End the server."""
+        """Stop the server."""
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join()

@@ -1,36 +1,36 @@
-"""What agents may ask: the OpenAI API's requests, as far as a policy can answer them."""
+"""Requests of agents: those of the OpenAI API that a policy can answer."""
 
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 TokenId = Annotated[int, Field(strict=True, ge=0)]
-"""The gateway knows how many there are: see answering.py."""
+"""The upper bound is checked in answering.py."""
 
 
 class _Request(BaseModel):
-    """Common to chat and text. Unknown fields are left alone, as clients send more than they need."""
+    """Fields common to chat and text requests. Unknown fields are ignored, as clients send more than they need."""
 
     model_config = ConfigDict(extra="ignore")
 
     model: str = ""
-    """A role of the team; any name where there is only one."""
+    """A role of the team; any name if there is only one."""
     n: int = Field(1, ge=1, le=128)
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     stop: str | list[str] | None = None
     stream: bool = False
     stream_options: dict[str, Any] | None = None
     temperature: float | None = None
-    """Taken and left: tokens are drawn as the run's config says, for the policy learns from that distribution."""
+    """Accepted and ignored: the role's own settings are used, because the policy learns from that distribution."""
     top_p: float | None = None
     """As temperature."""
     presence_penalty: float | None = 0.0
     frequency_penalty: float | None = 0.0
     logit_bias: dict[str, float] | None = None
     return_token_ids: bool = False
-    """Whether the answer says prompt_token_ids, token_ids, token_logprobs and versions (vLLM's field, and two more)."""
+    """Whether the response has prompt_token_ids, token_ids, token_logprobs and versions (vLLM's field, extended by two)."""
     on_update: Literal["resume", "abort"] = "resume"
-    """What becomes of an answer in whose middle the weights change: it goes on with the new ones, or ends as "abort"."""
+    """If the weights change during an answer: continue it with the new ones, or end it with "abort"."""
 
     @model_validator(mode="after")
     def _nothing_bends_the_distribution(self) -> Self:
@@ -40,13 +40,13 @@ class _Request(BaseModel):
             )
         return self
 
-    def telling_ids(self, always: bool) -> Self:
-        """The same request; with `always` it asks for token ids."""
+    def with_token_ids(self, always: bool) -> Self:
+        """A copy of the request; with `always` it requests token ids."""
         return self.model_copy(update={"return_token_ids": True}) if always else self
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """The request's stop texts."""
+        """The stop texts of the request."""
         given = [self.stop] if isinstance(self.stop, str) else self.stop or []
         return tuple(text for text in given if text)
 
@@ -68,7 +68,7 @@ class ChatRequest(_Request):
     tool_choice: Any = "auto"
     response_format: dict[str, Any] | None = None
     continue_final_message: bool = False
-    """Whether the last message is an assistant's that is not finished yet."""
+    """Whether the last message is an unfinished assistant message."""
 
     @model_validator(mode="after")
     def _is_answerable(self) -> Self:
@@ -82,12 +82,12 @@ class ChatRequest(_Request):
 
     @property
     def limit(self) -> int | None:
-        """Most new tokens that are asked for."""
+        """Maximum number of new tokens."""
         return self.max_completion_tokens or self.max_tokens
 
     @property
     def offered(self) -> list[dict[str, Any]] | None:
-        """The tools that the policy is told of."""
+        """The tools that the policy sees."""
         return self.tools if self.tools and self.tool_choice != "none" else None
 
 
@@ -101,7 +101,7 @@ class TextRequest(_Request):
 
     @property
     def prompts(self) -> list[str | list[int]]:
-        """One or many."""
+        """The prompts as a list."""
         given = self.prompt
         if isinstance(given, list) and given and not isinstance(given[0], int):
             return list(given)

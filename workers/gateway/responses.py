@@ -1,4 +1,4 @@
-"""Answers in the OpenAI API's shapes: whole, or as a stream of server-sent events."""
+"""Responses in the OpenAI API's shapes: complete, or as a stream of server-sent events."""
 
 import json
 import re
@@ -47,8 +47,8 @@ def chat_stream(answered: Answered, request: ChatRequest) -> Iterator[str]:
             yield event(index, {"content": ""}, more={"logprobs": logprobs})
         for text in _WORD.findall(message["content"] or ""):
             yield event(index, {"content": text})
-        for place, call in enumerate(message.get("tool_calls") or []):
-            yield event(index, {"tool_calls": [{"index": place} | call]})
+        for position, call in enumerate(message.get("tool_calls") or []):
+            yield event(index, {"tool_calls": [{"index": position} | call]})
         yield event(index, {}, _finish(answer, message), _ids(answer, request))
     if request.wants_usage:
         yield _event(head | {"choices": [], "usage": usage([answered])})
@@ -84,10 +84,10 @@ def text_stream(parts: Sequence[Answered], request: TextRequest) -> Iterator[str
 
 
 def usage(parts: Sequence[Answered]) -> dict[str, int]:
-    """Tokens read and said."""
-    read = sum(len(part.call.prompt_ids) for part in parts)
-    said = sum(len(answer.token_ids) for part in parts for answer in part.call.answers)
-    return {"prompt_tokens": read, "completion_tokens": said, "total_tokens": read + said}
+    """Token counts of prompts and answers."""
+    prompt = sum(len(part.call.prompt_ids) for part in parts)
+    completion = sum(len(answer.token_ids) for part in parts for answer in part.call.answers)
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def _choices(answered: Answered) -> Iterator[tuple[Answer, dict[str, Any]]]:
@@ -124,7 +124,7 @@ def _chat_logprobs(answered: Answered, answer: Answer) -> list[dict[str, Any]]:
 
 def _text_logprobs(answered: Answered, answer: Answer) -> dict[str, Any]:
     texts = answered.voice.renderer.spell(answer.token_ids)
-    offsets = [sum(map(len, texts[:place])) for place in range(len(texts))]
+    offsets = [sum(map(len, texts[:index])) for index in range(len(texts))]
     return {
         "tokens": texts,
         "token_logprobs": answer.logprobs,

@@ -1,4 +1,4 @@
-"""Which episodes are open, and which wait for an agent."""
+"""Registry of open episodes and of episodes that wait for an agent."""
 
 import threading
 from collections import deque
@@ -9,28 +9,28 @@ from training_core.llm.agents.session import Session
 
 
 class SessionRegistry:
-    """Thread-safe: a workflow opens and withdraws, the server looks up and hands out."""
+    """Thread-safe: a workflow opens and withdraws sessions, the server looks them up and assigns them to agents."""
 
     def __init__(self, token: str) -> None:
         self.token = token
-        """What an agent outside must show to take an episode."""
+        """Token that an external agent needs to take an episode."""
         self._lock = threading.Lock()
         self._open: dict[str, Session] = {}
         self._offered: deque[Session] = deque()
 
     def open(self, session: Session) -> None:
-        """Let its key's holder play it."""
+        """Open a session for the holder of its key."""
         with self._lock:
             session.begin()
             self._open[session.key] = session
 
     def offer(self, sessions: Sequence[Session]) -> None:
-        """Hand these out in order."""
+        """Offer sessions to external agents, in order."""
         with self._lock:
             self._offered.extend(sessions)
 
     def take(self) -> Session | None:
-        """The next that waits, now open; None where none does."""
+        """Open and return the next waiting session; None if there is none."""
         with self._lock:
             if not self._offered:
                 return None
@@ -52,16 +52,16 @@ class SessionRegistry:
         return session
 
     def withdraw(self, sessions: Sequence[Session]) -> None:
-        """Close and forget these."""
+        """Close and remove sessions."""
         with self._lock:
-            gone = {session.key for session in sessions}
-            self._offered = deque(session for session in self._offered if session.key not in gone)
+            keys = {session.key for session in sessions}
+            self._offered = deque(session for session in self._offered if session.key not in keys)
             for session in sessions:
                 self._open.pop(session.key, None)
         for session in sessions:
             session.close("nobody closed the episode")
 
     def counts(self) -> dict[str, int]:
-        """Episodes that are open, and those that wait for an agent."""
+        """Number of open episodes, and of those that wait for an agent."""
         with self._lock:
             return {"open": len(self._open), "waiting": len(self._offered)}

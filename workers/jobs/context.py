@@ -1,4 +1,4 @@
-"""What a short job is given, and how it tells of itself."""
+"""Parameters of a short job, and its progress reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Config = TypeVar("Config", bound=ExperimentConfig)
 
 @dataclass(frozen=True)
 class JobContext(Generic[Config]):
-    """One job: under which config, from which weights, with which wishes."""
+    """One short job: its config, weights and parameters."""
 
     config: Config
     folder: JobFolder
@@ -25,5 +25,5 @@ class JobContext(Generic[Config]):
     """The second checkpoint of a match."""
 
     def progress(self, done: float, text: str) -> None:
-        """How far it is (0 to 1), and with what."""
+        """Report the share done (0 to 1) and the current step."""
         self.folder.write("progress", {"done": min(max(done, 0.0), 1.0), "text": text})

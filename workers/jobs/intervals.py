@@ -1,15 +1,15 @@
-"""How sure a share is."""
+"""Confidence intervals of proportions."""
 
 import math
 
 Z = 1.959964
-"""Two-sided 95 %."""
+"""Quantile of a two-sided 95 % interval."""
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """The 95 % interval of a share, from 0 to 1 where nothing was tried.
+    """The 95 % interval of a proportion; 0 to 1 without trials.
 
-    Wilson's score interval (1927): unlike mean plus or minus a deviation it stays within 0 and 1 and is honest at both ends.
+    Wilson's score interval (1927): unlike mean plus or minus a deviation it stays within 0 and 1 and is accurate near both ends.
     """
     if trials == 0:
         return 0.0, 1.0

@@ -1,4 +1,4 @@
-"""Short jobs of small networks. They play in this process, as many environments at once as the run does."""
+"""Short jobs of small networks. They play in this process, with as many environments at once as the run."""
 
 import time
 from pathlib import Path
@@ -12,22 +12,22 @@ from training_core.marl.environments.base import ActionKind, Continuous
 from training_core.marl.learning.learner import PolicyLearner
 from training_core.marl.trainer import check_rollout_length
 from workers.actors.marl_worker import MarlWorker
+from workers.jobs.assignments import checkpoint_assignments
 from workers.jobs.context import JobContext
-from workers.jobs.figures import KEPT, figures, unused_told
-from workers.jobs.seating import seatings
+from workers.jobs.figures import MAX_EPISODES, figures, unused_documents
 from workers.protocol.records import EpisodeFacts
 
-TRIED = 25
-"""Steps of each environment in a dry run's iterations, unless chunks of a memory are longer."""
+DRY_RUN_STEPS = 25
+"""Steps of each environment in a dry run's iterations, unless chunks of a recurrent network are longer."""
 Networks = JobContext[MarlConfig]
 
 
 def dry_run(context: Networks) -> dict[str, Any]:
-    """Make environments and networks, learn twice from a few steps, and play some episodes with what that gave. Raises ConfigError.
+    """Make environments and networks, train for two short iterations, and play some episodes afterwards. Raises ConfigError.
 
-    Result, beside the figures of those episodes: `policies` with agents, shapes and sizes; environment steps per second of the
-    second iteration, collection and update together, and how long an iteration of the config, and all of them, would take at
-    that pace (`iteration_seconds`, `run_seconds`); `metrics` of that iteration by policy.
+    Result, in addition to the figures of those episodes: `policies` with agents, shapes and sizes; environment steps per second
+    of the second iteration, collection and update together; the resulting duration of one iteration of the config and of all
+    (`iteration_seconds`, `run_seconds`); `metrics` of that iteration by policy.
     """
     config, short = context.config, _short(context.config)
     context.progress(0.1, "making environments and networks")
@@ -35,22 +35,22 @@ def dry_run(context: Networks) -> dict[str, Any]:
     check_rollout_length(config, worker.trainer.spec)
     context.progress(0.3, "collecting and learning")
     worker.collect(1)
-    worker.update(1)  # the first round pays for what torch sets up once
+    worker.update(1)  # the first iteration includes torch's one-time setup
     begun = time.perf_counter()
     worker.collect(2)
     metrics = worker.update(2).metrics
-    pace = short.rollout.samples / (time.perf_counter() - begun)
+    steps_per_second = short.rollout.samples / (time.perf_counter() - begun)
     context.progress(0.7, "playing")
     played = _played(context, worker, "eval_sampled", int(context.parameters.get("episodes", 1)))
-    seconds = config.rollout.samples / pace
+    seconds = config.rollout.samples / steps_per_second
     learners = worker.trainer.learners
     policies = [_described(name, learner) for name, learner in learners.items()]
     worker.close()
     return _figures(played) | {
-        "unused": unused_told(config),
+        "unused": unused_documents(config),
         "policies": policies,
         "environment_steps": short.rollout.samples,
-        "steps_per_second": pace,
+        "steps_per_second": steps_per_second,
         "iteration_seconds": seconds,
         "run_seconds": seconds * config.run.iterations,
         "metrics": metrics,
@@ -58,7 +58,7 @@ def dry_run(context: Networks) -> dict[str, Any]:
 
 
 def evaluate(context: Networks) -> dict[str, Any]:
-    """Episodes by a checkpoint, or by networks that have not learnt where none is given: those of the run's own evaluation."""
+    """Play the run's evaluation episodes with a checkpoint, or with untrained networks if none is given."""
     kind = context.parameters.get("kind", "eval")
     worker = _started(context, context.config, context.checkpoint)
     count = int(context.parameters.get("episodes", context.config.evaluation_episodes(kind)))
@@ -69,53 +69,57 @@ def evaluate(context: Networks) -> dict[str, Any]:
 
 
 def match(context: Networks) -> dict[str, Any]:
-    """Two checkpoints in the same episodes, in every seating of the policies. Result: as of language models; see plays.match."""
+    """Play the same episodes with two checkpoints, in every assignment of the policies. Result as in rollouts.match."""
     assert context.checkpoint and context.other
-    sides = {"a": context.checkpoint, "b": context.other}
+    checkpoints = {"a": context.checkpoint, "b": context.other}
     kind = context.parameters.get("kind", "eval_sampled")
     count = int(context.parameters.get("episodes", 32))
     worker = _started(context, context.config)
-    ways = seatings(list(context.config.used_policies))
+    assignments = checkpoint_assignments(list(context.config.used_policies))
     lines = []
-    for place, seating in enumerate(ways):
-        context.progress(0.2 + 0.8 * place / len(ways), f"seating {place + 1} of {len(ways)}")
-        worker.trainer.load_actors({policy: sides[side] / policy for policy, side in seating.items()})
-        seats = {role: seating[section.policy] for role, section in context.config.team.roles.items()}
-        title = ", ".join(f"{role}: {side}" for role, side in seats.items())
-        played = _played(context, worker, kind, count, max(1, KEPT // len(ways)), f"{title} · ")
-        lines.append({"seats": seats, **_figures(played)})
+    for index, assignment in enumerate(assignments):
+        context.progress(0.2 + 0.8 * index / len(assignments), f"seating {index + 1} of {len(assignments)}")
+        worker.trainer.load_actors(
+            {policy: checkpoints[side] / policy for policy, side in assignment.items()}
+        )
+        roles = {role: assignment[section.policy] for role, section in context.config.team.roles.items()}
+        title = ", ".join(f"{role}: {side}" for role, side in roles.items())
+        stored = max(1, MAX_EPISODES // len(assignments))
+        played = _played(context, worker, kind, count, stored, f"{title} · ")
+        lines.append({"seats": roles, **_figures(played)})
     worker.close()
     return {"kind": kind, "seatings": lines, "episodes": count}
 
 
 def _short(config: MarlConfig) -> MarlConfig:
-    """The config with iterations of a few steps."""
+    """The config with short iterations."""
     chunks = [
         network.chunk_length
         for network in (config.policies[name].network for name in config.used_policies)
         if isinstance(network, Recurrent)
     ]
-    steps = min(config.rollout.steps, max([TRIED, *chunks]))
+    steps = min(config.rollout.steps, max([DRY_RUN_STEPS, *chunks]))
     fresh = "auto" if config.environment.keeps_episodes else "always"
     short = config.rollout.model_copy(update={"steps": steps, "fresh": fresh})
     return config.model_copy(update={"rollout": short})
 
 
 def _started(context: Networks, config: MarlConfig, checkpoint: Path | None = None) -> MarlWorker:
-    """A worker whose evaluations keep as many episodes as a job may. Raises CheckpointError, ConfigError, EnvironmentFailure."""
-    evaluation = config.evaluation.model_copy(update={"probes": KEPT})
+    """A started worker whose evaluations record up to MAX_EPISODES episodes. Raises CheckpointError, ConfigError, EnvironmentFailure."""
+    evaluation = config.evaluation.model_copy(update={"probes": MAX_EPISODES})
     worker = MarlWorker(config.model_copy(update={"evaluation": evaluation}))
     worker.start(1, checkpoint)
     return worker
 
 
 def _played(
-    context: Networks, worker: MarlWorker, kind: Any, count: int, kept: int = KEPT, label: str = ""
+    context: Networks, worker: MarlWorker, kind: Any, count: int, stored: int = MAX_EPISODES, label: str = ""
 ) -> list[EpisodeFacts]:
-    """Play `count` episodes and keep the first `kept` of those that can be kept, under titles that begin with `label`."""
+    """Play `count` episodes and store the first `stored` of those with transcripts, with `label` before their titles."""
     collected = worker.evaluate(0, kind, count)
     context.folder.keep(
-        document | {"title": f"{label}{document['title']}"[:200]} for document in collected.transcripts[:kept]
+        document | {"title": f"{label}{document['title']}"[:200]}
+        for document in collected.transcripts[:stored]
     )
     return collected.facts
 
@@ -125,14 +129,14 @@ def _figures(facts: list[EpisodeFacts]) -> dict[str, Any]:
 
 
 def _described(name: str, learner: PolicyLearner) -> dict[str, Any]:
-    """A policy's roles, shapes, and how many numbers its networks learn."""
-    seats = learner.slots
+    """A policy's roles, shapes, and numbers of parameters."""
+    slots = learner.slots
     return {
         "policy": name,
-        "roles": list(seats.roles),
-        "agents": list(seats.agents),
-        "observation": seats.observation_dim,
-        "actions": _in_words(seats.actions),
+        "roles": list(slots.roles),
+        "agents": list(slots.agents),
+        "observation": slots.observation_dim,
+        "actions": _in_words(slots.actions),
         "actor": _size(learner.actor),
         "critic": _size(learner.critic),
     }
@@ -145,4 +149,4 @@ def _in_words(actions: ActionKind) -> str:
 
 
 def _size(network: nn.Module) -> int:
-    return sum(each.numel() for each in network.parameters())
+    return sum(parameter.numel() for parameter in network.parameters())

@@ -5,9 +5,10 @@ from typing import Any
 
 from training_core.config.marl.run import MarlConfig
 from training_core.config.run import RunConfig
-from workers.jobs import networks, plays
+from workers.jobs import networks
+from workers.jobs import rollouts as plays
+from workers.jobs.base_models import prepare
 from workers.jobs.context import JobContext
-from workers.jobs.preparing import prepare
 from workers.jobs.talk import talk
 
 JOBS: dict[str, Callable[[JobContext[RunConfig]], dict[str, Any]]] = {
@@ -17,10 +18,10 @@ JOBS: dict[str, Callable[[JobContext[RunConfig]], dict[str, Any]]] = {
     "prepare": prepare,
     "talk": talk,
 }
-"""Of language models. Each plays, keeps its episodes in the job's folder, and returns figures (JSON)."""
+"""Jobs of language models. Each stores its episodes in the job's folder, and returns its results as JSON."""
 NETWORK_JOBS: dict[str, Callable[[JobContext[MarlConfig]], dict[str, Any]]] = {
     "dry_run": networks.dry_run,
     "evaluate": networks.evaluate,
     "match": networks.match,
 }
-"""The same of small networks."""
+"""Jobs of small networks; same interface."""

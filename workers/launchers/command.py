@@ -7,9 +7,9 @@ from training_core import served
 from workers.launchers.launcher import JobLaunch, Launch
 
 ROOT = Path(__file__).resolve().parents[2]
-"""Where our packages are imported from."""
+"""Folder that Troupe's packages are imported from."""
 SECRETS = ("DATABASE_URL", "REDIS_URL", "TROUPE_SECRET_KEY", "TROUPE_TOKEN", "RAY_ADDRESS", "RAY_AUTH_TOKEN")
-"""Of the server; a run has no business with them."""
+"""Variables of the server that a run must not get."""
 
 
 def driver_command(launch: Launch | JobLaunch, python: str) -> list[str]:
@@ -31,7 +31,7 @@ def driver_command(launch: Launch | JobLaunch, python: str) -> list[str]:
 
 
 def driver_variables(launch: Launch | JobLaunch) -> dict[str, str]:
-    """What a driver finds in its environment: one thread, quiet libraries, its token."""
+    """Environment variables of a driver: number of threads, settings of libraries, its token."""
     variables = {
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
@@ -44,5 +44,5 @@ def driver_variables(launch: Launch | JobLaunch) -> dict[str, str]:
 
 
 def own_path() -> str:
-    """PYTHONPATH under which our packages are found on this machine."""
+    """PYTHONPATH for Troupe's packages on this machine."""
     return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))

@@ -1,4 +1,4 @@
-"""A launcher that runs nothing: for tests of whoever launches."""
+"""A launcher that runs nothing, for tests."""
 
 from dataclasses import dataclass, field
 
@@ -7,20 +7,19 @@ from workers.launchers.launcher import Capacity, JobLaunch, JobState, JobStatus,
 
 @dataclass
 class FakeLauncher:
-    """Jobs are what the test says they are."""
+    """A Launcher whose jobs have the states that a test sets."""
 
     reachable: bool = True
     jobs: dict[str, JobStatus] = field(default_factory=dict)
     launches: list[Launch] = field(default_factory=list)
-    """Every launch of a run that made a new job, in order."""
+    """Launches of runs that created a job, in order."""
     short: list[JobLaunch] = field(default_factory=list)
-    """The same of short jobs."""
+    """Launches of short jobs that created a job, in order."""
     stopped: list[str] = field(default_factory=list)
     log: str = ""
     devices: Capacity = field(default_factory=lambda: Capacity(2.0, 0.0, 2.0, 0.0))
 
     def submit(self, launch: Launch | JobLaunch) -> str:
-        """See Launcher."""
         self._reach()
         if launch.submission_id not in self.jobs:
             if isinstance(launch, JobLaunch):
@@ -31,28 +30,24 @@ class FakeLauncher:
         return launch.submission_id
 
     def status(self, submission_id: str) -> JobStatus:
-        """See Launcher."""
         if not self.reachable:
             return JobStatus(JobState.UNKNOWN, "the fake is out of reach")
         return self.jobs.get(submission_id, JobStatus(JobState.MISSING))
 
     def stop(self, submission_id: str) -> None:
-        """See Launcher."""
         self._reach()
         self.stopped.append(submission_id)
         if submission_id in self.jobs:
             self.jobs[submission_id] = JobStatus(JobState.STOPPED)
 
     def logs(self, submission_id: str) -> str:
-        """See Launcher."""
         return self.log if submission_id in self.jobs else ""
 
     def capacity(self) -> Capacity | None:
-        """See Launcher."""
         return self.devices if self.reachable else None
 
     def set(self, submission_id: str, state: JobState, message: str = "") -> None:
-        """From now on the job is in that state; MISSING forgets it."""
+        """Set the job's state; MISSING removes it."""
         self.jobs[submission_id] = JobStatus(state, message)
         if state is JobState.MISSING:
             del self.jobs[submission_id]

@@ -1,4 +1,4 @@
-"""The web side's only door to execution: submit, ask, stop. No Ray and no torch on import."""
+"""The interface of the web side to execution: submit, query, stop. Imports neither Ray nor torch."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Protocol
 
 STOP_SECONDS = 60
-"""Between SIGTERM and SIGKILL of a run's driver: enough to write a checkpoint of the last completed iteration."""
+"""Seconds between SIGTERM and SIGKILL of a run's driver: enough to write a checkpoint of the last completed iteration."""
 
 
 class JobState(StrEnum):
-    """What the execution backend says of a job."""
+    """State of a job as reported by the execution backend."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -18,14 +18,14 @@ class JobState(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
     MISSING = "missing"
-    """The backend answers and does not know the job."""
+    """The backend answers but does not know the job."""
     UNKNOWN = "unknown"
-    """The backend does not answer. Never taken for a failure."""
+    """The backend does not answer. Never treated as a failure."""
 
 
 @dataclass(frozen=True)
 class JobStatus:
-    """A job's state with the backend's own words."""
+    """A job's state with the backend's message."""
 
     state: JobState
     message: str = ""
@@ -33,7 +33,7 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class Launch:
-    """All that one attempt needs."""
+    """Parameters of one attempt."""
 
     run: str
     attempt: int
@@ -42,115 +42,115 @@ class Launch:
     home: Path
     """TROUPE_HOME, for cached base models."""
     ingest_url: str = ""
-    """Where events go, e.g. http://127.0.0.1:8000/api/v1/runs/<run>/events/; empty keeps them on disk only."""
+    """Address for events, e.g. http://127.0.0.1:8000/api/v1/runs/<run>/events/; empty keeps them on disk only."""
     ingest_token: str = field(default="", repr=False)
     """Bearer token that can write to this run only."""
     resume_from: Path | None = None
     """Checkpoint to continue from."""
     fork_from: Path | None = None
-    """Checkpoint of another run to start from; unused where there is one to continue from."""
+    """Checkpoint of another run to start from; unused if `resume_from` is set."""
     fall_back: bool = False
-    """Whether an earlier checkpoint is taken where `resume_from` is damaged."""
+    """Whether an earlier checkpoint is used if `resume_from` is damaged."""
 
     @property
     def submission_id(self) -> str:
-        """Same run and attempt, same id: submission is idempotent."""
+        """Id of the submission. It depends only on run and attempt, so submission is idempotent."""
         return f"troupe-{self.run}-{self.attempt}"
 
     @property
     def log(self) -> Path:
-        """Where a local launcher writes what the driver prints."""
+        """Path of the driver's output under a local launcher."""
         return self.folder / f"attempt-{self.attempt}" / "driver.log"
 
     @property
     def labels(self) -> dict[str, str]:
-        """What the backend's own pages show of it."""
+        """Labels on the backend's own pages."""
         return {"run": self.run, "attempt": str(self.attempt)}
 
 
 @dataclass(frozen=True)
 class JobLaunch:
-    """A short job beside runs: what it needs lies in its folder (see workers.storage.job_folder)."""
+    """Parameters of a short job; its folder holds the request (see workers.storage.job_folder)."""
 
     job: str
     folder: Path
     home: Path
     """TROUPE_HOME, for cached base models."""
     gpus: float = 0.0
-    """Of its one process."""
+    """GPUs of its single process."""
 
     @property
     def submission_id(self) -> str:
-        """Same job, same id: submission is idempotent."""
+        """Id of the submission. It depends only on the job, so submission is idempotent."""
         return f"troupe-job-{self.job}"
 
     @property
     def log(self) -> Path:
-        """Where a local launcher writes what the job prints."""
+        """Path of the job's output under a local launcher."""
         return self.folder / "driver.log"
 
     @property
     def labels(self) -> dict[str, str]:
-        """What the backend's own pages show of it."""
+        """Labels on the backend's own pages."""
         return {"job": self.job}
 
 
 @dataclass(frozen=True)
 class Node:
-    """One machine of the cluster: its devices, all and free now."""
+    """One machine of the cluster with its total and free devices."""
 
     id: str
     name: str
-    """Host name or address, as the backend knows it."""
+    """Host name or address, as reported by the backend."""
     cpus: float
     gpus: float
     free_cpus: float
     free_gpus: float
     head: bool = False
-    """Whether the backend's own head runs there."""
+    """Whether it is the backend's head node."""
     memory: int = 0
-    """Bytes of main memory; 0 where the backend does not say."""
+    """Bytes of main memory; 0 if unknown."""
     gpu_memory: int = 0
-    """Bytes of one of its GPUs (the smallest); 0 where there is none, or the backend does not say."""
+    """Bytes of memory of its smallest GPU; 0 if it has none or it is unknown."""
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """Devices of the cluster, all and free now; None when the backend does not answer."""
+    """Total and free devices of the cluster."""
 
     cpus: float
     gpus: float
     free_cpus: float
     free_gpus: float
     nodes: tuple[Node, ...] = ()
-    """Empty where the backend does not say."""
+    """Empty if unknown."""
 
 
 class LauncherFailure(Exception):
-    """The backend refused or could not be reached; the message says what to do."""
+    """The backend refused or could not be reached; the message names the remedy."""
 
 
 class Launcher(Protocol):
     """Execution backend: Ray jobs, local processes, or a fake for tests."""
 
     def submit(self, launch: Launch | JobLaunch) -> str:
-        """Start the attempt or job unless its submission id exists already; return that id. Raises LauncherFailure."""
+        """Start the attempt or job unless its submission id exists; return that id. Raises LauncherFailure."""
         ...
 
     def status(self, submission_id: str) -> JobStatus:
-        """What the backend says. Never raises: no answer is UNKNOWN."""
+        """The job's state. Never raises: without an answer the state is UNKNOWN."""
         ...
 
     def stop(self, submission_id: str) -> None:
-        """Send SIGTERM; a run that is still there after STOP_SECONDS is killed. Returns before that: `status` tells when it has
-        ended, and where it has not, the caller asks again. Raises LauncherFailure.
+        """Send SIGTERM; a run that still exists after STOP_SECONDS is killed. Returns before that: the caller polls `status`,
+        and calls `stop` again if the job has not ended. Raises LauncherFailure.
         """
         ...
 
     def logs(self, submission_id: str) -> str:
-        """The tail of the job's own output (at most 64 kB); empty if there is none."""
+        """The end of the job's output (at most 64 kB); empty if there is none."""
         ...
 
     def capacity(self) -> Capacity | None:
-        """What the cluster has."""
+        """Devices of the cluster; None if the backend does not answer."""
         ...

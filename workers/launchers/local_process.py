@@ -1,10 +1,10 @@
-"""Runs as child processes of this machine, each in a session of its own; they outlive the process that started them.
+"""Runs as child processes on this machine, each in its own session; they outlive the process that started them.
 
-<home>/jobs/<submission id>/   made once per id: whoever makes the folder starts the process
-  pid       the process's line of /proc/<pid>/stat, whose start time tells it from a later process with its pid
-  exit      exit code, written when it has ended
+<home>/jobs/<submission id>/   created once per id: the process that creates the folder starts the job
+  pid       the process's line of /proc/<pid>/stat, whose start time distinguishes it from a later process with the same pid
+  exit      exit code, written at the end
   patience  seconds between SIGTERM and SIGKILL
-  stopped   there since an end was asked for
+  stopped   exists once a stop was requested
   log       path of driver.log
 """
 
@@ -30,9 +30,9 @@ from workers.launchers.launcher import (
 )
 
 GRACE = 3.0
-"""Seconds that `stop` waits for the end; of a short job also those between SIGTERM and SIGKILL."""
+"""Seconds that `stop` waits for the end; for a short job also the time between SIGTERM and SIGKILL."""
 STARTUP = 10.0
-"""A job folder without a pid is given up after so many seconds."""
+"""Seconds after which a job folder without a pid counts as failed to start."""
 LOG_TAIL = 64_000
 _SCRIPT = """
 trap : TERM INT HUP
@@ -43,14 +43,13 @@ echo $? > "$JOB/exit.new"; mv "$JOB/exit.new" "$JOB/exit"
 
 
 class LocalProcessLauncher:
-    """Keeps its books under `home`/jobs."""
+    """A Launcher that stores its state under `home`/jobs."""
 
     def __init__(self, home: Path) -> None:
         self._jobs = home / "jobs"
         self._children: list[subprocess.Popen[bytes]] = []
 
     def submit(self, launch: Launch | JobLaunch) -> str:
-        """See Launcher."""
         name = launch.submission_id
         folder = self._jobs / name
         if folder.exists() and self.status(name).state is JobState.MISSING:
@@ -67,19 +66,18 @@ class LocalProcessLauncher:
         return name
 
     def status(self, submission_id: str) -> JobStatus:
-        """See Launcher."""
         self._children = [child for child in self._children if child.poll() is None]
         folder = self._jobs / submission_id
         try:
             alive = (folder / "pid").exists() and _alive(folder)
-            code = _read(folder / "exit")  # read after the look at the process, which writes it last
+            code = _read(folder / "exit")  # read after the check of the process, which writes it last
             stopped = (folder / "stopped").exists()
-            return _judge(folder, alive=alive, code=code, stopped=stopped)
+            return _state(folder, alive=alive, code=code, stopped=stopped)
         except OSError as error:
             return JobStatus(JobState.UNKNOWN, f"{folder} cannot be read: {error}")
 
     def stop(self, submission_id: str) -> None:
-        """See Launcher. Waits GRACE for the end; the first call that comes when its patience is over kills a run."""
+        """Wait GRACE for the end; the first call after the job's grace period kills it."""
         folder = self._jobs / submission_id
         if not folder.exists():
             return
@@ -102,7 +100,6 @@ class LocalProcessLauncher:
             raise LauncherFailure(f"The driver of {submission_id} did not end")
 
     def logs(self, submission_id: str) -> str:
-        """See Launcher."""
         path = _read(self._jobs / submission_id / "log")
         try:
             with Path(path).open("rb") as file:
@@ -112,7 +109,7 @@ class LocalProcessLauncher:
             return ""
 
     def capacity(self) -> Capacity | None:
-        """See Launcher. Cores this process may use; what others use is not counted."""
+        """Cores that this process may use; their use by others is not counted."""
         cores = float(len(os.sched_getaffinity(0)))
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         node = Node("local", socket.gethostname(), cores, 0.0, cores, 0.0, head=True, memory=memory)
@@ -122,8 +119,8 @@ class LocalProcessLauncher:
         log = launch.log
         log.parent.mkdir(parents=True, exist_ok=True)
         (folder / "log").write_text(str(log))
-        patience = GRACE if isinstance(launch, JobLaunch) else STOP_SECONDS
-        (folder / "patience").write_text(str(patience))
+        grace = GRACE if isinstance(launch, JobLaunch) else STOP_SECONDS
+        (folder / "patience").write_text(str(grace))
         variables = {name: value for name, value in os.environ.items() if name not in SECRETS}
         variables |= driver_variables(launch) | {
             "PYTHONPATH": own_path(),
@@ -142,8 +139,8 @@ class LocalProcessLauncher:
             )
         self._children.append(child)
 
-    def _ended(self, folder: Path, within: float) -> bool:
-        deadline = time.monotonic() + within
+    def _ended(self, folder: Path, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
         while True:
             self._children = [child for child in self._children if child.poll() is None]
             if not _alive(folder):
@@ -153,7 +150,7 @@ class LocalProcessLauncher:
             time.sleep(0.05)
 
 
-def _judge(folder: Path, *, alive: bool, code: str, stopped: bool) -> JobStatus:
+def _state(folder: Path, *, alive: bool, code: str, stopped: bool) -> JobStatus:
     if alive and not code:
         return JobStatus(JobState.RUNNING)
     if code == "0":
@@ -170,11 +167,13 @@ def _judge(folder: Path, *, alive: bool, code: str, stopped: bool) -> JobStatus:
 
 
 def _alive(folder: Path) -> bool:
-    """Whether the very process that wrote the pid file still lives (a zombie does not)."""
-    noted = _read(folder / "pid")
-    pid = noted.split(" ", 1)[0]
+    """Whether the process that wrote the pid file is still alive (a zombie is not)."""
+    recorded = _read(folder / "pid")
+    pid = recorded.split(" ", 1)[0]
     now = _read(Path("/proc") / pid / "stat") if pid.isdigit() else ""
-    return bool(now) and _start_time(now) == _start_time(noted) and now.rpartition(")")[2].split()[0] != "Z"
+    return (
+        bool(now) and _start_time(now) == _start_time(recorded) and now.rpartition(")")[2].split()[0] != "Z"
+    )
 
 
 def _start_time(line: str) -> str:
@@ -183,7 +182,7 @@ def _start_time(line: str) -> str:
 
 
 def _signal(folder: Path, number: signal.Signals) -> None:
-    """To the whole session of a process that is known to live."""
+    """Send a signal to the whole session of a live process."""
     try:
         os.killpg(int(_read(folder / "pid").split(" ", 1)[0]), number)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Our code as one archive for a cluster that does not see this checkout: training_core, workers, and the packages of users' own."""
+"""Troupe's code as one archive for a cluster without access to this checkout: training_core, workers, and users' own packages."""
 
 import hashlib
 import io
@@ -19,7 +19,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class CodePackage:
-    """A zip archive named after its content, so that the same code is sent once."""
+    """A zip archive named after its content, so that the same code is uploaded once."""
 
     name: str
     content: bytes
@@ -27,7 +27,7 @@ class CodePackage:
 
 @cache
 def code_package() -> CodePackage:
-    """The archive; the same bytes for the same files. The files are read once per process."""
+    """The archive; equal bytes for equal files. The files are read once per process."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, name in _files():
@@ -39,24 +39,24 @@ def code_package() -> CodePackage:
 
 
 def _files() -> list[tuple[Path, str]]:
-    """(file, its name in the archive) of our packages and of those that TROUPE_IMPORT_PACKAGES allows."""
-    found = [
+    """(file, name in the archive) for Troupe's packages and those that TROUPE_IMPORT_PACKAGES allows."""
+    files = [
         (ROOT, path) for name in PACKAGES for path in (ROOT / name).rglob("*") if path.suffix in SUFFIXES
     ]
     for name in own_packages():
-        top, paths = _place(name)
-        found += [(top, path) for path in paths if path.is_file() and "__pycache__" not in path.parts]
-    return sorted((path, path.relative_to(top).as_posix()) for top, path in found)
+        top, paths = _location(name)
+        files += [(top, path) for path in paths if path.is_file() and "__pycache__" not in path.parts]
+    return sorted((path, path.relative_to(top).as_posix()) for top, path in files)
 
 
 def own_packages() -> list[str]:
-    """Top-level packages of users' own that runs may name by import path."""
+    """Users' own top-level packages that runs may name by import path."""
     words = os.environ.get("TROUPE_IMPORT_PACKAGES", "").split(",")
     return sorted({word.strip().partition(".")[0] for word in words if word.strip()})
 
 
-def _place(name: str) -> tuple[Path, list[Path]]:
-    """The folder that a package is imported from, and its files. Raises LauncherFailure where it is not installed."""
+def _location(name: str) -> tuple[Path, list[Path]]:
+    """The folder that a package is imported from, and its files. Raises LauncherFailure if it is not installed."""
     spec = find_spec(name)
     if spec is None or spec.origin is None:
         raise LauncherFailure(

@@ -1,9 +1,9 @@
-"""Whether an HTTP server is well: the health check of containers, in a form that no engine splits at its spaces.
+"""Checks whether an HTTP server is healthy: the health check of containers, without spaces that engines could split at.
 
     python -m workers.launchers.probe http://127.0.0.1:8000/readyz
     python -m workers.launchers.probe http://127.0.0.1:8265/api/jobs/ --token RAY_AUTH_TOKEN
 
-The exit status is 0 where a GET is answered 200, 1 otherwise. --token names the environment variable that holds the bearer token.
+The exit status is 0 if a GET is answered with 200, else 1. --token names the environment variable that holds the bearer token.
 """
 
 import argparse
@@ -17,7 +17,7 @@ TIMEOUT = 4.0
 
 
 def http_answers(url: str, token: str = "", timeout: float = TIMEOUT) -> bool:
-    """Whether a GET is answered 200 within `timeout` seconds. Proxies of the environment are not used."""
+    """Whether a GET is answered with 200 within `timeout` seconds. Does not use the environment's proxies."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         return httpx.get(url, headers=headers, timeout=timeout, trust_env=False).status_code == 200
@@ -26,7 +26,7 @@ def http_answers(url: str, token: str = "", timeout: float = TIMEOUT) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Exit status."""
+    """Probe the address and return the exit status."""
     parser = argparse.ArgumentParser("workers.launchers.probe")
     parser.add_argument("url")
     parser.add_argument("--token", metavar="VARIABLE", default="", help="holds the bearer token")

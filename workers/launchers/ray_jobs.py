@@ -1,8 +1,8 @@
 """Runs as Ray jobs, through the Jobs REST API.
 
-Plain HTTP: importing Ray's own client takes a second and 100 MB in every process that asks for a status.
-A cluster on this machine runs this checkout with this Python; another one gets our packages as a zip (py_modules)
-and needs our dependencies installed.
+Plain HTTP: Ray's own client takes a second and 100 MB in every process that imports it.
+A cluster on this machine runs this checkout with this Python; another one gets Troupe's packages as a zip (py_modules)
+and needs the dependencies installed.
 """
 
 import re
@@ -30,7 +30,7 @@ from workers.telemetry.reasons import plain, reason
 
 LOG_TAIL = 64_000
 _LAST_LOGS = ", last available logs"
-"""Where Ray's message goes over to the end of the job's log, which `logs` has."""
+"""Text in Ray's message after which it repeats the end of the job's log, which `logs` returns."""
 _USAGE = re.compile(r"^([\d.]+)/([\d.]+) (CPU|GPU)\b", re.MULTILINE)
 _STATES = {
     "PENDING": JobState.PENDING,
@@ -42,7 +42,7 @@ _STATES = {
 
 
 class RayJobLauncher:
-    """One cluster, by the address of its dashboard (`http://host:8265`)."""
+    """A Launcher for one cluster, by the address of its dashboard (`http://host:8265`)."""
 
     def __init__(
         self, address: str, token: str = "", *, remote: bool | None = None, timeout: float = 15.0
@@ -63,17 +63,15 @@ class RayJobLauncher:
         )
 
     def submit(self, launch: Launch | JobLaunch) -> str:
-        """See Launcher."""
         name = launch.submission_id
         if self._exists(name):
             return name
         response = self._ask("POST", "/api/jobs/", json=self._request(launch))
         if response.status_code != 200 and not self._exists(name):
-            raise LauncherFailure(f"Ray at {self.address} refused the job: {_said(response)}")
+            raise LauncherFailure(f"Ray at {self.address} refused the job: {_reply(response)}")
         return name
 
     def status(self, submission_id: str) -> JobStatus:
-        """See Launcher."""
         try:
             response = self._ask("GET", f"/api/jobs/{submission_id}")
         except LauncherFailure as failure:
@@ -83,17 +81,16 @@ class RayJobLauncher:
         job = _json(response)
         state = _STATES.get(str(job.get("status")))
         if response.status_code != 200 or state is None:
-            return JobStatus(JobState.UNKNOWN, f"Ray at {self.address} answered: {_said(response)}")
+            return JobStatus(JobState.UNKNOWN, f"Ray at {self.address} answered: {_reply(response)}")
         return JobStatus(state, reason(str(job.get("message") or "").partition(_LAST_LOGS)[0]))
 
     def stop(self, submission_id: str) -> None:
-        """See Launcher. A job that Ray does not know is taken as ended."""
+        """A job that Ray does not know counts as ended."""
         response = self._ask("POST", f"/api/jobs/{submission_id}/stop")
         if response.status_code != 200 and not _is_missing(response):
-            raise LauncherFailure(f"Ray at {self.address} did not stop the job: {_said(response)}")
+            raise LauncherFailure(f"Ray at {self.address} did not stop the job: {_reply(response)}")
 
     def logs(self, submission_id: str) -> str:
-        """See Launcher."""
         try:
             response = self._ask("GET", f"/api/jobs/{submission_id}/logs")
         except LauncherFailure:
@@ -101,14 +98,14 @@ class RayJobLauncher:
         return plain(str(_json(response).get("logs") or ""))[-LOG_TAIL:]
 
     def capacity(self) -> Capacity | None:
-        """See Launcher. Ray refreshes what is in use every few seconds."""
+        """Ray updates the free devices every few seconds."""
         try:
             data = _json(self._ask("GET", "/nodes", params={"view": "summary"})).get("data") or {}
         except LauncherFailure:
             return None
         usage = data.get("nodeLogicalResources") or {}
-        known = {str((each.get("raylet") or {}).get("nodeId")): each for each in data.get("summary") or []}
-        nodes = tuple(_node(name, str(text), known.get(name) or {}) for name, text in usage.items())
+        facts = {str((node.get("raylet") or {}).get("nodeId")): node for node in data.get("summary") or []}
+        nodes = tuple(_node(name, str(text), facts.get(name) or {}) for name, text in usage.items())
         nodes = tuple(node for node in nodes if node.cpus or node.gpus)
         if not nodes:
             return None
@@ -117,7 +114,7 @@ class RayJobLauncher:
         return Capacity(cpus, gpus, free_cpus, free_gpus, nodes)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._client.close()
 
     def _request(self, launch: Launch | JobLaunch) -> dict[str, Any]:
@@ -132,26 +129,26 @@ class RayJobLauncher:
         return {
             "submission_id": launch.submission_id,
             "entrypoint": shlex.join(driver_command(launch, "python" if self.remote else sys.executable)),
-            "entrypoint_num_cpus": 0,  # a driver never waits for a core, nor does a person who waits for a short job
+            "entrypoint_num_cpus": 0,  # drivers and short jobs never wait for a core
             **({"entrypoint_num_gpus": launch.gpus} if isinstance(launch, JobLaunch) and launch.gpus else {}),
             "runtime_env": environment,
             "metadata": launch.labels,
         }
 
     def _upload_code(self) -> str:
-        """Our packages in the cluster's store, sent once per content; their URI."""
+        """Upload Troupe's packages to the cluster's store, once per content, and return their URI."""
         package = code_package()
         path = f"/api/packages/gcs/{package.name}"
         if self._ask("GET", path).status_code != 200:
             response = self._ask("PUT", path, content=package.content)
             if response.status_code != 200:
-                raise LauncherFailure(f"Ray at {self.address} did not take our code: {_said(response)}")
+                raise LauncherFailure(f"Ray at {self.address} did not take our code: {_reply(response)}")
         return f"gcs://{package.name}"
 
     def _exists(self, submission_id: str) -> bool:
         response = self._ask("GET", f"/api/jobs/{submission_id}")
         if response.status_code not in (200, 404):
-            raise LauncherFailure(f"Ray at {self.address} answered: {_said(response)}")
+            raise LauncherFailure(f"Ray at {self.address} answered: {_reply(response)}")
         return response.status_code == 200
 
     def _ask(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -164,7 +161,7 @@ class RayJobLauncher:
 
 
 def _is_missing(response: httpx.Response) -> bool:
-    """Ray's own 404, not one of a proxy in between."""
+    """Whether a 404 comes from Ray itself, not from a proxy."""
     return response.status_code == 404 and "does not exist" in response.text
 
 
@@ -177,32 +174,32 @@ def _json(response: httpx.Response) -> dict[str, Any]:
 
 
 def _node(name: str, usage: str, facts: dict[str, Any]) -> Node:
-    """From Ray's words such as "1.5/2.0 CPU (1.0 used of 1.5 reserved in placement groups)"."""
-    found = {kind: (float(used), float(total)) for used, total, kind in _USAGE.findall(usage)}
-    (used_cpus, cpus), (used_gpus, gpus) = found.get("CPU", (0.0, 0.0)), found.get("GPU", (0.0, 0.0))
-    shown = str(facts.get("hostname") or facts.get("ip") or name[:12])
+    """A node from Ray's text such as "1.5/2.0 CPU (1.0 used of 1.5 reserved in placement groups)"."""
+    amounts = {kind: (float(used), float(total)) for used, total, kind in _USAGE.findall(usage)}
+    (used_cpus, cpus), (used_gpus, gpus) = amounts.get("CPU", (0.0, 0.0)), amounts.get("GPU", (0.0, 0.0))
+    host = str(facts.get("hostname") or facts.get("ip") or name[:12])
     head = bool((facts.get("raylet") or {}).get("isHeadNode"))
     return Node(
-        name, shown, cpus, gpus, cpus - used_cpus, gpus - used_gpus, head, _memory(facts), _gpu_memory(facts)
+        name, host, cpus, gpus, cpus - used_cpus, gpus - used_gpus, head, _memory(facts), _gpu_memory(facts)
     )
 
 
 def _memory(facts: dict[str, Any]) -> int:
-    """Ray tells [total, available, percent, used], in bytes."""
-    told = facts.get("mem")
-    total = told[0] if isinstance(told, list) and told else 0
+    """Bytes of main memory. Ray reports [total, available, percent, used] in bytes."""
+    memory = facts.get("mem")
+    total = memory[0] if isinstance(memory, list) and memory else 0
     return int(total) if isinstance(total, int | float) else 0
 
 
 def _gpu_memory(facts: dict[str, Any]) -> int:
-    """Ray tells each card's memory in MiB."""
+    """Bytes of memory of the smallest GPU. Ray reports MiB."""
     cards = [card for card in facts.get("gpus") or [] if isinstance(card, dict)]
     sizes = [card.get("memoryTotal", card.get("memory_total")) for card in cards]
     return min((int(size) * 2**20 for size in sizes if isinstance(size, int | float)), default=0)
 
 
-def _said(response: httpx.Response) -> str:
-    """Status and the last line of the answer, which is what a traceback ends with."""
+def _reply(response: httpx.Response) -> str:
+    """Status and last line of the response; the last line of a traceback is its message."""
     if response.status_code in (401, 403):
         return f"{response.status_code}; set RAY_AUTH_TOKEN to the cluster's token"
     lines = response.text.strip().splitlines()

@@ -1,4 +1,4 @@
-"""Launchers by name. What they need is read from the environment; one launcher per process and setting."""
+"""Launchers by name. Settings come from the environment; there is one launcher per process and setting."""
 
 import os
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from workers.launchers.ray_jobs import RayJobLauncher
 def make_launcher(kind: str) -> Launcher:
     """`ray` (RAY_ADDRESS, RAY_AUTH_TOKEN, TROUPE_RAY_REMOTE), `local` (TROUPE_HOME) or `fake`.
 
-    Raises LauncherFailure for another name or an address that cannot be one.
+    Raises LauncherFailure for an unknown name or an invalid address.
     """
     if kind not in LAUNCHERS:
         raise LauncherFailure(f"TROUPE_LAUNCHER={kind!r}: use one of {', '.join(LAUNCHERS)}")
@@ -34,7 +34,7 @@ def _ray() -> Launcher:
 
 @lru_cache(maxsize=4)
 def _ray_at(address: str, token: str, remote: bool | None, _process: int) -> Launcher:
-    """Kept with its connection; a forked process makes its own."""
+    """The launcher with its connection; a forked process creates its own."""
     return RayJobLauncher(address, token, remote=remote)
 
 

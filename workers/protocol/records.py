@@ -1,4 +1,4 @@
-"""What workers hand to the driver: plain lists and numbers, cheap to pickle, with no tensor in them."""
+"""Records that workers send to the driver: plain lists and numbers, cheap to pickle, without tensors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,19 +11,19 @@ from training_core.errors import TroupeError
 EpisodeKind = Literal["train", "eval", "eval_sampled"]
 Phase = Literal["rollout", "update", "sync", "evaluate", "checkpoint", "load"]
 StopCheck = Callable[[], None]
-"""Called at moments where a run may be left."""
+"""Called at points where a run may stop."""
 
 
 class WorkerLost(TroupeError):
-    """A worker died that cannot be replaced within the attempt; a new attempt goes on from the last checkpoint."""
+    """A worker that cannot be replaced within the attempt died; a new attempt resumes from the last checkpoint."""
 
 
 class Superseded(Exception):
-    """A newer attempt of the run exists: this one leaves at once, without a checkpoint."""
+    """A newer attempt of the run exists: this one ends immediately, without a checkpoint."""
 
 
 class StoppedBeforeStart(Exception):
-    """A stop was asked for while the attempt still waited for devices or models. `command` is "stop" or "pause"."""
+    """A stop was requested while the attempt waited for devices or models. `command` is "stop" or "pause"."""
 
     def __init__(self, command: str) -> None:
         super().__init__(command)
@@ -37,20 +37,20 @@ class StopChecks:
     starting: StopCheck
     """While workers start. Raises Superseded, StoppedBeforeStart."""
     running: StopCheck
-    """From then on: what is under way is finished, unless a newer attempt exists. Raises Superseded."""
-    leaves: Callable[[], bool] = lambda: False
-    """Whether a stop is asked for, so that nobody waits for others outside any longer."""
+    """After the start: the current step is completed, unless a newer attempt exists. Raises Superseded."""
+    stop_requested: Callable[[], bool] = lambda: False
+    """Whether a stop was requested: external rollouts are then no longer waited for."""
     collecting: StopCheck = lambda: None
-    """While training tasks are played: writes a checkpoint of the last completed iteration once a stop is asked for."""
+    """While training tasks are played: writes a checkpoint of the last completed iteration once a stop is requested."""
     evaluating: StopCheck = lambda: None
-    """While held-out tasks are played: the same, but only where the attempt must end at once."""
-    hurried: Callable[[], bool] = lambda: False
-    """Whether the attempt must end at once (SIGTERM): a collection under way is left, not finished."""
+    """While held-out tasks are played: the same, but only if the attempt must end immediately."""
+    must_end_now: Callable[[], bool] = lambda: False
+    """Whether the attempt must end immediately (SIGTERM): a running collection is aborted."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """All that one attempt is told."""
+    """The parameters of one attempt."""
 
     config: AnyConfig
     run: str
@@ -61,13 +61,13 @@ class Attempt:
     ingest_url: str = ""
     ingest_token: str = field(default="", repr=False)
     fork_from: Path | None = None
-    """Checkpoint of another run; unused where there is one of its own to resume from."""
+    """Checkpoint of another run; unused if `resume_from` is set."""
     fall_back: bool = False
-    """Whether an earlier checkpoint of the run is taken where `resume_from` is damaged."""
+    """Whether an earlier checkpoint of the run is used if `resume_from` is damaged."""
 
     @property
     def start_from(self) -> Path | None:
-        """The checkpoint that is loaded, whosever it is."""
+        """The checkpoint that is loaded, of this run or another."""
         return self.resume_from or self.fork_from
 
     @property
@@ -87,42 +87,42 @@ class Span:
     start: float
     end: float
     flops: float | None = None
-    """Model FLOPs that were needed; None where they are not counted."""
+    """Model FLOPs of the work; None if they are not counted."""
     peak: float | None = None
-    """FLOP/s of the worker's device at its peak; None where it is not known."""
+    """Peak FLOP/s of the worker's device; None if unknown."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """How busy a worker's device was."""
+    """Utilisation of a worker's device."""
 
     worker: str
     device: str
     """Host and device; the same for workers that share one."""
     samples: list[tuple[float, float]]
-    """(seconds since the epoch, percent in use), in order of time."""
+    """(seconds since the epoch, percent in use), ordered by time."""
 
 
 @dataclass
 class System:
-    """What workers see of their machines and devices."""
+    """Load of the workers' machines and devices."""
 
     hosts: dict[str, dict[str, float]]
-    """Load by machine: name to figures."""
+    """Metrics by machine name."""
     loads: list[Load] = field(default_factory=list)
 
     def add(self, other: "System") -> None:
-        """Take in what others see."""
+        """Merge another record into this one."""
         self.hosts.update(other.hosts)
         self.loads.extend(other.loads)
 
 
 @dataclass(frozen=True)
 class EpisodeFacts:
-    """What the metrics need of one episode."""
+    """The numbers of one episode that metrics need."""
 
     success: bool | None
-    """None where the environment knows no success."""
+    """None if the environment does not define success."""
     failed: bool
     episode_return: float
     rewards: dict[str, float]
@@ -132,48 +132,48 @@ class EpisodeFacts:
     candidates: dict[str, int]
     """Number of candidates by role."""
     cut: int
-    """Candidates that hit their token limit."""
+    """Number of candidates cut at their token limit."""
     tokens: int
     """Response tokens over all candidates."""
     turns: int
-    """Turns of the team."""
+    """Number of the team's turns."""
     reward_timeouts: int | None = None
-    """Answers whose reward function ran out of time; None where none was asked."""
+    """Number of answers whose reward function timed out; None if no reward function was called."""
     error: str = ""
-    """Why it failed; empty where it did not."""
+    """Reason of a failure; empty otherwise."""
     successes: dict[str, bool] = field(default_factory=dict)
-    """By role, and by role/agent, of those of whom the environment says so on their own."""
+    """Success by role and by role/agent, where the environment reports it separately."""
 
 
 @dataclass
 class Collected:
-    """One collection of episodes: facts of all, transcripts of those that are kept for reading."""
+    """One collection of episodes: facts of all of them, transcripts of the selected ones."""
 
     facts: list[EpisodeFacts]
     transcripts: list[dict[str, Any]]
     spans: list[Span] = field(default_factory=list)
     seconds: float = 0.0
-    """That the loop waited for it."""
+    """Time that the loop waited for the collection."""
     ahead: "Ahead | None" = None
-    """Where play goes on while policies are updated."""
+    """State of play in the background; None in the synchronous loop."""
     figures: dict[str, float] = field(default_factory=dict)
-    """Metrics that the workflow itself has, by full name."""
+    """Additional metrics, by full name."""
     env_steps: int | None = None
-    """Steps of environments that small networks made, those of episodes under way included; None for language models."""
+    """Environment steps of small networks, including those of unfinished episodes; None for language models."""
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """Play in the background, at the moment when a batch of it was handed over."""
+    """State of play in the background when a batch was taken."""
 
     seconds: float
-    """Since the batch before: what rates of generation are taken over."""
+    """Seconds since the previous batch: the period of generation rates."""
     rejected: int
-    """Tasks that had grown too old to be learnt from."""
+    """Number of tasks rejected as too old."""
     waiting: int
-    """Finished tasks that a later update will learn from."""
+    """Number of finished tasks for later updates."""
     admission: dict[str, Any]
-    """What a checkpoint keeps of which tasks have begun."""
+    """State of task admission for a checkpoint."""
 
 
 @dataclass
@@ -181,40 +181,40 @@ class Updated:
     """One update of every trained policy."""
 
     metrics: dict[str, dict[str, float]]
-    """By policy, names without prefix: loss, entropy, kl ..."""
+    """By policy; names without prefix: loss, entropy, kl ..."""
     annotations: list[dict[str, Any]]
-    """Of the episodes whose transcripts were handed over."""
+    """Annotations of the episodes that have transcripts."""
     groups: dict[str, dict[str, int]]
     """Group counts by role: total, zero_variance, too_easy, too_hard, filtered."""
     dropped: int | None
-    """Stale answers left out (rollout.stale = "drop"); None where none can be stale."""
+    """Number of stale answers left out (rollout.stale = "drop"); None if none can be stale."""
     staleness: float | None
-    """Mean over the answers of how many versions old they were; None where they are always new."""
+    """Mean age of the answers in versions; None if they are always current."""
     spans: list[Span] = field(default_factory=list)
     batch: list[dict[str, Any]] = field(default_factory=list)
-    """The episodes learnt from: fields of batch events."""
+    """Fields of batch events, which list the episodes of the update."""
     distributions: dict[str, list[float]] = field(default_factory=dict)
-    """Of networks' weights and gradients, by name without prefix; empty where no logger asks for them."""
+    """Values of networks' weights and gradients, by name without prefix; empty unless histograms are logged."""
 
 
 @dataclass(frozen=True)
 class Started:
-    """What is known once the workers stand."""
+    """Facts that are known once all workers have started."""
 
     base_models: dict[str, dict[str, Any]]
-    """By policy: what the base model is."""
+    """Facts about the base model, by policy."""
     base_evaluation: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Figures of the base models that were kept with them: metric prefix ("eval", "eval_sampled") to metrics."""
+    """Evaluation metrics stored with the base models: metric prefix ("eval", "eval_sampled") -> metrics."""
     spans: list[Span] = field(default_factory=list)
     gateway: dict[str, str] | None = None
-    """Address (`url`) of the gateway that agents of one's own talk to, and the `token` that lets them take episodes."""
+    """Address (`url`) of the gateway for custom agents, and the `token` with which they take episodes."""
 
 
 class TrainingBackend(Protocol):
-    """Executes the steps of a run for the driver's loop: in this process or on Ray."""
+    """Executes the steps of a run for the driver's loop, in this process or on Ray."""
 
     def start(self, resume_from: Path | None) -> Started:
-        """Bring up every worker, at a checkpoint or at the base models. Raises ModelError, CheckpointError."""
+        """Start every worker with a checkpoint or the base models. Raises ModelError, CheckpointError."""
         ...
 
     def collect(self, iteration: int) -> Collected:
@@ -222,18 +222,18 @@ class TrainingBackend(Protocol):
         ...
 
     def play_ahead(self, completed: int, admission: dict[str, Any] | None) -> None:
-        """From now on play training tasks in the background; `collect` then waits for a batch of them.
+        """Play training tasks in the background from now on; `collect` then waits for a batch of them.
 
-        After so many completed iterations; `admission` is what a checkpoint kept of Ahead.
+        `completed` is the number of completed iterations, `admission` the state of Ahead from a checkpoint.
         """
         ...
 
     def update(self, iteration: int) -> Updated:
-        """Update every trained policy, in parallel, on what was just collected. Raises StalePolicy."""
+        """Update every trained policy, in parallel, on the last collection. Raises StalePolicy."""
         ...
 
     def publish(self, iteration: int) -> list[Span]:
-        """Hand the new weights to those that generate: the next version of each trained policy."""
+        """Send the new weights of each updated policy to its rollout workers, as its next version."""
         ...
 
     def evaluate(self, iteration: int, kind: EpisodeKind, episodes: int) -> Collected:
@@ -243,7 +243,7 @@ class TrainingBackend(Protocol):
     def save(self, folder: Path) -> None:
         """Write every trained policy's part of a checkpoint into `folder`. Raises CheckpointError.
 
-        May be called while `collect` or `evaluate` is under way: what is written is the state after the last update.
+        May be called during `collect` or `evaluate`: it writes the state after the last update.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What a worker is told when it starts, and what it answers. No torch here: the driver reads these."""
+"""Parameters and results of a policy's workers. Free of torch: the driver imports this module."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,7 @@ from workers.protocol.records import Span, System
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """One worker of one policy."""
+    """Parameters of one worker of one policy."""
 
     name: str
     policy: str
@@ -22,7 +22,7 @@ class WorkerSpec:
     """TROUPE_HOME, where base models are cached."""
     gpus: float = 0.0
     rank: int = 0
-    """Place among the workers of its kind that this policy has."""
+    """Index among the policy's workers of the same kind."""
 
     @property
     def section(self) -> Policy:
@@ -32,19 +32,19 @@ class WorkerSpec:
 
 @dataclass(frozen=True)
 class Ready:
-    """A policy's worker stands."""
+    """Facts about a policy whose workers have started."""
 
     model: str
     """Folder or hub id that model and tokenizer were loaded from."""
     base: dict[str, Any]
-    """What the base model is (its troupe.json, where it has one)."""
+    """Facts about the base model, including its troupe.json if it has one."""
     version: int
     spans: list[Span] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Generated:
-    """Answers per prompt, and who worked when."""
+    """Answers per prompt, and the workers' spans."""
 
     answers: list[list[Answer]]
     spans: list[Span]
@@ -52,7 +52,7 @@ class Generated:
 
 @dataclass(frozen=True)
 class TokenFigures:
-    """What a learner computed about one group, per answer and token."""
+    """Values that a learner computed for one group, per answer and token."""
 
     ratios: list[list[float]]
     entropies: list[list[float]]
@@ -61,35 +61,35 @@ class TokenFigures:
 
 @dataclass(frozen=True)
 class PolicyUpdate:
-    """What one policy's update says."""
+    """Result of one policy's update."""
 
     metrics: dict[str, float]
     annotations: dict[tuple[str, int], TokenFigures]
-    """By (episode, turn position), of the episodes that were asked for."""
+    """By (episode, turn position), for the requested episodes."""
     answers: int
     dropped: int
     lag: int
     spans: list[Span]
-    """One per process that learnt."""
+    """One per update process."""
 
 
 class PolicyProxy(Protocol):
-    """One policy's workers as the coordinator sees them: in this process, or behind Ray."""
+    """The interface of one policy's workers for the coordinator, in this process or on Ray."""
 
     def start(self, resume_from: Path | None) -> Ready:
-        """Load model, optimiser and (if given) the checkpoint. Raises ModelError, CheckpointError."""
+        """Load model, optimiser and, if given, the checkpoint. Raises ModelError, CheckpointError."""
         ...
 
     def generate(self, prompts: list[Prompt], settings: SamplingSettings, version: int) -> Generated:
         """Sample answers with the weights of `version`. Raises StalePolicy, EngineFailure."""
         ...
 
-    def update(self, groups: list[Group], iteration: int, version: int, wanted: set[str]) -> PolicyUpdate:
-        """One update on data of `version`; token figures of the `wanted` episodes. Raises StalePolicy."""
+    def update(self, groups: list[Group], iteration: int, version: int, annotated: set[str]) -> PolicyUpdate:
+        """Update once on data of `version`. Returns token values of the `annotated` episodes. Raises StalePolicy."""
         ...
 
     def publish(self, version: int, iteration: int) -> list[Span]:
-        """Make the updated weights `version` wherever this policy generates, before what waits to be generated."""
+        """Send the updated weights to the policy's rollout workers as `version`, before they generate again."""
         ...
 
     def save(self, folder: Path) -> None:
@@ -97,5 +97,5 @@ class PolicyProxy(Protocol):
         ...
 
     def system(self) -> System:
-        """Load of the machines that these workers run on, and of their devices since the last call."""
+        """Load of the workers' machines, and of their devices since the last call."""
         ...

@@ -1,108 +1,108 @@
-"""One queue of the service: writers on one side, one reader on the other, on disk in between."""
+"""One queue of the service, on disk, with many writers and one reader."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from workers.rollout_buffer.groups import Groups, Kept, OpenGroup
-from workers.rollout_buffer.rules import Group, Limits, Record, checked_record, make_rules
+from workers.rollout_buffer.groups import Groups, OpenGroup, StoredRecord
+from workers.rollout_buffer.rules import BufferLimits, Record, RecordGroup, checked_record, make_rules
 from workers.rollout_buffer.store import Store
 
 Hooks = Mapping[str, Callable[..., Any]]
 TOTALS = ("written", "read", "finished", "timed_out", "dropped")
 
 
-class Full(Exception):
-    """The buffer holds all that it may; the writer asks again later."""
+class BufferFull(Exception):
+    """The buffer has reached its maximum size; the writer retries later."""
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """What a reader gets."""
+    """Records for a reader."""
 
     number: int
-    """Counts up; a reader that names it in its next request has it."""
-    records: Group
+    """Increasing number; a reader acknowledges the delivery with it in its next request."""
+    records: RecordGroup
     meta_info: dict[str, Any]
 
 
 class Channel:
-    """Thread-safe. `clock` counts seconds; groups that were open when the service ended wait anew."""
+    """Thread-safe. `clock` counts seconds; the timeout of groups that were open when the service ended restarts."""
 
     def __init__(
-        self, name: str, store: Store, limits: Limits, hooks: Hooks, clock: Callable[[], float]
+        self, name: str, store: Store, limits: BufferLimits, hooks: Hooks, clock: Callable[[], float]
     ) -> None:
         self.name = name
         self._store = store
         self._clock = clock
         self._lock = store.lock
-        self._under_way: list[OpenGroup] = []
-        """Handed out, and not acknowledged."""
+        self._delivered: list[OpenGroup] = []
+        """Groups delivered and not acknowledged."""
         self.configure(limits, hooks)
 
     @property
-    def limits(self) -> Limits:
-        """As they are now."""
+    def limits(self) -> BufferLimits:
+        """The current limits."""
         return self._limits
 
-    def configure(self, limits: Limits, hooks: Hooks) -> None:
-        """Other rules from here on; what is held is grouped anew by them."""
+    def configure(self, limits: BufferLimits, hooks: Hooks) -> None:
+        """Replace the rules, and group the stored records by them."""
         with self._lock:
             self._limits, self._rules = limits, make_rules(limits, hooks)
             with self._changing():
                 self._load()
 
     def write(self, given: Any) -> Record:
-        """Keep a record. Raises ValueError where it is none, Full where there is no room."""
+        """Store a record. Raises ValueError if it is invalid, BufferFull if there is no room."""
         record = checked_record(given)
         with self._lock:
             self._sweep()
             if not self._groups.takes(record["instance_id"]):
-                raise Full
+                raise BufferFull
             with self._changing():
                 number = self._store.add(self.name, record)
                 if number is not None:
                     self._count(written=1)
-                    self._groups.add(Kept(number, record), self._clock())
+                    self._groups.add(StoredRecord(number, record), self._clock())
         return record
 
     def read(self, acknowledged: int | None, most: int | None = None) -> Delivery:
-        """Hand out groups that are ready, all or about `most` records.
+        """Deliver ready groups, all or about `most` records.
 
-        A reader that gives no number takes them for good. One that does is given what is under way again until it
-        names it: nothing is lost between two processes, and nothing comes twice.
+        Without `acknowledged` the groups are removed at once. Otherwise the reader gets the last delivery again until it
+        acknowledges it: no record is lost between the processes, and none is delivered twice.
         """
         with self._lock:
             self._sweep()
             with self._changing():
-                if self._under_way and acknowledged is not None and acknowledged != self._deliveries:
-                    return self._made(self._under_way)
-                self._store.forget(_numbers(self._under_way))
-                self._under_way = self._groups.take(most)
-                if not self._under_way:
+                if self._delivered and acknowledged is not None and acknowledged != self._deliveries:
+                    return self._made(self._delivered)
+                self._store.forget(_numbers(self._delivered))
+                self._delivered = self._groups.take(most)
+                if not self._delivered:
                     return self._made([])
                 self._deliveries += 1
                 self._store.note(self.name, "deliveries", self._deliveries)
-                made = self._made(self._under_way)
+                made = self._made(self._delivered)
                 self._store.finish(self.name, made.meta_info["finished_groups"])
                 self._count(
-                    read=sum(len(group.kept) for group in self._under_way), finished=len(self._under_way)
+                    read=sum(len(group.stored) for group in self._delivered), finished=len(self._delivered)
                 )
-                self._store.deliver(_numbers(self._under_way), self._deliveries)
+                self._store.deliver(_numbers(self._delivered), self._deliveries)
                 if acknowledged is None:
-                    self._store.forget(_numbers(self._under_way))
-                    self._under_way = []
+                    self._store.forget(_numbers(self._delivered))
+                    self._delivered = []
                 return made
 
-    def peek(self) -> Group:
-        """The next ready group as it was written; it stays."""
+    def peek(self) -> RecordGroup:
+        """The next ready group as it was written, without removing it."""
         with self._lock:
             self._sweep()
             return self._groups.ready[0].records if self._groups.ready else []
 
     def stats(self) -> dict[str, int]:
-        """Slime's four figures, and ours."""
+        """Slime's four statistics, and Troupe's additional ones."""
         with self._lock:
             self._sweep()
             return {
@@ -118,59 +118,59 @@ class Channel:
             }
 
     def done_instances(self) -> list[str]:
-        """Instances of groups that are handed over or ready, one entry per group: a rollout may skip them."""
+        """Instances of delivered or ready groups, one entry per group: a rollout may skip them."""
         with self._lock:
             self._sweep()
             return [*self._store.finished(self.name), *(group.instance for group in self._groups.ready)]
 
     def begun(self) -> dict[str, int]:
-        """Records of groups that are not whole yet, by instance."""
+        """Number of records of incomplete groups, by instance."""
         with self._lock:
             self._sweep()
-            return {instance: len(group.kept) for instance, group in self._groups.open.items()}
+            return {instance: len(group.stored) for instance, group in self._groups.open.items()}
 
     def restart(self, *, empty: bool, acknowledged: int | None = None) -> None:
-        """A new rollout begins: the list of finished groups starts afresh; with `empty` all that is held is dropped.
+        """Start a new rollout: clear the list of finished groups; with `empty` drop all records.
 
-        A reader that says which delivery it knows of has what is under way, or is given it again: then those groups are
-        finished anew, lest they be made once more.
+        If the reader names its last delivery, it either has the unacknowledged groups or gets them again. In the latter
+        case they are listed as finished again, so that they are not generated once more.
         """
         with self._lock, self._changing():
             self._store.clear(self.name, records=empty)
             if empty:
                 self._load()
             elif acknowledged == self._deliveries:
-                self._store.forget(_numbers(self._under_way))
-                self._under_way = []
+                self._store.forget(_numbers(self._delivered))
+                self._delivered = []
             elif acknowledged is not None:
-                self._store.finish(self.name, [group.instance for group in self._under_way])
+                self._store.finish(self.name, [group.instance for group in self._delivered])
 
     def _load(self) -> None:
-        """Everything from disk. What a reader had not acknowledged is under way again."""
+        """Load the state from disk, including unacknowledged deliveries."""
         self._totals = dict.fromkeys(TOTALS, 0) | (self._store.noted(self.name, "totals") or {})
         self._deliveries = int(self._store.noted(self.name, "deliveries") or 0)
         self._groups = Groups(self._limits, self._rules, self._drop)
-        sent = Groups(self._limits, self._rules, self._drop)
+        delivered = Groups(self._limits, self._rules, self._drop)
         now = self._clock()
-        for kept, delivery in list(self._store.held(self.name)):
-            (self._groups if delivery is None else sent).add(kept, now)
-        self._under_way = [*sent.ready, *sent.open.values()]
+        for record, delivery in list(self._store.held(self.name)):
+            (self._groups if delivery is None else delivered).add(record, now)
+        self._delivered = [*delivered.ready, *delivered.open.values()]
 
     def _made(self, groups: list[OpenGroup]) -> Delivery:
-        """Groups as they go out. Records are filtered by the rewards that were written (a good record's normalised
-        reward may be below -1), after the whole group was normalised.
+        """A delivery of groups. Each group is normalised as a whole; its records are then filtered by their original rewards,
+        because a valid record's normalised reward may be below -1.
         """
         rules, size = self._rules, self._limits.group_size
-        whole = {group.instance: group.records for group in groups}
-        records: Group = []
-        for group in whole.values():
-            wanted = {record["uid"] for record in group if rules.filter_item(record)}
+        by_instance = {group.instance: group.records for group in groups}
+        records: RecordGroup = []
+        for group in by_instance.values():
+            valid = {record["uid"] for record in group if rules.filter_item(record)}
             copies = [
                 dict(record) for record in group
-            ]  # a plugin's function may change them, and they may go out again
-            left = [record for record in rules.normalize_group_data(copies) if record["uid"] in wanted]
-            records += rules.pad_group_data(left, size)
-        figures = rules.get_group_data_meta_info(whole) | {"finished_groups": list(whole)}
+            ]  # a plugin's function may change them, and they may be delivered again
+            normalised = [record for record in rules.normalize_group_data(copies) if record["uid"] in valid]
+            records += rules.pad_group_data(normalised, size)
+        figures = rules.get_group_data_meta_info(by_instance) | {"finished_groups": list(by_instance)}
         return Delivery(self._deliveries, records, figures)
 
     def _sweep(self) -> None:
@@ -183,9 +183,9 @@ class Channel:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """A change, whole or not at all: where it fails, memory goes back to what the disk says."""
+        """Make an atomic change: if it fails, the state is reloaded from disk."""
         try:
-            with self._store.whole():
+            with self._store.transaction():
                 yield
         except Exception:
             self._load()
@@ -202,4 +202,4 @@ class Channel:
 
 
 def _numbers(groups: list[OpenGroup]) -> list[int]:
-    return [kept.number for group in groups for kept in group.kept]
+    return [stored.number for group in groups for stored in group.stored]

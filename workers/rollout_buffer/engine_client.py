@@ -1,4 +1,4 @@
-"""Asking an OpenAI-compatible server for one answer, whatever happens to its weights in between."""
+"""Requests one answer from an OpenAI-compatible server, across updates of its weights."""
 
 import random
 import time
@@ -10,10 +10,10 @@ from training_core.errors import EngineFailure
 
 Messages = list[dict[str, Any]]
 SAMPLED = ("prompt_token_ids", "token_ids", "logprobs", "versions", "finish_reason")
-"""Fields of an assistant's message in a record: what was sampled. See training_core/llm/external/sampled_records.py."""
+"""Fields of an assistant's message in a record that describe the sampled tokens. See training_core/llm/external/sampled_records.py."""
 ATTEMPTS = 6
 PAUSE_SECONDS = 10.0
-"""After an abort: the server is taking new weights."""
+"""Pause after an abort, while the server loads new weights."""
 _OPENAI = {
     "max_tokens",
     "temperature",
@@ -24,11 +24,11 @@ _OPENAI = {
     "frequency_penalty",
     "logprobs",
 }
-"""Sampling parameters of the protocol; others (top_k, min_p ...) travel as extra fields of the body."""
+"""Sampling parameters of the protocol; others (top_k, min_p ...) are sent as extra fields of the body."""
 
 
 def make_client(url: str) -> Any:
-    """The official client for a server's address, with or without /v1; a password in it becomes the API key."""
+    """The official client for a server's address, with or without /v1; a password in the address becomes the API key."""
     import httpx
     import openai
 
@@ -53,10 +53,10 @@ def query_single_turn(
     model: str = "custom",
     pause: float = PAUSE_SECONDS,
 ) -> Messages:
-    """The conversation with one more assistant message; six tries. Raises EngineFailure where nothing came of them.
+    """The conversation with one more assistant message. Raises EngineFailure after ATTEMPTS failed requests.
 
-    An answer that ends with finish_reason "abort" is partial: the next try continues it (`continue_final_message`), with
-    max_tokens less what is there already.
+    An answer that ends with finish_reason "abort" is partial: the next request continues it (`continue_final_message`), with
+    max_tokens reduced by the tokens generated so far.
     """
     text: str | None = None
     sampled: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def query_single_turn(
             break
         try:
             response = client.chat.completions.create(model=model, **request)
-        except Exception as error:  # whatever a server or the way to it does: asked again
+        except Exception as error:  # any error of the server or the network: retried
             failure = f"{type(error).__name__}: {error}"
             time.sleep(min(pause, 1.0))
             continue
@@ -81,7 +81,7 @@ def query_single_turn(
         )
         text = (text or "") + (choice.message.content or "")
         if choice.finish_reason != "abort":
-            return [*messages, _said(text, choice.message) | sampled]
+            return [*messages, _message(text, choice.message) | sampled]
         spent += response.usage.completion_tokens if response.usage else 0
         time.sleep(pause)
     if text is None:
@@ -97,7 +97,9 @@ def _request(
     spent: int,
 ) -> dict[str, Any]:
     extra = {name: value for name, value in sampling.items() if name not in _OPENAI}
-    messages = [{name: value for name, value in each.items() if name not in SAMPLED} for each in messages]
+    messages = [
+        {name: value for name, value in message.items() if name not in SAMPLED} for message in messages
+    ]
     request: dict[str, Any] = {
         "messages": messages,
         "seed": random.randint(1, 10_000_000),
@@ -115,30 +117,30 @@ def _request(
 
 
 def _sampled(response: Any, choice: Any) -> dict[str, Any]:
-    """What the server says of the tokens that it sampled, for the record; nothing where it does not."""
+    """The sampled tokens as reported by the server, for the record; empty if it does not report them."""
     ids, prompt = getattr(choice, "token_ids", None), getattr(response, "prompt_token_ids", None)
     if not ids or not prompt:
         return {}
-    found = {"prompt_token_ids": prompt, "token_ids": ids, "finish_reason": choice.finish_reason}
-    for name, told in (("logprobs", "token_logprobs"), ("versions", "versions")):
-        values = getattr(choice, told, None)
+    sampled = {"prompt_token_ids": prompt, "token_ids": ids, "finish_reason": choice.finish_reason}
+    for name, field in (("logprobs", "token_logprobs"), ("versions", "versions")):
+        values = getattr(choice, field, None)
         if values is not None and len(values) == len(ids):
-            found[name] = values
-    return found
+            sampled[name] = values
+    return sampled
 
 
 def _appended(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """An answer and its continuation; nothing where the continuation did not go on from the very ids."""
+    """An answer joined with its continuation; empty if the continuation's prompt is not exactly the previous ids."""
     if not before or before.keys() != after.keys():
         return {}
     if after["prompt_token_ids"] != before["prompt_token_ids"] + before["token_ids"]:
         return {}
-    whole: dict[str, Any] = {
+    joined: dict[str, Any] = {
         name: before[name] + after[name] for name in ("token_ids", "logprobs", "versions") if name in before
     }
-    return {**after, **whole, "prompt_token_ids": before["prompt_token_ids"]}
+    return {**after, **joined, "prompt_token_ids": before["prompt_token_ids"]}
 
 
-def _said(text: str, message: Any) -> dict[str, Any]:
+def _message(text: str, message: Any) -> dict[str, Any]:
     calls = [call.model_dump() for call in message.tool_calls or ()]
     return {"role": "assistant", "content": text} | ({"tool_calls": calls} if calls else {})

@@ -1,4 +1,4 @@
-"""For writers of generator plugins: many rollouts of a file of prompts at once, each written to the buffer.
+"""Base of generator plugins: plays the prompts of a file in parallel, and writes each rollout to the buffer.
 
     TASK_TYPE = "mine"
 
@@ -30,12 +30,12 @@ from workers.rollout_buffer.writing import Writer
 __all__ = ["BaseGenerator", "query_single_turn"]
 
 RolloutFunction = Callable[..., Messages]
-"""(client, messages, sampling_params) -> messages; one with an argument `tools` is given those of the input file's line."""
+"""(client, messages, sampling_params) -> messages; if it has a parameter `tools`, it gets those of the input file's line."""
 RewardFunction = Callable[..., float]
 Item = dict[str, Any]
 _CONTEXT = multiprocessing.get_context("fork")
 """A plugin's functions need not be importable by name."""
-_TELL_EVERY = 5.0
+_REPORT_SECONDS = 5.0
 """Seconds between lines of progress."""
 
 
@@ -45,38 +45,38 @@ class DataFailure(TroupeError):
 
 @dataclass
 class BaseGenerator:
-    """A pool of processes that plays every prompt of a file so many times. Field names are slime's."""
+    """A pool of processes that plays every prompt of a file a given number of times. Field names are slime's."""
 
     remote_engine_url: str
-    """An OpenAI-compatible server; empty for rollout functions that need none (their client is None)."""
+    """Address of an OpenAI-compatible server; empty for rollout functions that need none (their client is None)."""
     remote_buffer_url: str
-    """Where records go, token included."""
+    """Address for records, including the token."""
     num_repeat_per_sample: int = 1
-    """Rollouts per prompt and epoch: the group size."""
+    """RolloutProcesses per prompt and epoch: the group size."""
     queue_size: int = 1_000_000
-    """Prompts that wait at a time."""
+    """Maximum number of waiting prompts."""
     num_process: int = 10
-    """Rollouts at a time."""
+    """Number of parallel rollouts."""
     task_type: str = "math"
-    """Named in its lines of progress."""
+    """Name in progress messages."""
     max_tokens: int = 4096
-    """Longest answer, where sampling_params names none."""
+    """Maximum length of an answer, unless sampling_params sets it."""
     skip_instance_ids: Sequence[str] | None = None
-    """Prompts that are done: one that is named k times is skipped in the first k epochs."""
+    """Finished prompts: one that is named k times is skipped in the first k epochs."""
     sampling_params: Mapping[str, Any] = field(default_factory=dict)
     """Sent with every request: max_tokens, temperature, top_p ..."""
     begun: Mapping[str, int] = field(default_factory=dict)
-    """Records that the buffer has of groups that are not whole: so many rollouts of the prompt are not repeated."""
+    """Number of records that the buffer has of incomplete groups: these rollouts are not repeated."""
     num_prompts: int = 0
-    """Play only the first so many of the file; 0 plays all."""
+    """Number of prompts to play from the start of the file; 0 plays all."""
     attempts: int = 3
-    """Tries of a rollout before its record is written as invalid."""
+    """Maximum attempts of a rollout before its record is written as invalid."""
     invalid_reward: float = -1.0
-    """What an invalid record has for a reward."""
+    """Reward of an invalid record."""
 
     @classmethod
     def from_request(cls, data: Mapping[str, Any]) -> Self:
-        """From what run_rollout is given; numbers may be text."""
+        """A generator from the data of run_rollout; numbers may be text."""
         sampling = dict(data.get("sampling_params") or {})
         return cls(
             str(data.get("remote_engine_url") or ""),
@@ -95,11 +95,11 @@ class BaseGenerator:
     def entry(
         self, input_file: str, rollout_func: RolloutFunction, reward_func: RewardFunction, num_epoch: int = 1
     ) -> None:
-        """Play the whole file; returns when every record is written. Raises DataFailure."""
+        """Play the file, and return when every record is written. Raises DataFailure."""
         items = read_prompts(Path(input_file))
         items = items[: self.num_prompts or len(items)]
         if self.remote_engine_url:
-            import openai  # noqa: F401  # once, before the processes part: it takes a second
+            import openai  # noqa: F401  # once, before the fork: it takes a second
         tasks: Any = _CONTEXT.Queue(self.queue_size)
         written, failed = _CONTEXT.Value("q", 0), _CONTEXT.Value("q", 0)
         takes_tools = "tools" in inspect.signature(rollout_func).parameters
@@ -112,7 +112,7 @@ class BaseGenerator:
             worker.start()
         total = sum(1 for _ in self._tasks(items, num_epoch))
         ended = threading.Event()
-        line = threading.Thread(target=self._tell, args=(play, total, ended), daemon=True)
+        line = threading.Thread(target=self._report, args=(play, total, ended), daemon=True)
         line.start()
         for task in self._tasks(items, num_epoch):
             tasks.put(task)
@@ -124,7 +124,7 @@ class BaseGenerator:
         line.join()
 
     def _tasks(self, items: Sequence[Item], epochs: int) -> Iterator[Item]:
-        """One item per rollout, repeats of a prompt one after another."""
+        """One item per rollout; repetitions of a prompt are consecutive."""
         skip, begun = Counter(map(str, self.skip_instance_ids or ())), Counter(self.begun)
         for epoch in range(epochs):
             for item in items:
@@ -137,7 +137,7 @@ class BaseGenerator:
                     yield {**item, "epoch": epoch, "repeat": repeat}
 
     def _work(self, tasks: Any, play: "_Play") -> None:
-        """One process: prompts from the queue until it says None."""
+        """One process: play prompts from the queue until it returns None."""
         client = make_client(self.remote_engine_url) if self.remote_engine_url else None
         with Writer(self.remote_buffer_url) as writer:
             for item in iter(tasks.get, None):
@@ -147,7 +147,7 @@ class BaseGenerator:
                     play.written.value += 1
 
     def _record(self, item: Item, client: Any, play: "_Play") -> dict[str, Any]:
-        """Play a prompt; after the last try that raised, a record that says why and counts as invalid."""
+        """Play a prompt. If every attempt raises, the record contains the error and counts as invalid."""
         sampling = {"max_tokens": self.max_tokens, **self.sampling_params}
         extra = {"label": item.get("label"), "epoch": item["epoch"], "repeat": item["repeat"]}
         messages, reward = list(item["prompt"]), self.invalid_reward
@@ -158,12 +158,14 @@ class BaseGenerator:
             extra["attempts"] = attempt
             try:
                 messages = play.rollout(
-                    client, [dict(each) for each in item["prompt"]], dict(sampling), **offered
+                    client, [dict(message) for message in item["prompt"]], dict(sampling), **offered
                 )
                 reward = float(play.reward(messages, item))
                 extra.pop("error", None)
                 break
-            except Exception as error:  # a plugin's own code, or its server: the record says so
+            except (
+                Exception
+            ) as error:  # the plugin's code or its server failed: the record contains the error
                 extra["error"] = f"{type(error).__name__}: {error}"[:500]
         if "error" in extra:
             with play.failed.get_lock():
@@ -178,10 +180,10 @@ class BaseGenerator:
             "extra_info": extra | {"started": started, "timestamp": time.time()},
         }
 
-    def _tell(self, play: "_Play", total: int, ended: threading.Event) -> None:
+    def _report(self, play: "_Play", total: int, ended: threading.Event) -> None:
         last = False
         while not last:
-            last = ended.wait(_TELL_EVERY)
+            last = ended.wait(_REPORT_SECONDS)
             sys.stdout.write(
                 f"{self.task_type}: {play.written.value:,} of {total:,} records written, {play.failed.value:,} invalid\n"
             )
@@ -190,18 +192,18 @@ class BaseGenerator:
 
 @dataclass(frozen=True)
 class _Play:
-    """What all worker processes share."""
+    """Parameters that all worker processes share."""
 
     rollout: RolloutFunction
     reward: Callable[[Messages, Item], float]
     written: Any
     failed: Any
     takes_tools: bool
-    """Whether the rollout function is given a prompt's tools."""
+    """Whether the rollout function gets a prompt's tools."""
 
 
 def read_prompts(path: Path) -> list[Item]:
-    """JSONL of {instance_id, prompt: [messages], label?}. Raises DataFailure with the line that is wrong."""
+    """Read JSONL of {instance_id, prompt: [messages], label?}. Raises DataFailure with the number of the invalid line."""
     items: list[Item] = []
     try:
         lines = path.read_text().splitlines()
@@ -230,6 +232,6 @@ def read_prompts(path: Path) -> list[Item]:
 
 
 def _two_arguments(reward: RewardFunction) -> Callable[[Messages, Item], float]:
-    """A reward function as (messages, item), whichever of the two it is."""
-    takes = len(inspect.signature(reward).parameters)
-    return reward if takes >= 2 else lambda messages, _: reward(messages)
+    """Adapt a reward function to the signature (messages, item)."""
+    parameters = len(inspect.signature(reward).parameters)
+    return reward if parameters >= 2 else lambda messages, _: reward(messages)

@@ -1,6 +1,6 @@
-"""A rollout in a process of its own: `python -m workers.rollout_buffer.play PLUGIN.py`, its request as one line on stdin.
+"""A rollout in its own process: `python -m workers.rollout_buffer.play PLUGIN.py`, with the request as one line on stdin.
 
-stdin stays open for as long as the service lives. When it closes, the rollout and everything it started end.
+stdin stays open as long as the service runs. When it closes, the rollout and all its child processes end.
 """
 
 import os
@@ -15,11 +15,11 @@ from workers.rollout_buffer.plugins import find_plugins, load_plugin
 
 
 def main() -> int:
-    """Run the plugin's run_rollout; the exit status."""
+    """Run the plugin's run_rollout and return the exit status."""
     path = Path(sys.argv[1])
     request = orjson.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with_service, daemon=True).start()
-    find_plugins([path.parent])  # so that it can import its neighbours
+    find_plugins([path.parent])  # lets it import modules of its folder
     plugin = load_plugin(path)
     if plugin is None:
         sys.stderr.write(f"{path} has no TASK_TYPE and run_rollout\n")

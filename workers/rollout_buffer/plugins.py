@@ -1,4 +1,4 @@
-"""Generator plugins: Python files in a folder, known by the TASK_TYPE and run_rollout that they define."""
+"""Generator plugins: Python files in a folder that define TASK_TYPE and run_rollout."""
 
 import importlib.util
 import sys
@@ -21,25 +21,25 @@ class PluginFailure(TroupeError):
 
 @dataclass(frozen=True)
 class Plugin:
-    """A file that makes records of one task type."""
+    """A file that generates records of one task type."""
 
     task_type: str
     path: Path
     run_rollout: Callable[[dict[str, Any]], None]
     hooks: dict[str, Callable[..., Any]]
-    """Those of the rules' functions that it has."""
+    """The functions of Rules that it replaces."""
 
 
 @dataclass(frozen=True)
 class Plugins:
-    """Plugins by task type, and why some files are none."""
+    """Plugins by task type, and the errors of files that cannot be loaded."""
 
     found: dict[str, Plugin]
     broken: dict[str, str]
     """File name -> error."""
 
     def get(self, task_type: str) -> Plugin:
-        """Raises PluginFailure, naming those there are."""
+        """The plugin of a task type. Raises PluginFailure, which lists the available ones."""
         if task_type in self.found:
             return self.found[task_type]
         known = ", ".join(sorted(self.found)) or "none"
@@ -48,7 +48,7 @@ class Plugins:
 
 
 def find_plugins(folders: Iterable[Path]) -> Plugins:
-    """Every .py file of these folders that is a plugin; of one task type, the later folder's.
+    """All plugins in these folders; for equal task types the later folder's.
 
     Other files, and those whose names begin with an underscore, are helpers: plugins may import them by name.
     """
@@ -63,7 +63,7 @@ def find_plugins(folders: Iterable[Path]) -> Plugins:
 
 
 def load_plugin(path: Path) -> Plugin | None:
-    """The plugin in a file; None where it is none. Raises whatever the file raises."""
+    """The plugin in a file; None if the file is not a plugin. Raises what the file raises."""
     module = _load(path)
     task_type, run = getattr(module, "TASK_TYPE", None), getattr(module, "run_rollout", None)
     if not isinstance(task_type, str) or not callable(run):
@@ -75,7 +75,7 @@ def load_plugin(path: Path) -> Plugin | None:
 def _find(path: Path, plugins: Plugins) -> None:
     try:
         plugin = load_plugin(path)
-    except Exception as error:  # a stranger's file: the others still work
+    except Exception as error:  # a user's file: the others still work
         plugins.broken[path.name] = f"{type(error).__name__}: {error}"
         return
     if plugin is not None:
@@ -85,7 +85,7 @@ def _find(path: Path, plugins: Plugins) -> None:
 def _load(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"rollout_generators.{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise PluginFailure(f"{path} is no Python file")
+        raise PluginFailure(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""Rollouts under way: at most one per channel, each a process of its own with a log file."""
+"""Running rollouts: at most one per channel, each in its own process with a log file."""
 
 import contextlib
 import os
@@ -24,15 +24,15 @@ class _Rollout:
     task_type: str
 
 
-class Rollouts:
-    """Starts, watches and ends them. Their logs lie in `folder`."""
+class RolloutProcesses:
+    """Starts, monitors and stops rollouts. Their logs are in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._running: dict[str, _Rollout] = {}
 
     def start(self, channel: str, plugin: Plugin, request: Mapping[str, Any]) -> None:
-        """Run a plugin in the background; the channel's former rollout is ended first."""
+        """Run a plugin in the background, after stopping the channel's previous rollout."""
         self.end(channel)
         self._folder.mkdir(parents=True, exist_ok=True)
         log = self._folder / f"rollout-{channel or 'default'}.log"
@@ -52,7 +52,7 @@ class Rollouts:
         self._running[channel] = _Rollout(process, log, plugin.task_type)
 
     def state(self, channel: str) -> dict[str, Any]:
-        """{state: none | running | finished | failed, task_type, error: the end of its log where it failed}."""
+        """{state: none | running | finished | failed, task_type, error: the end of the log of a failed rollout}."""
         rollout = self._running.get(channel)
         if rollout is None:
             return {"state": "none", "task_type": "", "error": ""}
@@ -62,23 +62,23 @@ class Rollouts:
         return {"state": state, "task_type": rollout.task_type, "error": error}
 
     def end(self, channel: str) -> None:
-        """End a channel's rollout and all that it started."""
+        """Kill a channel's rollout and its child processes."""
         rollout = self._running.pop(channel, None)
         if rollout is None:
             return
         if rollout.process.stdin is not None:
             rollout.process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):  # it had ended, and so had all of its group
+        with contextlib.suppress(ProcessLookupError):  # its process group has already ended
             os.killpg(rollout.process.pid, signal.SIGKILL)
         rollout.process.wait()
 
     def end_all(self) -> None:
-        """The service ends."""
+        """Stop all rollouts."""
         for channel in list(self._running):
             self.end(channel)
 
 
 def _tail(log: Path) -> str:
-    """The last lines of a log, for an error that is shown far away from it."""
+    """The last lines of a log and its path, for an error message."""
     lines = log.read_text(errors="replace").strip().splitlines()
     return f"{' | '.join(lines[-3:])[-600:]} (all of it: {log})"

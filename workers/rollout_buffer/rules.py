@@ -1,7 +1,7 @@
-"""When a group of records is whole, which of them count, and how their rewards are normalised.
+"""Rules of groups: when a group is complete, which records are valid, and how rewards are normalised.
 
 A record is a dict {uid, instance_id, messages, reward, raw_reward, extra_info}; a group is the records of one instance.
-The defaults follow slime's rollout buffer; a generator plugin may put functions of its own in their place.
+The defaults follow slime's rollout buffer; a generator plugin may replace them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,48 +10,48 @@ from statistics import fmean, pstdev
 from typing import Any
 
 Record = dict[str, Any]
-Group = list[Record]
+RecordGroup = list[Record]
 _LEAST_STD = 1e-8
 
 
 @dataclass(frozen=True)
-class Limits:
-    """Settings of the default rules, and how much a buffer holds."""
+class BufferLimits:
+    """Settings of the default rules, and the maximum size of a buffer."""
 
     group_size: int = 8
-    """Records of a whole group."""
+    """Number of records of a complete group."""
     least_reward: float = -1.0
-    """A record is valid when its reward is greater."""
+    """A record is valid if its reward is greater than this."""
     minimum_ratio: float = 0.7
-    """Share of valid records that a group needs; also the share of its records that one must have that timed out."""
+    """Minimum share of valid records of a group; also the minimum share of `group_size` for a group that timed out."""
     timeout: float = 300.0
-    """Seconds since its last record after which a group waits no longer."""
+    """Seconds since its last record after which a group is closed."""
     max_records: int = 100_000
-    """Records held at once; beyond it no new group is begun."""
+    """Maximum number of stored records; beyond it no new group is opened."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a plugin may replace; the names are slime's."""
+    """Functions that a plugin may replace; the names are slime's."""
 
-    is_valid_group: Callable[[str, Group], tuple[bool, bool]]
+    is_valid_group: Callable[[str, RecordGroup], tuple[bool, bool]]
     """(instance id, records) -> (worth training on, complete)."""
-    normalize_group_data: Callable[[Group], Group]
-    """Records -> the same with normalised rewards."""
-    pad_group_data: Callable[[Group, int], Group]
-    """(records, group size) -> as many as the group size."""
+    normalize_group_data: Callable[[RecordGroup], RecordGroup]
+    """records -> records with normalised rewards."""
+    pad_group_data: Callable[[RecordGroup, int], RecordGroup]
+    """(records, group size) -> records, padded to the group size."""
     filter_item: Callable[[Record], bool]
-    """Whether a record of a valid group is handed out."""
-    get_group_data_meta_info: Callable[[Mapping[str, Group]], dict[str, Any]]
-    """Groups by instance id, before normalisation -> figures."""
+    """record -> whether it is delivered, if its group is valid."""
+    get_group_data_meta_info: Callable[[Mapping[str, RecordGroup]], dict[str, Any]]
+    """groups by instance id, before normalisation -> statistics."""
 
 
 HOOKS = tuple(Rules.__dataclass_fields__)
-"""Names of the functions that a plugin may have."""
+"""Names of the functions that a plugin may define."""
 
 
-def make_rules(limits: Limits, hooks: Mapping[str, Callable[..., Any]]) -> Rules:
-    """The default rules, with a plugin's functions in place of its own."""
+def make_rules(limits: BufferLimits, hooks: Mapping[str, Callable[..., Any]]) -> Rules:
+    """The default rules, overridden by a plugin's functions."""
 
     def valid(record: Record) -> bool:
         return bool(record["reward"] > limits.least_reward)
@@ -69,15 +69,15 @@ def make_rules(limits: Limits, hooks: Mapping[str, Callable[..., Any]]) -> Rules
     return Rules(**(defaults | dict(hooks)))
 
 
-def valid_share(group: Group, limits: Limits) -> float:
-    """Valid records over all records of a group."""
+def valid_share(group: RecordGroup, limits: BufferLimits) -> float:
+    """Share of valid records in a group."""
     return len([record for record in group if record["reward"] > limits.least_reward]) / len(group)
 
 
-def normalised(group: Group, valid: Callable[[Record], bool]) -> Group:
-    """Valid rewards less their mean, by their population standard deviation + 1e-8, times records over valid records.
+def normalised(group: RecordGroup, valid: Callable[[Record], bool]) -> RecordGroup:
+    """Valid rewards minus their mean, divided by (population standard deviation + 1e-8), times records over valid records.
 
-    The last factor gives a group with invalid records the weight of a whole one. Rewards that are all equal become 0.
+    The last factor gives a group with invalid records the weight of a complete one. Equal rewards become 0.
     """
     rewards = [record["reward"] for record in group if valid(record)]
     if not rewards:
@@ -89,10 +89,10 @@ def normalised(group: Group, valid: Callable[[Record], bool]) -> Group:
     ]
 
 
-def halved_duplicates(group: Group, group_size: int) -> Group:
-    """Fill a group up with duplicates, in order; a record and its duplicate share the reward half and half.
+def halved_duplicates(group: RecordGroup, group_size: int) -> RecordGroup:
+    """Pad a group with duplicates, in order; a record and its duplicate each get half of the reward.
 
-    A `pad_group_data` for learners that need whole groups; ours does not, so it is not the default.
+    A `pad_group_data` for learners that need complete groups; Troupe's does not, so it is not the default.
     """
     missing = min(max(group_size - len(group), 0), len(group))
     halves = [{**record, "reward": record["reward"] / 2} for record in group[:missing]]
@@ -100,8 +100,8 @@ def halved_duplicates(group: Group, group_size: int) -> Group:
     return [*halves, *group[missing:], *copies]
 
 
-def group_figures(groups: Mapping[str, Group], valid: Callable[[Record], bool]) -> dict[str, Any]:
-    """Slime's figures of the groups handed out: samples, groups, mean size, mean valid reward, instance ids."""
+def group_figures(groups: Mapping[str, RecordGroup], valid: Callable[[Record], bool]) -> dict[str, Any]:
+    """Slime's statistics of delivered groups: samples, groups, mean size, mean valid reward, instance ids."""
     rewards = [record["reward"] for group in groups.values() for record in group if valid(record)]
     total = sum(len(group) for group in groups.values())
     return {
@@ -114,7 +114,7 @@ def group_figures(groups: Mapping[str, Group], valid: Callable[[Record], bool]) 
 
 
 def checked_record(given: Any) -> Record:
-    """A record as it is kept: numbers may come as text. Raises ValueError, naming what is wrong."""
+    """The record as it is stored; numbers may be text. Raises ValueError, which names the problem."""
     if not isinstance(given, dict):
         raise ValueError("a record is a JSON object with uid, instance_id, messages and reward")
     missing = [name for name in ("uid", "instance_id", "messages", "reward") if given.get(name) is None]
@@ -133,27 +133,29 @@ def checked_record(given: Any) -> Record:
 
 
 def finite(value: Any, name: str) -> float:
-    """A number, or text that is one. Raises ValueError for anything else, NaN and infinities included."""
+    """Convert a value to a finite number. Raises ValueError."""
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} is no number: {value!r}") from None
+        raise ValueError(f"{name} is not a number: {value!r}") from None
     if not abs(number) < float("inf"):
-        raise ValueError(f"{name} is no finite number: {value!r}")
+        raise ValueError(f"{name} is not a finite number: {value!r}")
     return number
 
 
 def _messages(given: Any) -> Sequence[dict[str, Any]]:
-    if not isinstance(given, list) or not all(isinstance(each, dict) and "role" in each for each in given):
+    if not isinstance(given, list) or not all(
+        isinstance(message, dict) and "role" in message for message in given
+    ):
         raise ValueError("messages is a list of chat messages {role, content}")
-    for place, message in enumerate(given):
+    for index, message in enumerate(given):
         ids = message.get("token_ids")
-        if ids is not None and not (isinstance(ids, list) and all(type(each) is int for each in ids)):
-            raise ValueError(f"messages[{place}].token_ids is a list of whole numbers")
+        if ids is not None and not (isinstance(ids, list) and all(type(token) is int for token in ids)):
+            raise ValueError(f"messages[{index}].token_ids is a list of whole numbers")
         for name in ("logprobs", "versions"):
             values = message.get(name)
             if ids is not None and isinstance(values, list) and len(values) != len(ids):
                 raise ValueError(
-                    f"messages[{place}] has {len(ids)} token_ids and {len(values)} {name}; give one for each token"
+                    f"messages[{index}] has {len(ids)} token_ids and {len(values)} {name}; give one for each token"
                 )
     return given

@@ -1,7 +1,7 @@
-"""The HTTP face of a rollout buffer: slime's endpoints and shapes, a bearer token, 429 where it is full.
+"""The HTTP service of a rollout buffer: slime's endpoints and shapes, a bearer token, 429 if it is full.
 
-Every path stands at the root, and again under /channels/<name>/ for further runs. An answer is an envelope
-{success, message, data}; an error has success = false, data = null and says in `message` what to do.
+Every path exists at the root, and under /channels/<name>/ for further runs. A response is an envelope
+{success, message, data}; an error has success = false, data = null and the remedy in `message`.
 """
 
 import base64
@@ -19,43 +19,43 @@ from starlette.routing import Mount, Route
 
 from workers.http.body_limit import BodyLimit
 from workers.rollout_buffer.buffer import RolloutBuffer, whole_number
-from workers.rollout_buffer.channel import Delivery, Full
+from workers.rollout_buffer.channel import BufferFull, Delivery
 from workers.rollout_buffer.plugins import PluginFailure
 from workers.rollout_buffer.rules import finite
 
 RETRY_SECONDS = 2
-"""What a writer is told to wait where the buffer is full."""
-_LOOK_EVERY = 0.05
-"""Seconds between looks of a reader that waits."""
+"""Seconds after which a writer retries if the buffer is full."""
+_POLL_SECONDS = 0.05
+"""Seconds between polls for a waiting reader."""
 LONGEST_WAIT = 60.0
 MAX_BODY = 64 << 20
-"""Bytes of one request: a record with its messages, or the instances that a resumed rollout skips."""
+"""Maximum bytes of one request: a record with its messages, or the instances that a resumed rollout skips."""
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def make_app(buffer: RolloutBuffer, token: str) -> BodyLimit:
-    """The service. An empty token lets everybody in: for tests in one process alone."""
-    face = _Face(buffer)
+    """The service. An empty token disables authentication, for tests in one process."""
+    endpoints = _Endpoints(buffer)
     routes = [
         Route(path, _guarded(endpoint, token), methods=[method])
         for method, path, endpoint in (
-            ("GET", "/", face.home),
-            ("POST", "/start_rollout", face.start_rollout),
-            ("POST", "/stop_rollout", face.stop_rollout),
-            ("POST", "/buffer/write", face.write),
-            ("POST", "/get_rollout_data", face.get_rollout_data),
-            ("POST", "/buffer/read", face.read),
-            ("GET", "/buffer/peek", face.peek),
-            ("GET", "/buffer/stats", face.stats),
-            ("GET", "/stats", face.stats),
+            ("GET", "/", endpoints.home),
+            ("POST", "/start_rollout", endpoints.start_rollout),
+            ("POST", "/stop_rollout", endpoints.stop_rollout),
+            ("POST", "/buffer/write", endpoints.write),
+            ("POST", "/get_rollout_data", endpoints.get_rollout_data),
+            ("POST", "/buffer/read", endpoints.read),
+            ("GET", "/buffer/peek", endpoints.peek),
+            ("GET", "/buffer/stats", endpoints.stats),
+            ("GET", "/stats", endpoints.stats),
         )
     ]
     app = Starlette(routes=[*routes, Mount("/channels/{channel}", routes=routes)])
-    return BodyLimit(app, MAX_BODY, lambda said: {"success": False, "message": said, "data": None})
+    return BodyLimit(app, MAX_BODY, lambda message: {"success": False, "message": message, "data": None})
 
 
-class _Face:
-    """One method per endpoint. Disk work goes to threads: a slow read holds up no writer's connection."""
+class _Endpoints:
+    """One method per endpoint. Disk work runs in threads, so that a slow read does not block writers."""
 
     def __init__(self, buffer: RolloutBuffer) -> None:
         self._buffer = buffer
@@ -96,15 +96,15 @@ class _Face:
         return _json({"success": True, "message": "Buffer statistics", "data": data})
 
     def _read(self, name: str, body: Mapping[str, Any], wait: float) -> Response:
-        """Hand out groups, after `wait` seconds at most."""
+        """Deliver groups; wait at most `wait` seconds for them."""
         most = body.get("batch_size")
         size = whole_number(most, "batch_size") if most is not None else None
-        known = body.get("delivery")
-        acknowledged = int(finite(known, "delivery")) if known is not None else None
+        number = body.get("delivery")
+        acknowledged = int(finite(number, "delivery")) if number is not None else None
         channel, until = self._buffer.channel(name), time.monotonic() + wait
         delivery = channel.read(acknowledged, size)
         while not delivery.records and time.monotonic() < until:
-            time.sleep(_LOOK_EVERY)
+            time.sleep(_POLL_SECONDS)
             delivery = channel.read(acknowledged, size)
         return self._delivered(name, delivery)
 
@@ -118,26 +118,28 @@ class _Face:
 
 
 def _guarded(endpoint: Endpoint, token: str) -> Endpoint:
-    """An endpoint that asks for the token and turns errors into envelopes."""
+    """An endpoint that checks the token and converts errors to envelopes."""
 
     async def answer(request: Request) -> Response:
         if token and not hmac.compare_digest(_given_token(request).encode(), token.encode()):
             return _failure(401, "the buffer's token is missing or wrong; send Authorization: Bearer TOKEN")
         try:
             return await endpoint(request)
-        except Full:
-            full = f"the buffer is full; ask again in {RETRY_SECONDS} s, or read from it"
-            return _failure(429, full, {"Retry-After": str(RETRY_SECONDS)})
+        except BufferFull:
+            message = f"the buffer is full; ask again in {RETRY_SECONDS} s, or read from it"
+            return _failure(429, message, {"Retry-After": str(RETRY_SECONDS)})
         except (ValueError, PluginFailure) as error:
             return _failure(400, str(error))
-        except Exception as error:  # a plugin's hook, the disk: the writer must hear that nothing was kept
+        except (
+            Exception
+        ) as error:  # a plugin's function or the disk: the writer must know that nothing was stored
             return _failure(500, f"{type(error).__name__}: {error}")
 
     return answer
 
 
 def _given_token(request: Request) -> str:
-    """From `Bearer TOKEN`, or from the password of an address http://buffer:TOKEN@host, as clients send it."""
+    """The token from `Bearer TOKEN`, or from the password of an address http://buffer:TOKEN@host."""
     kind, _, value = request.headers.get("authorization", "").partition(" ")
     if kind.lower() == "basic":
         try:

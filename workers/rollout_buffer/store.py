@@ -1,7 +1,7 @@
-"""What a rollout buffer has on disk: one SQLite file, every change whole or not at all.
+"""A rollout buffer's data on disk: one SQLite file with atomic changes.
 
-A record stands in it before its writer hears "success", so a killed service loses nothing that was acknowledged. Records
-that were handed over keep their uid without their body, so that a writer that asks again writes nothing twice.
+A record is stored before its writer gets "success", so a killed service loses no acknowledged record. Delivered records
+keep their uid without their body, so that a repeated write has no effect.
 """
 
 import sqlite3
@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from workers.rollout_buffer.groups import Kept
+from workers.rollout_buffer.groups import StoredRecord
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS records(
@@ -36,16 +36,16 @@ class Store:
         self._base.execute("PRAGMA journal_mode=WAL")
         self._base.execute(
             "PRAGMA synchronous=NORMAL"
-        )  # outlives the process; the machine's power may cost the last
+        )  # survives the process; a power failure may lose the last changes
         self._base.executescript(_TABLES)
 
     def close(self) -> None:
-        """Nothing is lost without it."""
+        """Close the file. Without this call nothing is lost."""
         self._base.close()
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
-        """All changes of the block, or none of them."""
+    def transaction(self) -> Iterator[None]:
+        """Make the changes of the block atomic."""
         self._base.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -55,66 +55,67 @@ class Store:
         self._base.execute("COMMIT")
 
     def add(self, channel: str, record: dict[str, Any]) -> int | None:
-        """Keep a record; its number, or None where one of its uid was kept before."""
+        """Store a record. Returns its number, or None if a record with its uid exists."""
         row = self._base.execute(
             "INSERT OR IGNORE INTO records(channel, uid, body) VALUES(?, ?, ?)",
             (channel, record["uid"], orjson.dumps(record)),
         )
         return row.lastrowid if row.rowcount else None
 
-    def held(self, channel: str) -> Iterator[tuple[Kept, int | None]]:
-        """Records that are not done with, oldest first, with the delivery that they are part of."""
+    def held(self, channel: str) -> Iterator[tuple[StoredRecord, int | None]]:
+        """Records that are not removed, oldest first, with the number of their delivery."""
         rows = self._base.execute(
             "SELECT number, body, delivery FROM records WHERE channel=? AND body IS NOT NULL ORDER BY number",
             (channel,),
         )
         for number, body, delivery in rows:
-            yield Kept(number, orjson.loads(body)), delivery
+            yield StoredRecord(number, orjson.loads(body)), delivery
 
     def deliver(self, numbers: Iterable[int], delivery: int) -> None:
-        """These records are under way to a reader."""
+        """Mark records as part of a delivery."""
         self._base.executemany(
             "UPDATE records SET delivery=? WHERE number=?", [(delivery, number) for number in numbers]
         )
 
     def forget(self, numbers: Iterable[int]) -> None:
-        """These records are done with; their uids stay known."""
+        """Remove the records' bodies; their uids remain."""
         self._base.executemany(
             "UPDATE records SET body=NULL WHERE number=?", [(number,) for number in numbers]
         )
 
     def finish(self, channel: str, instances: Iterable[str]) -> None:
-        """Groups of these instances were handed over."""
+        """Add instances of delivered groups."""
         self._base.executemany(
-            "INSERT INTO finished(channel, instance) VALUES(?, ?)", [(channel, each) for each in instances]
+            "INSERT INTO finished(channel, instance) VALUES(?, ?)",
+            [(channel, instance) for instance in instances],
         )
 
     def finished(self, channel: str) -> list[str]:
-        """Instances of the groups handed over since the rollout started, one entry per group."""
+        """Instances of the groups delivered since the rollout started, one entry per group."""
         rows = self._base.execute("SELECT instance FROM finished WHERE channel=? ORDER BY number", (channel,))
         return [instance for (instance,) in rows]
 
     def clear(self, channel: str, *, records: bool) -> None:
-        """Forget which groups were handed over, and with `records` everything that is held."""
+        """Clear the list of delivered groups, and with `records` all records."""
         self._base.execute("DELETE FROM finished WHERE channel=?", (channel,))
         if records:
             self._base.execute("DELETE FROM records WHERE channel=?", (channel,))
 
     def note(self, channel: str, name: str, value: Any) -> None:
-        """Keep a value (JSON)."""
+        """Store a value as JSON."""
         self._base.execute(
             "INSERT INTO state VALUES(?, ?, ?) ON CONFLICT DO UPDATE SET value=excluded.value",
             (channel, name, orjson.dumps(value)),
         )
 
     def noted(self, channel: str, name: str) -> Any:
-        """A kept value; None where there is none."""
+        """A stored value; None if it does not exist."""
         row = self._base.execute(
             "SELECT value FROM state WHERE channel=? AND name=?", (channel, name)
         ).fetchone()
         return orjson.loads(row[0]) if row else None
 
     def channels(self) -> list[str]:
-        """Names of the channels that have something on disk."""
+        """Names of the channels with data on disk."""
         rows = self._base.execute("SELECT channel FROM records UNION SELECT channel FROM state")
         return [name for (name,) in rows]

@@ -1,4 +1,4 @@
-"""What a run asks of the cluster, so that it can be compared with what is there before anything is spent."""
+"""Devices that a run requests, to be compared with the cluster's before launch."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from workers.sizing.placement import ActorSlot, place
 
 @dataclass(frozen=True)
 class Demand:
-    """Devices that a run takes, all at once."""
+    """Devices that a run occupies."""
 
     cpus: float
     gpus: float
     bundles: tuple[dict[str, float], ...]
-    """What must fit on one node each, e.g. {"CPU": 0.5, "GPU": 1.0}."""
+    """Bundles, each of which must fit on one node, e.g. {"CPU": 0.5, "GPU": 1.0}."""
 
     def __str__(self) -> str:
         words = [f"{self.cpus:g} CPU cores"] if self.cpus else []
@@ -31,10 +31,10 @@ def demand(config: AnyConfig) -> Demand:
 
 @dataclass(frozen=True)
 class Pool:
-    """Processes of one policy (or of all: environments, coordinator) and the devices that they take together."""
+    """Processes of one policy, or shared ones (environments, coordinator), and their total devices."""
 
     name: str
-    """A policy's name; "environments", "coordinator" and "trainer" for those that serve all."""
+    """A policy's name; "environments", "coordinator" and "trainer" for shared processes."""
     kind: str
     """policy, environments, coordinator or trainer (of small networks: acts and learns for all policies)."""
     workers: int
@@ -43,12 +43,12 @@ class Pool:
 
 
 def pools(config: AnyConfig) -> list[Pool]:
-    """Who takes what within a run, policies first."""
-    found: dict[tuple[str, str], list[ActorSlot]] = {}
+    """Devices by pool of processes, policies first."""
+    slots: dict[tuple[str, str], list[ActorSlot]] = {}
     for actor_slot in place(config).actor_slots:
         shared = "environments" if actor_slot.kind == "environment" else actor_slot.kind
         key = ("policy", actor_slot.policy) if actor_slot.policy else (shared, shared)
-        found.setdefault(key, []).append(actor_slot)
+        slots.setdefault(key, []).append(actor_slot)
     return [
         Pool(
             name,
@@ -57,5 +57,5 @@ def pools(config: AnyConfig) -> list[Pool]:
             round(sum(actor_slot.cpus for actor_slot in actor_slots), 4),
             round(sum(actor_slot.gpus for actor_slot in actor_slots), 4),
         )
-        for (kind, name), actor_slots in found.items()
+        for (kind, name), actor_slots in slots.items()
     ]

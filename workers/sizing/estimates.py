@@ -1,6 +1,6 @@
-"""What a run takes, before anything is spent: memory per worker, and how much one iteration plays and samples.
+"""Estimates of a run before launch: memory per worker, and the number of episodes and samples per iteration.
 
-No torch: models are sized from their folders. What cannot be known is said, never guessed silently.
+Free of torch: model sizes are read from their folders. Unknown sizes are reported as unknown.
 """
 
 import math
@@ -20,28 +20,28 @@ from workers.sizing.demand import Demand, Pool, demand, pools
 from workers.sizing.placement import ActorSlot, SlotKind, place
 
 PROMPT_TOKENS = 512
-"""Assumed length of a prompt where nobody says."""
+"""Assumed length of a prompt by default."""
 
 
 @dataclass(frozen=True)
 class WorkerMemory:
-    """What each of a policy's workers of one kind holds at most, in bytes."""
+    """Maximum memory of each of a policy's workers of one kind, in bytes."""
 
     kind: SlotKind
     workers: int
     cpus: float
     gpus: float
-    """Of one worker; 0 has it on the CPU."""
+    """Of one worker; 0 means CPU."""
     parts: dict[str, int]
-    """weights, reference, optimizer: always there; gradients, activations, logits: while it updates; kv_cache and
-    engine_weights (vLLM's own copy): while it generates."""
+    """weights, reference, optimizer: always; gradients, activations, logits: during updates; kv_cache and
+    engine_weights (vLLM's own copy): during generation."""
     peak: int
-    """The larger of both times."""
+    """Maximum over both phases."""
 
 
 @dataclass(frozen=True)
 class PolicyMemory:
-    """One policy."""
+    """Memory of one policy's workers."""
 
     policy: str
     model: str
@@ -49,21 +49,21 @@ class PolicyMemory:
     parameters: int | None
     workers: list[WorkerMemory]
     unknown: str = ""
-    """Why its model could not be sized."""
+    """Reason why the model's size is unknown."""
 
 
 @dataclass(frozen=True)
 class Volume:
-    """How much is played and sampled; all at most, for episodes may end early."""
+    """Numbers of episodes and samples; upper bounds, since episodes may end early."""
 
     episodes: int
-    """Training episodes per iteration: one path through each task's tree, or as many of a task as its group has."""
+    """Training episodes per iteration: one path through each task's tree, or one per member of a task's group."""
     answers: int
-    """Sampled per iteration."""
+    """Sampled answers per iteration."""
     tokens: int
-    """Of those answers, prompts not counted."""
+    """Tokens of those answers, without prompts."""
     evaluations: int
-    """In the whole run, the base model's and the last one's with it."""
+    """Evaluations of the whole run, including the base model's and the last one."""
     evaluation_episodes: int
     """Per evaluation."""
     episodes_total: int
@@ -74,18 +74,18 @@ class Volume:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run takes."""
+    """Estimates of a run."""
 
     demand: Demand
     pools: list[Pool]
     policies: list[PolicyMemory]
     volume: Volume
     prompt_tokens: int
-    """That memory was computed with, where a model's context is not shorter."""
+    """Prompt length that memory was computed with, unless a model's context is shorter."""
 
 
 def estimate(config: AnyConfig, home: Path, prompt_tokens: int | None = None) -> Estimate:
-    """All of it. Models made here are looked for under `home`; prompts are taken to have `prompt_tokens` tokens."""
+    """The estimates. Models made by Troupe are searched under `home`; prompts are assumed to have `prompt_tokens` tokens."""
     prompt = PROMPT_TOKENS if prompt_tokens is None else prompt_tokens
     policies = (
         []  # small networks: a few megabytes
@@ -96,7 +96,7 @@ def estimate(config: AnyConfig, home: Path, prompt_tokens: int | None = None) ->
 
 
 def volume(config: AnyConfig) -> Volume:
-    """By multiplication: tasks x candidates x turns x roles; of small networks, environments x steps."""
+    """Computed as tasks x candidates x turns x roles; for small networks, environments x steps."""
     if isinstance(config, MarlConfig):
         return _volume_of_steps(config)
     tasks, group = config.rollout.tasks, config.rollout.group_size
@@ -117,7 +117,7 @@ def volume(config: AnyConfig) -> Volume:
 
 
 def _volume_of_steps(config: MarlConfig) -> Volume:
-    """Actions stand for answers; episodes as if each lasted as long as it may."""
+    """Counts actions as answers, and episodes of maximum length."""
     steps = config.rollout.samples
     episodes = math.ceil(steps / int(getattr(config.environment, "max_cycles", steps)))
     evaluations, per_evaluation = _evaluations(config)
@@ -133,7 +133,7 @@ def _volume_of_steps(config: MarlConfig) -> Volume:
 
 
 def _evaluations(config: AnyConfig) -> tuple[int, int]:
-    """How many in the whole run, and the episodes of each."""
+    """Number of evaluations in the whole run, and episodes of each."""
     every = config.evaluation.every
     evaluations = 1 + math.ceil(config.run.iterations / every) if every else 0
     greedy = config.evaluation_episodes("eval") * config.evaluation.greedy
@@ -141,14 +141,14 @@ def _evaluations(config: AnyConfig) -> tuple[int, int]:
 
 
 def max_turns(config: RunConfig) -> int:
-    """Turns of the team in an episode at most; environments without turns have one."""
+    """Maximum number of the team's turns in an episode; environments without turns have one."""
     return int(getattr(config.environment, "max_turns", 1))
 
 
 def model_shape(model: str, config: RunConfig, home: Path) -> ModelShape:
-    """Sizes of a policy's model as this machine sees it: made here, a folder, or in the hub's cache.
+    """Sizes of a policy's model on this machine: made by Troupe, a folder, or in the hub's cache.
 
-    Raises ModelError where it is none of these, or cannot be read.
+    Raises ModelError if it is none of these, or cannot be read.
     """
     if model == "tiny":
         made = tiny_folder(config.environment, home)
@@ -167,15 +167,15 @@ def model_shape(model: str, config: RunConfig, home: Path) -> ModelShape:
 
 
 def _cached(model: str) -> Path | None:
-    """The newest download of a hub id, looked up without the network."""
+    """The newest download of a hub id; does not access the network."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(model, "config.json")
+        path = try_to_load_from_cache(model, "config.json")
     except HFValidationError:
         return None
-    return Path(found).parent if isinstance(found, str) else None
+    return Path(path).parent if isinstance(path, str) else None
 
 
 def _policy(name: str, config: RunConfig, home: Path, prompt: int) -> PolicyMemory:
@@ -203,18 +203,18 @@ def _workers(
     section = config.policies[policy]
     learner, precision = section.learner, section.learner.precision
     weights = memory.weights(shape, precision)
-    standing = {"weights": memory.spread(weights, learner, 3, len(actor_slots)) if learns else weights}
+    constant = {"weights": memory.spread(weights, learner, 3, len(actor_slots)) if learns else weights}
     updating: dict[str, int] = {}
     if learns:
         if config.algorithm.kl_coefficient > 0:
-            shared = section.adapter.type == "lora" and standing["weights"] == weights
-            standing["reference"] = 0 if shared else weights
+            shared = section.adapter.type == "lora" and constant["weights"] == weights
+            constant["reference"] = 0 if shared else weights
         trained = memory.adapted(shape, section.adapter)
         copies = (
             learner.type == "deepspeed" and learner.zero_stage > 0
         )  # ZeRO has fp32 copies of fp32 weights, too
         optimizer = memory.optimizer(trained, "bf16" if copies else precision)
-        standing["optimizer"] = memory.spread(optimizer, learner, 1, len(actor_slots))
+        constant["optimizer"] = memory.spread(optimizer, learner, 1, len(actor_slots))
         updating = _updating(policy, config, shape, prompt)
     generating = _generating(policy, config, shape, prompt) if kind != "update" else {}
     return WorkerMemory(
@@ -222,8 +222,8 @@ def _workers(
         workers=len(actor_slots),
         cpus=actor_slots[0].cpus,
         gpus=actor_slots[0].gpus,
-        parts=standing | updating | generating,
-        peak=sum(standing.values()) + max(sum(updating.values()), sum(generating.values())),
+        parts=constant | updating | generating,
+        peak=sum(constant.values()) + max(sum(updating.values()), sum(generating.values())),
     )
 
 
@@ -246,7 +246,7 @@ def _updating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) ->
 
 
 def _generating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> dict[str, int]:
-    """Beside the model: vLLM has a copy of its own, a server elsewhere has all that it needs there."""
+    """Memory in addition to the model's: vLLM holds its own copy; an external server needs none here."""
     section = config.policies[policy]
     if section.engine.type == "openai":
         return {}
@@ -257,7 +257,7 @@ def _generating(policy: str, config: RunConfig, shape: ModelShape, prompt: int) 
 
 
 def _kv_cache(policy: str, config: RunConfig, shape: ModelShape, prompt: int) -> int:
-    """Of the largest batch: a training turn, or an evaluation's."""
+    """KV cache of the largest batch: a training turn's, or an evaluation's."""
     section = config.policies[policy]
     most = max(config.rollout.tasks * config.rollout.group_size, config.evaluation.episodes)
     workers = section.devices.rollout_workers

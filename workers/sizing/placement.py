@@ -1,6 +1,6 @@
-"""Which process of a run occupies what: a pure function of the config, with no Ray in it.
+"""The devices of a run's processes: a pure function of the config, without Ray.
 
-All processes of a run sit in one placement group, so that a run gets all of its devices at once or waits.
+All processes of a run are in one placement group: a run gets all of its devices at once or waits.
 """
 
 from collections.abc import Iterator
@@ -12,14 +12,14 @@ from training_core.config.marl.run import MarlConfig
 from training_core.config.models import Devices
 
 COORDINATOR_CPUS = 0.1
-"""CPU cores that the coordinator is scheduled with; it waits for others most of the time."""
+"""CPU cores that the coordinator requests; it is idle most of the time."""
 
 SlotKind = Literal["policy", "rollout", "update", "coordinator", "trainer", "environment"]
 
 
 @dataclass(frozen=True)
 class ActorSlot:
-    """One process of the run and what it occupies."""
+    """One process of the run and its devices."""
 
     name: str
     """Readable and unique within the run, e.g. "rollout-planner-0"."""
@@ -34,8 +34,8 @@ class ActorSlot:
     @property
     def resources(self) -> dict[str, float]:
         """Resources that the slot requests, without zeros."""
-        wanted = {"CPU": self.cpus, "GPU": self.gpus}
-        return {name: amount for name, amount in wanted.items() if amount > 0}
+        amounts = {"CPU": self.cpus, "GPU": self.gpus}
+        return {name: amount for name, amount in amounts.items() if amount > 0}
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ def place(config: AnyConfig) -> Placement:
     """Slots of all workers; workers that load models come first, because they start slowly."""
     actor_slots: list[ActorSlot] = []
     bundles = 0
-    for name, kind, policy, cpus, gpus in _wanted(config):
-        asks = cpus > 0 or gpus > 0
-        actor_slots.append(ActorSlot(name, kind, policy, cpus, gpus, bundles if asks else None))
-        bundles += asks
+    for name, kind, policy, cpus, gpus in _processes(config):
+        requests = cpus > 0 or gpus > 0
+        actor_slots.append(ActorSlot(name, kind, policy, cpus, gpus, bundles if requests else None))
+        bundles += requests
     return Placement(tuple(actor_slots))
 
 
-def _wanted(config: AnyConfig) -> Iterator[tuple[str, SlotKind, str, float, float]]:
+def _processes(config: AnyConfig) -> Iterator[tuple[str, SlotKind, str, float, float]]:
     if isinstance(config, MarlConfig):
         yield "trainer", "trainer", "", config.resources.cpus, config.resources.gpus
         yield from _environments(config.resources.environment_workers, config.resources.environment_cpus)

@@ -1,4 +1,4 @@
-"""Base models that a policy can name on this server: what there is, and what can be made or converted. No torch."""
+"""Base models that a policy can name on this server: existing ones, and those that can be made or converted. Free of torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from training_core.llm.base_models.packaged import (
 from training_core.llm.models.shape import read_shape
 
 _CACHES = ("tiny-", "warm-", "gguf-")
-"""Prefixes of folders that Troupe makes for a run and that nobody names."""
+"""Prefixes of folders that Troupe makes for a run; they cannot be named."""
 
 
 @dataclass(frozen=True)
@@ -25,24 +25,26 @@ class BaseModel:
     name: str
     title: str
     parameters: int | None
-    """None where the size follows from the environment, or cannot be read."""
+    """None if the size depends on the environment, or cannot be read."""
     ready: bool
-    """Whether the first run can load it at once."""
+    """Whether a run can load it without making it first."""
     progress: float | None = None
-    """Share done, 0 to 1, while it is made; None otherwise."""
+    """Share done (0 to 1) while it is made; None otherwise."""
     install: str = ""
-    """Shell command that installs the package it comes with; empty where nothing is missing."""
+    """Shell command that installs the missing package; empty if nothing is missing."""
 
 
 def base_models(home: Path) -> list[BaseModel]:
-    """The tiny model, packaged models, and the folders below <home>/models that were added under a name."""
-    found = [BaseModel("tiny", "A small model that Troupe warm-starts for the environment", None, ready=True)]
-    found += [_packaged(name, home) for name in PACKAGED_MODELS]
+    """The tiny model, packaged models, and the named folders below <home>/models."""
+    models = [
+        BaseModel("tiny", "A small model that Troupe warm-starts for the environment", None, ready=True)
+    ]
+    models += [_packaged(name, home) for name in PACKAGED_MODELS]
     folders = sorted(path for path in (home / MODELS).glob("*/") if (path / "config.json").is_file())
     named = [
         path for path in folders if path.name not in PACKAGED_MODELS and not path.name.startswith(_CACHES)
     ]
-    return found + [BaseModel(path.name, "Added model folder", _parameters(path), True) for path in named]
+    return models + [BaseModel(path.name, "Added model folder", _parameters(path), True) for path in named]
 
 
 def _packaged(name: str, home: Path) -> BaseModel:

@@ -1,6 +1,6 @@
-"""What the web side does with checkpoint folders: hand their models out, keep them, delete them. No tensors, nothing is unpickled.
+"""Checkpoint folders for the web side: download their models, pin them, delete them. Loads no tensors and unpickles nothing.
 
-Folders are written by drivers, which run what their people give them: links are never followed.
+Drivers, which run users' code, write these folders: links are never followed.
 """
 
 import io
@@ -15,16 +15,16 @@ from training_core.checkpoints import DRAFT, MANIFEST, PINNED, STATE, damage
 from training_core.errors import CheckpointError
 
 LEARNING = ("optimizer.safetensors", "policy.json")
-"""Files that only learning needs; a language model is whole without them."""
+"""Files that only training needs; a language model is complete without them."""
 MARKS = ("config.json", "actor.safetensors")
-"""What a policy's folder has: of a language model, of small networks."""
+"""Files that mark a policy's folder: of a language model, of small networks."""
 CHUNK = 1024 * 1024
 _BLOCK = tarfile.BLOCKSIZE
 
 
 @dataclass(frozen=True)
 class Member:
-    """A file of an archive: from disk, or given as bytes."""
+    """A file of an archive, from disk or from bytes."""
 
     name: str
     """Path in the archive."""
@@ -34,11 +34,11 @@ class Member:
 
 
 class FilesGone(CheckpointError):
-    """The run's checkpoints are on this machine, and this one is not among them any more."""
+    """The run's checkpoints are on this machine, but this one was deleted."""
 
 
 def checkpoint_place(run_folder: Path, path: str) -> Path:
-    """The folder of a checkpoint that is there. Raises CheckpointError, FilesGone, without the machine's own paths."""
+    """The folder of an existing checkpoint. Raises CheckpointError, FilesGone; messages contain no absolute paths."""
     place = run_folder / path
     if place.is_dir():
         if place.resolve().is_relative_to(run_folder.resolve()):
@@ -53,7 +53,7 @@ def checkpoint_place(run_folder: Path, path: str) -> Path:
 
 
 def checkpoint_damage(run_folder: Path, path: str, *, contents: bool) -> str | None:
-    """What is wrong with a checkpoint (see training_core.checkpoints.damage); None where its files are not on this machine.
+    """The damage of a checkpoint (see training_core.checkpoints.damage); None if its files are not on this machine.
 
     Raises FilesGone.
     """
@@ -70,7 +70,7 @@ def _words(place: Path) -> str:
 
 
 def pin(place: Path) -> None:
-    """Keep a checkpoint whatever retention says. Raises CheckpointError."""
+    """Exempt a checkpoint from retention. Raises CheckpointError."""
     try:
         mark = place.parent / PINNED / place.name
         mark.parent.mkdir(exist_ok=True)
@@ -83,14 +83,14 @@ def pin(place: Path) -> None:
 
 
 def unpin(place: Path) -> None:
-    """Leave it to retention again."""
+    """Subject a checkpoint to retention again."""
     (place.parent / PINNED / place.name).unlink(missing_ok=True)
 
 
 def set_aside(place: Path) -> Path:
-    """Take a checkpoint out of its place at once, to be deleted; where it is then. Raises CheckpointError.
+    """Rename a checkpoint for deletion and return the new path. Raises CheckpointError.
 
-    Under that name the next attempt would delete it, if `delete` does not come to it.
+    If `delete` does not run, the next attempt deletes folders with this name.
     """
     aside = place.with_name(f"{DRAFT}{secrets.token_hex(4)}")
     try:
@@ -101,14 +101,14 @@ def set_aside(place: Path) -> Path:
 
 
 def delete(aside: Path) -> None:
-    """Delete what was set aside. Raises OSError."""
+    """Delete a folder from `set_aside`. Raises OSError."""
     shutil.rmtree(aside)
 
 
 def policies_in(checkpoint: Path) -> list[str]:
-    """Policies that a checkpoint has weights of, by name."""
-    found = [item.parent for mark in MARKS for item in checkpoint.glob(f"*/{mark}")]
-    return sorted(folder.name for folder in found if not folder.is_symlink())
+    """Names of the policies that a checkpoint has weights of, sorted."""
+    folders = [file.parent for mark in MARKS for file in checkpoint.glob(f"*/{mark}")]
+    return sorted(folder.name for folder in folders if not folder.is_symlink())
 
 
 def model_files(checkpoint: Path, policy: str) -> list[Member]:
@@ -121,32 +121,32 @@ def model_files(checkpoint: Path, policy: str) -> list[Member]:
 
 
 def network_files(checkpoint: Path, policies: Iterable[str]) -> list[Member]:
-    """Small networks' folders with all that is in them, and what makes them a checkpoint that can be gone on from."""
+    """All files of small networks' folders, and the files that make them a resumable checkpoint."""
     folders = [checkpoint / policy for policy in policies]
     inside = [(f"{folder.name}/{item.name}", item) for folder in folders for item in _plain(folder)]
-    beside = [(item.name, item) for item in _plain(checkpoint) if item.name in (STATE, MANIFEST)]
-    return [Member(name, item.stat().st_size, item) for name, item in (*inside, *beside)]
+    common = [(item.name, item) for item in _plain(checkpoint) if item.name in (STATE, MANIFEST)]
+    return [Member(name, item.stat().st_size, item) for name, item in (*inside, *common)]
 
 
 def _plain(folder: Path) -> list[Path]:
-    """Its files, links left out."""
+    """The folder's files without links."""
     return [item for item in sorted(folder.iterdir()) if item.is_file() and not item.is_symlink()]
 
 
 def tar_size(members: Iterable[Member]) -> int:
-    """Bytes of the archive that `tar_chunks` makes."""
+    """Size in bytes of the archive that `tar_chunks` produces."""
     return sum(_BLOCK + member.size + -member.size % _BLOCK for member in members) + 2 * _BLOCK
 
 
 def tar_chunks(root: str, members: Iterable[Member]) -> Iterator[bytes]:
-    """An uncompressed tar of the members below a folder `root`, piece by piece: weights do not get smaller by packing.
+    """An uncompressed tar of the members below a folder `root`, in chunks: weights do not compress.
 
-    Raises OSError where a file is gone, and ValueError where one is not as long as it was.
+    Raises OSError if a file is missing, and ValueError if one has become shorter.
     """
     for member in members:
-        facts = tarfile.TarInfo(f"{root}/{member.name}")
-        facts.size, facts.mode = member.size, 0o644
-        yield facts.tobuf(tarfile.GNU_FORMAT)
+        header = tarfile.TarInfo(f"{root}/{member.name}")
+        header.size, header.mode = member.size, 0o644
+        yield header.tobuf(tarfile.GNU_FORMAT)
         yield from _content(member)
         yield bytes(-member.size % _BLOCK)
     yield bytes(2 * _BLOCK)

@@ -1,12 +1,12 @@
-"""Where a run keeps what on disk.
+"""The folder of a run: its files.
 
 <home>/runs/<run>/
   config.toml              resolved config
   checkpoints/iteration-000020/   one folder each, shared by all attempts; see training_core/checkpoints.py
   attempt-1/
-    spool/<producer>.jsonl        events, one JSON object a line, written before anything is sent
+    spool/<producer>.jsonl        events, one JSON object a line, written before they are sent
     spool/<producer>.ack          last seq the server acknowledged (decimal text)
-    driver.log                    stdout and stderr of the driver (local launcher; Ray keeps its own)
+    driver.log                    stdout and stderr of the driver (local launcher; Ray has its own logs)
 """
 
 from dataclasses import dataclass

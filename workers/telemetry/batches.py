@@ -1,4 +1,4 @@
-"""What an update learnt from, episode by episode, as events: facts and times of all, not of the kept ones alone."""
+"""Batch events: facts and times of all episodes of an update, not only of those with transcripts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from training_core.types import Episode, Stage
 from workers.telemetry.metrics import episode_tokens, executed, rewards_by_role
 
 AT_ONCE = 200
-"""Episodes of one event."""
+"""Maximum number of episodes in one event."""
 
 
 def batch_documents(
@@ -19,19 +19,19 @@ def batch_documents(
     consumed: float,
     learnt: float,
 ) -> Iterator[dict[str, Any]]:
-    """Batch events' own fields (see workers.telemetry.events.BatchEvent). `versions` are those that the update improved."""
+    """Batch events' own fields (see workers.telemetry.events.BatchEvent). `versions` are those before the update."""
     for start in range(0, len(episodes), AT_ONCE):
-        some = episodes[start : start + AT_ONCE]
+        chunk = episodes[start : start + AT_ONCE]
         yield {
             "iteration": iteration,
             "consumed": consumed,
             "learnt": learnt,
-            "episodes": [_document(episode, versions, queued) for episode in some],
+            "episodes": [_document(episode, versions, queued) for episode in chunk],
         }
 
 
 def staleness_of(episode: Episode, versions: Mapping[str, int]) -> int | None:
-    """Publications between the oldest generated token and the update, of the policy that is furthest behind."""
+    """Number of publications between the oldest generated token and the update; the maximum over policies."""
     return max(
         (
             versions[stage.policy] - stage.versions[0]

@@ -1,8 +1,8 @@
-"""Bring a spool to the server: one batch at a time, in order, each until it is acknowledged or set aside.
+"""Uploads a spool to the server: one batch at a time, in order, each until it is acknowledged or set aside.
 
-The server keeps the last seq that it stored of each producer. A batch that starts after the next one is answered 409
-with the seq that is expected; what was stored already is acknowledged again. One event that the server refuses is
-written to `<producer>.rejected.jsonl` beside the spool, and a log line with its seq takes its place.
+The server stores the last seq of each producer. It answers a batch that starts after the next seq with 409 and the
+expected seq; it acknowledges stored events again. An event that the server rejects is written to
+`<producer>.rejected.jsonl` next to the spool, and a log event with its seq replaces it.
 """
 
 import logging
@@ -18,42 +18,42 @@ import zstandard
 from workers.telemetry.spool import Batch, SpoolReader
 
 MAX_BYTES = 1 << 20
-"""Of a batch before compression; the server takes 32 MiB."""
+"""Maximum bytes of a batch before compression; the server accepts 32 MiB."""
 MAX_LINES = 5000
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class Undelivered(Exception):
-    """The server did not take a batch now. Trying again later is right; nothing is lost."""
+    """The server did not accept a batch. Retry later; nothing is lost."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server said."""
+    """The server's response."""
 
     status: int
     body: dict[str, Any]
 
 
 class Channel(Protocol):
-    """Takes a compressed batch to the server."""
+    """Sends compressed batches to the server."""
 
     def post(self, data: bytes) -> Answer:
-        """Raises Undelivered when no answer comes."""
+        """Send one batch. Raises Undelivered if there is no response."""
         ...
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         ...
 
 
 class HttpChannel:
-    """One kept connection to the ingest address. Proxies are used only towards other machines."""
+    """A Channel with one persistent connection to the ingest address. Proxies are used only for other machines."""
 
     def __init__(self, url: str, token: str, timeout: float = 20.0) -> None:
         import httpx  # 0.2 s, paid by the thread that delivers
 
-        for name in ("httpx", "httpcore"):  # a log of each delivery would be delivered, logged, delivered ...
+        for name in ("httpx", "httpcore"):  # a log record of each delivery would cause another delivery
             logging.getLogger(name).setLevel(logging.WARNING)
         self._errors = (httpx.HTTPError, httpx.InvalidURL)
         self.url = url
@@ -69,7 +69,6 @@ class HttpChannel:
         )
 
     def post(self, data: bytes) -> Answer:
-        """See Channel."""
         try:
             response = self._client.post(self.url, content=data)
         except self._errors as error:
@@ -81,7 +80,6 @@ class HttpChannel:
         return Answer(response.status_code, body if isinstance(body, dict) else {})
 
     def close(self) -> None:
-        """See Channel."""
         self._client.close()
 
 
@@ -101,7 +99,7 @@ class SpoolUploader:
         self._recall()
 
     def step(self) -> bool:
-        """Deliver one batch; False when there is none. Raises Undelivered."""
+        """Deliver one batch; False if there is none. Raises Undelivered."""
         batch = self.reader.take(MAX_BYTES, self._max_lines)
         if batch is None:
             return False
@@ -120,7 +118,7 @@ class SpoolUploader:
         return True
 
     def close(self) -> None:
-        """Let go of file and connection."""
+        """Close file and connection."""
         self.reader.close()
         self.channel.close()
 
@@ -139,7 +137,7 @@ class SpoolUploader:
         self.reader.seek(expected)
 
     def _refused(self, batch: Batch, body: dict[str, Any]) -> None:
-        """Set the named event aside; where none is named, look for it with half as many."""
+        """Set the named event aside; if none is named, search for it with batches of half the size."""
         seq = body.get("seq") if isinstance(body.get("seq"), int) else None
         if seq is None or not batch.first <= seq <= batch.last:
             if batch.count > 1:
@@ -160,11 +158,11 @@ class SpoolUploader:
         self.rejected[seq] = self._replacement(seq, line, errors, text)
 
     def _replacement(self, seq: int, line: bytes, errors: Any, text: str) -> bytes:
-        """A log event in the place of the refused one."""
+        """A log event that replaces the rejected one."""
         event = _object(line)
         kind = event.get("type", "unreadable")
-        what = orjson.dumps(errors).decode()[:2000]
-        message = f"The server refused a {kind} event; it is kept in {self._rejected_file.name}. {what}"
+        details = orjson.dumps(errors).decode()[:2000]
+        message = f"The server refused a {kind} event; it is kept in {self._rejected_file.name}. {details}"
         envelope = self._envelope()
         fields = {"seq": seq, "type": "log", "level": "error", "source": "reporting", "message": message}
         return orjson.dumps(envelope | fields)
@@ -177,7 +175,7 @@ class SpoolUploader:
         return {key: first.get(key) for key in ("run", "attempt", "producer", "time")}
 
     def _content(self, batch: Batch) -> bytes:
-        """The batch, with other lines in place of those that were refused."""
+        """The batch, with replacements for rejected lines."""
         refused = [seq for seq in self.rejected if batch.first <= seq <= batch.last]
         if not refused:
             return batch.data
@@ -190,12 +188,14 @@ class SpoolUploader:
         self.acknowledged = last
         for seq in [seq for seq in self.rejected if seq <= last]:
             del self.rejected[seq]
-        temporary = self._ack_file.with_suffix(f".ack.{os.getpid()}")  # a sync may run beside the living run
+        temporary = self._ack_file.with_suffix(
+            f".ack.{os.getpid()}"
+        )  # a sync may run in addition to the live run
         temporary.write_text(str(last))
         temporary.replace(self._ack_file)
 
     def _recall(self) -> None:
-        """Go on after what was acknowledged; an unreadable note costs only sending again."""
+        """Continue after the acknowledged events; if the file is unreadable, they are only sent again."""
         try:
             last = int(self._ack_file.read_text())
         except (OSError, ValueError):
@@ -205,7 +205,7 @@ class SpoolUploader:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    """A line's JSON object; empty where there is none."""
+    """A line's JSON object; empty if it has none."""
     try:
         data = orjson.loads(line)
     except orjson.JSONDecodeError:

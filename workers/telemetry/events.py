@@ -1,8 +1,8 @@
-"""Events: what a run tells the outside, as one JSON object per line.
+"""Events: a run's reports, one JSON object per line.
 
-Every event has (run, attempt, producer, seq). A producer is a fresh id per process start; its seq counts from 1
-without gaps. Times are seconds since the epoch. Numbers that JSON lacks travel as "NaN", "Infinity", "-Infinity".
-The reporter writes plain dicts of these shapes; these models validate them on arrival.
+Every event has (run, attempt, producer, seq). A producer is a new id per process start; its seq counts from 1
+without gaps. Times are seconds since the epoch. Numbers that JSON lacks are sent as "NaN", "Infinity", "-Infinity".
+The reporter writes plain dicts of these shapes; the server validates them with these models.
 """
 
 from typing import Annotated, Any, Literal, TypeVar
@@ -17,7 +17,7 @@ def _small(value: dict[str, Any]) -> dict[str, Any]:
     """Free-form data within MAX_DATA and MAX_DEPTH."""
     try:
         size = len(orjson.dumps(value))
-    except orjson.JSONEncodeError as error:  # orjson itself goes 254 levels deep
+    except orjson.JSONEncodeError as error:  # orjson itself allows 254 levels
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels, or no JSON: {error}") from error
     if size > MAX_DATA:
         raise ValueError(f"has {size} bytes as JSON, at most {MAX_DATA} are stored")
@@ -31,7 +31,7 @@ def _small(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _few(value: Any) -> Any:
-    """Not more names than an event may have. Before they are validated, so that no million of messages is made."""
+    """At most MAX_METRICS names. Checked before validation, to avoid millions of messages."""
     if isinstance(value, dict) and len(value) > MAX_METRICS:
         raise ValueError(f"has {len(value)} names, at most {MAX_METRICS} are stored of one event")
     return value
@@ -41,7 +41,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)] | Literal["NaN", "Infinity
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Int32 = Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
-# A bound in `= Field(ge=...)` beside one of the annotation is lost: the last of the two holds. So each range has a name.
+# A bound in `= Field(ge=...)` overrides one in the annotation, so each range has a name.
 Attempt = Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
 Seq = Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)]
 Size = Annotated[int, Field(ge=0, le=2**63 - 1)]
@@ -52,18 +52,18 @@ Data = Annotated[dict[str, Any], AfterValidator(_small)]
 """Free-form JSON."""
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./ -]*$")]
 Name = Annotated[str, Field(max_length=200)]
-"""Of a role or a policy; configs allow 40 characters."""
+"""Name of a role or a policy; configs allow 40 characters."""
 Item = TypeVar("Item")
 Named = Annotated[dict[Name, Item], BeforeValidator(_few)]
 Metrics = Annotated[dict[Key, Number], BeforeValidator(_few)]
 Many = Annotated[list[Item], FailFast()]
-"""A list that is refused at its first wrong item: a message for each of a million costs more than the list."""
+"""A list whose validation stops at the first invalid item, to avoid millions of messages."""
 State = Literal["starting", "running", "stopping", "finished", "stopped", "paused", "failed"]
 EpisodeKind = Literal["train", "eval", "eval_sampled"]
 
 
 class Strict(BaseModel):
-    """Fields that are known, and no others."""
+    """Base of models that reject unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -86,7 +86,7 @@ class Event(Strict):
 
 
 class MetricsEvent(Event):
-    """Scalars of one step. Steps are iterations unless `axis` says otherwise; repeated or late steps are kept."""
+    """Scalars of one step. Steps are iterations; repeated or late steps are stored."""
 
     type: Literal["metrics"]
     step: Int64
@@ -103,7 +103,7 @@ class Candidate(Part):
     text: str
     token_ids: Many[Int64]
     tokens: Many[str]
-    """Each token as text, for reading."""
+    """Text of each token."""
     logprobs: Many[Number]
     """Log-probability of each token under the distribution it was sampled from."""
     versions: Many[Int64]
@@ -116,24 +116,24 @@ class Candidate(Part):
 
 
 class Turn(Part):
-    """One agent speaking once: what it saw, what it (and its siblings) said, which was executed."""
+    """One agent's turn: its observation, its candidates, and the executed candidate."""
 
     index: Int32
     """Turn of the team, from 0."""
     role: Name
     policy: Name
     messages: Many[Annotated[dict[str, str], BeforeValidator(_few)]]
-    """OpenAI chat messages that the agent saw."""
+    """OpenAI chat messages of the agent's observation."""
     prompt_ids: Many[Int64]
     candidates: Many[Candidate]
     executed: Int32
-    """Index of the candidate that was carried on."""
+    """Index of the executed candidate."""
     board: Data | None = None
-    """State before the turn, for replay: one of training_core/boards.py. What is none of them is kept, but not drawn."""
+    """State before the turn, for replay: a kind in training_core/boards.py. Other kinds are stored, but not drawn."""
 
 
 class EpisodeEvent(Event):
-    """One task played to its end. Facts are searchable columns; the body is for reading."""
+    """One played task. Facts are searchable columns; the body is for display."""
 
     type: Literal["episode"]
     episode: str = Field(max_length=80)
@@ -142,18 +142,18 @@ class EpisodeEvent(Event):
     kind: EpisodeKind
     probe: bool = False
     task: str = Field(max_length=200)
-    """Stable id of the task; the same for a probe at every evaluation."""
+    """Stable id of the task; the same for a probe in every evaluation."""
     title: str = Field(max_length=200)
-    """The task in a few words."""
+    """Short description of the task."""
     outcome: str = Field(max_length=200)
-    """How it ended in a few words: "reached the goal", "turns used up", "failed: ..."."""
+    """Short description of the outcome: "reached the goal", "turns used up", "failed: ..."."""
     success: bool | None
-    """None where the environment knows no success."""
+    """None if the environment does not define success."""
     failed: bool = False
-    """The environment raised."""
+    """Whether the environment raised an exception."""
     error: str = Field("", max_length=MAX_TEXT)
     truncated: bool = False
-    """Some executed answer was cut at its token limit."""
+    """Whether an executed answer was cut at its token limit."""
     episode_return: Number
     """Sum of the executed candidates' rewards."""
     rewards: Named[Number]
@@ -170,7 +170,7 @@ class EpisodeEvent(Event):
 
 
 class EpisodeAnnotationEvent(Event):
-    """What the update learnt about an episode that was reported before."""
+    """Results of the update for an episode that was reported before."""
 
     type: Literal["episode_annotation"]
     episode: str = Field(max_length=80)
@@ -180,7 +180,7 @@ class EpisodeAnnotationEvent(Event):
 
 
 class TurnAnnotation(Part):
-    """Per candidate of one turn (same order): what the update computed."""
+    """Values that the update computed, per candidate of one turn (same order)."""
 
     turn: Int32
     """Position in the episode's `turns`."""
@@ -192,24 +192,24 @@ class TurnAnnotation(Part):
     training_logprobs: Many[Many[Number]] = []
     """Per candidate and token: log-probability by the learner before the update's first step, at the weights that sampled it."""
     masks: Many[Many[Mask]] = []
-    """Per candidate and token: 1 where the update learnt from it, else 0; without it, from all that have ratios."""
+    """Per candidate and token: 1 if the token was trained on, else 0; if empty, all tokens with ratios were trained on."""
 
 
 class EpisodeStage(Part):
-    """A stretch of an episode's time."""
+    """A part of an episode's time."""
 
     kind: Literal["generate", "environment"]
-    """Whom it waited for: a policy, or its environment and the tools behind it."""
+    """What the episode waited for: a policy, or its environment and tools."""
     start: Moment
     end: Moment
     role: str = Field("", max_length=80)
     policy: str = Field("", max_length=80)
     versions: tuple[Int64, Int64] | None = None
-    """Oldest and newest policy version of what was generated."""
+    """Oldest and newest policy version of the generated tokens."""
 
 
 class RoleShare(Part):
-    """What one role did in an episode: its executed answers."""
+    """One role's part of an episode: its executed answers."""
 
     policy: str = Field(max_length=80)
     reward: Number
@@ -221,7 +221,7 @@ class BatchEpisode(Part):
     """One episode of an update's batch: facts and times (seconds since the epoch), no texts."""
 
     episode: str = Field(max_length=80)
-    """As in EpisodeEvent; not every episode has a transcript."""
+    """Id as in EpisodeEvent; not every episode has a transcript."""
     title: str = Field("", max_length=200)
     success: bool
     failed: bool = False
@@ -233,9 +233,9 @@ class BatchEpisode(Part):
     """Response tokens over all candidates."""
     turns: Int32
     staleness: Int64 | None = None
-    """Publications between the oldest token and the update; the policy that is furthest behind."""
+    """Number of publications between the oldest token and the update; the maximum over policies."""
     queued: Moment
-    """When it could have begun."""
+    """Earliest possible start."""
     started: Moment
     ended: Moment
     stages: Many[EpisodeStage] = []
@@ -243,14 +243,14 @@ class BatchEpisode(Part):
 
 
 class BatchEvent(Event):
-    """What one iteration's update learnt from, episode by episode. A large batch comes in several events."""
+    """The episodes of one iteration's update. A large batch is split into several events."""
 
     type: Literal["batch"]
     iteration: Int32
     consumed: Moment
-    """When the update took it."""
+    """Start of the update."""
     learnt: Moment
-    """When every policy was done with it."""
+    """End of the last policy's update."""
     episodes: Many[BatchEpisode]
 
 
@@ -265,13 +265,13 @@ class PhaseEvent(Event):
     start: Moment
     end: Moment
     flops: Amount | None = None
-    """Model FLOPs that were needed; None where they are not counted."""
+    """Model FLOPs of the work; None if they are not counted."""
     peak: Amount | None = None
-    """FLOP/s of the worker's device at its peak; None where it is not known."""
+    """Peak FLOP/s of the worker's device; None if unknown."""
 
 
 class UtilisationEvent(Event):
-    """How busy a worker's device was: (moment, percent) in order of time."""
+    """Utilisation of a worker's device: (time, percent), ordered by time."""
 
     type: Literal["utilisation"]
     worker: str = Field(max_length=80)
@@ -283,7 +283,7 @@ class UtilisationEvent(Event):
 
 
 class CheckpointEvent(Event):
-    """A checkpoint was written, (removed) deleted by retention, or (damaged) found not to be as it was written."""
+    """A checkpoint was written, deleted by retention (`removed`), or found to differ from its manifest (`damaged`)."""
 
     type: Literal["checkpoint"]
     iteration: Int32
@@ -294,7 +294,7 @@ class CheckpointEvent(Event):
     best: bool = False
     removed: bool = False
     damaged: str = Field("", max_length=2000)
-    """What is wrong with its files."""
+    """Description of the damage."""
 
 
 class LogEvent(Event):
@@ -307,7 +307,7 @@ class LogEvent(Event):
 
 
 class StatusEvent(Event):
-    """The driver's word on its own state."""
+    """The driver's own state."""
 
     type: Literal["status"]
     state: State
@@ -315,11 +315,11 @@ class StatusEvent(Event):
     """Iterations completed."""
     message: str = Field("", max_length=MAX_TEXT)
     facts: Data = {}
-    """Said once at start: {"packages": {...}, "base_models": {policy: {...}}, "resumed_from": ...}."""
+    """Sent once at start: {"packages": {...}, "base_models": {policy: {...}}, "resumed_from": ...}."""
 
 
 class HeartbeatEvent(Event):
-    """The driver lives. Sent every 5 s, whatever else is sent."""
+    """The driver is alive. Sent every 5 s, regardless of other events."""
 
     type: Literal["heartbeat"]
     iteration: Int32

@@ -1,4 +1,4 @@
-"""Limits of events, for those who write them too: without the models of `events.py`, whose import takes time."""
+"""Limits of events, shared with writers of events, which do not import the slow `events.py`."""
 
 MAX_DEPTH = 32
 """Levels of nesting in free-form data."""
@@ -9,4 +9,4 @@ MAX_METRICS = 1000
 MAX_TEXT = 20_000
 """Characters of messages and errors."""
 MAX_KEYS = 64
-"""Fields of an event or of a part of one; no model has as many."""
+"""Fields of an event or of a part of one; no model has this many."""

@@ -38,7 +38,7 @@ def rewards_by_role(episode: Episode) -> dict[str, float]:
 
 
 def executed(turn: Turn) -> Candidate:
-    """The candidate that was carried on."""
+    """The candidate that was executed."""
     return turn.candidates[turn.executed]
 
 
@@ -48,14 +48,14 @@ def episode_tokens(episode: Episode) -> int:
 
 
 def train_metrics(collected: Collected) -> dict[str, float]:
-    """`train/...` and `rollout/...` of one collection. Failed episodes count only as failed."""
+    """`train/...` and `rollout/...` of one collection. Failed episodes count only in `rollout/failed`."""
     played = [facts for facts in collected.facts if not facts.failed]
     values = {
         "train/return": _mean(facts.episode_return for facts in played),
         "train/length": _mean(float(facts.turns) for facts in played),
     } | _success("train", played)
     if collected.env_steps is not None and not played:
-        return {}  # episodes that are longer than a rollout: none has ended in this one
+        return {}  # no episode ended in this rollout
     for role in _roles(played):
         values[f"train/{role}/reward"] = _mean(facts.rewards.get(role, 0.0) for facts in played)
     if collected.env_steps is not None:
@@ -69,7 +69,7 @@ def train_metrics(collected: Collected) -> dict[str, float]:
 
 
 def eval_metrics(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]:
-    """`eval/...` or `eval_sampled/...`. A failed episode is no success; it is left out of return and length."""
+    """`eval/...` or `eval_sampled/...`. A failed episode counts as not successful, and is left out of return and length."""
     played = [item for item in facts if not item.failed]
     values = {
         f"{prefix}/return": _mean(item.episode_return for item in played),
@@ -82,7 +82,7 @@ def eval_metrics(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]
 
 
 def update_metrics(updated: Updated) -> dict[str, float]:
-    """`policy/<policy>/...`, `groups/<role>/...` and what the version check saw."""
+    """`policy/<policy>/...`, `groups/<role>/...` and the results of the version check."""
     values = {
         f"policy/{policy}/{name}": value
         for policy, metrics in updated.metrics.items()
@@ -93,17 +93,17 @@ def update_metrics(updated: Updated) -> dict[str, float]:
 
 
 def compute_metrics(spans: Iterable[Span]) -> dict[str, float]:
-    """`compute/<policy>/<phase>_flops_per_second` while its workers generated or updated, and `..._mfu` (0 to 1) where
-    their devices' peaks are known. Work that is not counted, and its time, is left out.
+    """`compute/<policy>/<phase>_flops_per_second` while its workers generated or updated, and `..._mfu` (0 to 1) if the
+    peak of their devices is known. Spans without FLOPs are left out.
     """
     sums: dict[tuple[str, Phase], list[float]] = {}
     for span in spans:
         if span.flops is not None and span.phase in ("rollout", "update") and span.end > span.start:
             seconds = span.end - span.start
-            each = sums.setdefault((span.policy, span.phase), [0.0, 0.0, 0.0])
-            each[0] += span.flops
-            each[1] += seconds
-            each[2] += seconds * (span.peak or nan)
+            total = sums.setdefault((span.policy, span.phase), [0.0, 0.0, 0.0])
+            total[0] += span.flops
+            total[1] += seconds
+            total[2] += seconds * (span.peak or nan)
     values: dict[str, float] = {}
     for (policy, phase), (flops, seconds, possible) in sums.items():
         values[f"compute/{policy}/{phase}_flops_per_second"] = flops / seconds
@@ -125,9 +125,9 @@ def merge_spans(spans: Iterable[Span], gap: float = 0.02) -> list[Span]:
     last: dict[tuple[str, str, str], int] = {}
     for span in sorted(spans, key=lambda item: item.start):
         key = (span.worker, span.phase, span.policy)
-        place = last.get(key)
-        if place is not None and span.start - merged[place].end < gap:
-            merged[place] = _joined(merged[place], span)
+        index = last.get(key)
+        if index is not None and span.start - merged[index].end < gap:
+            merged[index] = _joined(merged[index], span)
         else:
             last[key] = len(merged)
             merged.append(span)
@@ -136,14 +136,14 @@ def merge_spans(spans: Iterable[Span], gap: float = 0.02) -> list[Span]:
 
 @dataclass
 class Progress:
-    """How much the run has done so far: x axes beside iterations. Kept in checkpoints."""
+    """Totals of the run: x axes in addition to iterations. Stored in checkpoints."""
 
     episodes: int = 0
     tokens: int = 0
     env_steps: int = 0
 
     def add(self, facts: Iterable[EpisodeFacts], env_steps: int | None = None) -> None:
-        """Count training episodes; steps by their answers, unless they are given."""
+        """Add training episodes. Without `env_steps`, each candidate counts as one step."""
         self.env_steps += env_steps or 0
         for item in facts:
             self.episodes += 1
@@ -156,15 +156,15 @@ class Progress:
 
 
 def _joined(one: Span, other: Span) -> Span:
-    """A span that goes on; its FLOPs are counted where both are."""
+    """Both spans as one; its FLOPs are None if one of them has none."""
     flops = one.flops + other.flops if one.flops is not None and other.flops is not None else None
     return replace(one, end=max(one.end, other.end), flops=flops)
 
 
 def _success(prefix: str, facts: Sequence[EpisodeFacts]) -> dict[str, float]:
-    """`.../success`, where the environment knows what that is, and `.../<role>/success`, `.../<role>/<agent>/success` alike."""
-    known = [item.success for item in facts if item.success is not None]
-    values = {} if facts and not known else {f"{prefix}/success": _mean(map(float, known))}
+    """`.../success`, `.../<role>/success` and `.../<role>/<agent>/success`, where the environment defines them."""
+    successes = [item.success for item in facts if item.success is not None]
+    values = {} if facts and not successes else {f"{prefix}/success": _mean(map(float, successes))}
     for name in sorted({name for item in facts for name in item.successes}):
         own = [float(item.successes[name]) for item in facts if name in item.successes]
         values[f"{prefix}/{name}/success"] = _mean(own)
@@ -180,9 +180,9 @@ def _group_metrics(groups: Mapping[str, Mapping[str, int]]) -> dict[str, float]:
 
 
 def _reward_metrics(facts: Sequence[EpisodeFacts]) -> dict[str, float]:
-    """`rewards/timeouts`, where reward functions were asked."""
-    asked = [item.reward_timeouts for item in facts if item.reward_timeouts is not None]
-    return {"rewards/timeouts": float(sum(asked))} if asked else {}
+    """`rewards/timeouts`, if reward functions were called."""
+    timeouts = [item.reward_timeouts for item in facts if item.reward_timeouts is not None]
+    return {"rewards/timeouts": float(sum(timeouts))} if timeouts else {}
 
 
 def _rollout_metrics(collected: Collected) -> dict[str, float]:

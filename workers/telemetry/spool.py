@@ -1,7 +1,7 @@
-"""The spool of one producer: a file of events, written before anything is sent.
+"""The spool of one producer: a file to which events are written before they are sent.
 
-Line n of the file is the event with seq n. A line is written by one call, so that a killed process leaves at most one
-torn line, the last; a reader stops before it.
+Line n of the file is the event with seq n. One call writes one line, so a killed process leaves at most one
+incomplete line, the last; a reader stops before it.
 """
 
 import os
@@ -26,7 +26,7 @@ class SpoolWriter:
     def append(self, head: bytes, tail: bytes) -> int:
         """Write `head`, the next seq, `tail` as one line; return the seq.
 
-        Raises OSError (disk full, closed), after taking back what was written in part.
+        Raises OSError (disk full, closed), after removing a partly written line.
         """
         with self._lock:
             line = b"%b%d%b" % (head, self.seq + 1, tail)
@@ -39,7 +39,7 @@ class SpoolWriter:
             return self.seq
 
     def close(self) -> None:
-        """No more lines."""
+        """Close the file."""
         with self._lock:
             if self._file >= 0:
                 os.close(self._file)
@@ -48,7 +48,7 @@ class SpoolWriter:
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive whole lines."""
+    """Consecutive complete lines."""
 
     first: int
     """Seq of the first line."""
@@ -62,17 +62,17 @@ class Batch:
 
 
 class SpoolReader:
-    """Reads whole lines from a spool that may still grow."""
+    """Reads complete lines from a spool that may still grow."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file = os.open(path, os.O_RDONLY)
         self.next = 1
-        """Seq of the next line to take."""
+        """Seq of the next line."""
         self._offset = 0
 
     def take(self, max_bytes: int, max_lines: int) -> Batch | None:
-        """The next lines without moving on; None when there is no whole one. A longer line comes whole."""
+        """The next lines, without advancing; None if there is no complete one. A line longer than `max_bytes` is returned complete."""
         data = os.pread(self._file, max_bytes, self._offset)
         while data and b"\n" not in data:
             more = os.pread(self._file, max_bytes, self._offset + len(data))
@@ -88,7 +88,7 @@ class SpoolReader:
         return Batch(self.next, count, data[:end])
 
     def seek(self, seq: int) -> None:
-        """Go to the line `seq`, or to the end of what is there if it is further on."""
+        """Go to line `seq`, or to the end of the file if it has fewer lines."""
         if seq < self.next:
             self.next, self._offset = 1, 0
         position = self._offset
@@ -99,7 +99,7 @@ class SpoolReader:
                 self.next, self._offset = self.next + lines, position
 
     def close(self) -> None:
-        """Done with the file."""
+        """Close the file."""
         os.close(self._file)
 
 

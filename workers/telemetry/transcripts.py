@@ -1,4 +1,4 @@
-"""Episodes as events: facts and body of those kept for reading, and what the update learnt about them."""
+"""Episode events: facts and body of the selected episodes, and their annotations by the update."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ Speller = Callable[[str, Sequence[int]], list[str]]
 
 
 class Annotation(Protocol):
-    """Per answer and token, what a learner computed about one group."""
+    """Values that a learner computed for one group, per answer and token."""
 
     @property
     def ratios(self) -> list[list[float]]: ...
@@ -23,7 +23,7 @@ class Annotation(Protocol):
 
 
 def choose_transcripts(seed: int, iteration: int, episodes: int, count: int) -> set[int]:
-    """Which of an iteration's episodes are kept for reading: a draw that depends on seed and iteration alone."""
+    """Indices of the episodes of an iteration that get transcripts: a draw that depends only on seed and iteration."""
     return set(random.Random(f"transcripts-{seed}-{iteration}").sample(range(episodes), min(count, episodes)))
 
 
@@ -55,7 +55,7 @@ def episode_document(episode: Episode, versions: Mapping[str, int], spell: Spell
 def annotation_document(
     episode: Episode, learnt: Mapping[tuple[str, int], Annotation], stages: Mapping[str, float]
 ) -> dict[str, Any]:
-    """An episode annotation's own fields: advantages of every group, and what the learner computed where it did."""
+    """An episode annotation's own fields: advantages of every group, and the learner's values where it has computed them."""
     turns = []
     for position, turn in enumerate(episode.turns):
         if all(candidate.advantage is None for candidate in turn.candidates):
@@ -76,7 +76,7 @@ def annotation_document(
 
 
 def _masks(turn: Turn) -> dict[str, Any]:
-    """Which tokens were learnt from, where not all of them were."""
+    """Masks of the tokens that were trained on; empty if all were."""
     answers = [candidate.answer for candidate in turn.candidates]
     if all(answer.loss_mask is None for answer in answers):
         return {}
@@ -99,8 +99,8 @@ def _turn_document(turn: Turn, spell: Speller) -> dict[str, Any]:
 
 def _candidate_document(candidate: Candidate, policy: str, spell: Speller) -> dict[str, Any]:
     answer = candidate.answer
-    known = {} if candidate.advantage is None else {"advantage": candidate.advantage}
-    return known | {
+    advantage = {} if candidate.advantage is None else {"advantage": candidate.advantage}
+    return advantage | {
         "text": answer.text,
         "token_ids": answer.token_ids,
         "tokens": spell(policy, answer.token_ids),

@@ -1,11 +1,11 @@
-"""Which tasks may begin, so that no data grows older than `rollout.staleness` publications. Pure bookkeeping.
+"""Admission of tasks, so that no data becomes older than `rollout.staleness` publications. Pure bookkeeping.
 
 The rule is AReaL's (arXiv 2505.24298, section 5.1), counted in tasks:
 
     capacity = min(max_concurrent - running, (staleness + version + 1) * batch - (accepted + running))
 
-`accepted` are tasks whose data was or will be learnt from, `running` those in play; `batch` is what one version learns
-from. A task that is rejected counts as neither: its place goes to another. Evaluation is not counted.
+`accepted` counts tasks whose data was or will be trained on, `running` those being played; `batch` is the number of
+tasks per version. A rejected task counts as neither: another takes its place. Evaluation is not counted.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from training_core.config.rollout import Rollout
 
 
 class Admission:
-    """Tasks of a run by number, from 0: which have begun, which were accepted, which must be played once more.
+    """Tasks of a run by number, from 0: which have begun, which were accepted, which must be played again.
 
     Task t belongs to iteration t // rollout.tasks + 1, on which its noise depends: with staleness 0 and no rejections
     each iteration learns from its own tasks, as in the synchronous loop.
@@ -28,23 +28,23 @@ class Admission:
         self.running: set[int] = set()
         self.accepted = 0
         self._waiting: set[int] = set()
-        """Accepted, and not yet learnt from."""
+        """Tasks accepted and not yet trained on."""
         self._next = 0
         self._again: list[int] = []
-        """Begun by an earlier attempt, and not learnt from: these come first."""
+        """Tasks that an earlier attempt began without training on them: these come first."""
 
     def restore(self, iteration: int, state: dict[str, Any] | None) -> None:
-        """Go on after so many iterations; `state` as `self.state()` was then, if it was kept.
+        """Continue after `iteration` completed iterations with the `state()` of then, if it was stored.
 
-        Without it (an earlier synchronous run), or under another batch size (a fork), each iteration counts as one batch.
+        Without it (an earlier synchronous run), or with another batch size (a fork), each iteration counts as one batch.
         """
-        usual = iteration * self._rollout.tasks
+        expected = iteration * self._rollout.tasks
         if state is None or state["tasks"] != self._rollout.tasks:
-            state = {"accepted": usual, "next": usual, "again": []}
+            state = {"accepted": expected, "next": expected, "again": []}
         self.accepted, self._next, self._again = state["accepted"], state["next"], sorted(state["again"])
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: what was begun and not learnt from is lost with the attempt, and begins again."""
+        """The state for a checkpoint. Tasks that were begun and not trained on are lost with the attempt, and begin again."""
         return {
             "tasks": self._rollout.tasks,
             "accepted": self.accepted - len(self._waiting),
@@ -53,7 +53,7 @@ class Admission:
         }
 
     def room(self, iteration: int) -> int:
-        """Tasks that may begin after so many completed iterations; none beyond what the run will learn from."""
+        """Number of tasks that may begin after `iteration` completed iterations; none beyond the run's last iteration."""
         interval = self._rollout.publish_every
         allowed = capacity(
             staleness=self._rollout.staleness,
@@ -66,7 +66,7 @@ class Admission:
         return min(allowed, self._last - self.accepted - len(self.running))
 
     def begin(self, iteration: int) -> list[int]:
-        """The next tasks to play together: neighbours of one iteration, a whole wave unless nothing else is in play.
+        """The next tasks to play together: consecutive tasks of one iteration, a full wave unless no other is being played.
 
         Empty while there is no room.
         """
@@ -83,25 +83,25 @@ class Admission:
         return tasks
 
     def accept(self, tasks: Iterable[int]) -> None:
-        """These were played, and will be learnt from."""
+        """Mark played tasks as accepted for training."""
         done = set(tasks)
         self.running -= done
         self._waiting |= done
         self.accepted += len(done)
 
     def reject(self, tasks: Iterable[int]) -> None:
-        """These are not learnt from, in play or accepted before: others may begin in their place."""
-        gone = set(tasks)
-        self.accepted -= len(self._waiting & gone)
-        self._waiting -= gone
-        self.running -= gone
+        """Drop running or accepted tasks; others may begin instead."""
+        rejected = set(tasks)
+        self.accepted -= len(self._waiting & rejected)
+        self._waiting -= rejected
+        self.running -= rejected
 
     def learn(self, tasks: Iterable[int]) -> None:
-        """These accepted tasks are learnt from now."""
+        """Mark accepted tasks as trained on."""
         self._waiting -= set(tasks)
 
     def _follows(self, task: int) -> bool:
-        """Whether a wave that has come to the task before may take this one too."""
+        """Whether a wave that ends with the previous task may also contain this one."""
         begins_iteration = task % self._rollout.tasks == 0
-        there = task in self._again if self._again else True
-        return there and not begins_iteration
+        available = task in self._again if self._again else True
+        return available and not begins_iteration

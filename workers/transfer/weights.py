@@ -1,7 +1,7 @@
-"""Weights on their way from the process that updates to those that generate.
+"""Packs weights for the transfer from an update worker to rollout workers.
 
-They travel through the object store as numpy arrays, which readers map without a copy. bf16, which numpy lacks,
-travels as raw 16-bit views.
+Weights are stored in the object store as numpy arrays, which readers map without a copy. bf16, which numpy lacks,
+is stored as raw 16-bit views.
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class PackedWeights:
-    """One version of a policy's weights, free of tensors."""
+    """One version of a policy's weights as numpy arrays."""
 
     version: int
     arrays: dict[str, NDArray[Any]]
     bf16: frozenset[str]
-    """Names whose arrays are 16-bit views of bfloat16."""
+    """Names of arrays that are 16-bit views of bfloat16."""
 
 
 def pack(weights: Mapping[str, torch.Tensor], version: int) -> PackedWeights:
-    """Tensors as arrays on the CPU (no copy when they are there already)."""
+    """Convert tensors to arrays on the CPU (without a copy if they are on the CPU)."""
     arrays: dict[str, NDArray[Any]] = {}
     bf16: set[str] = set()
     for name, tensor in weights.items():
@@ -37,7 +37,7 @@ def pack(weights: Mapping[str, torch.Tensor], version: int) -> PackedWeights:
 
 
 def unpack(packed: PackedWeights) -> dict[str, torch.Tensor]:
-    """Arrays as tensors again. They are copies: what the object store maps is read-only."""
+    """Convert arrays to tensors. They are copies, because the object store's arrays are read-only."""
     return {name: _tensor(array, name in packed.bf16) for name, array in packed.arrays.items()}
 
 

@@ -70,21 +70,21 @@ def attempt(folder: Path, model: Path, **overrides: Any) -> Attempt:
 def test_rounds_of_failures_in_a_row_are_counted_by_kind() -> None:
     failure_limit = FailureLimit(2)
     for episodes in ([BAD, BAD], [BAD, GOOD], [BAD], [], [GOOD], [BAD]):
-        failure_limit.look("train", episodes)
-        failure_limit.look("eval", [GOOD])
+        failure_limit.record("train", episodes)
+        failure_limit.record("eval", [GOOD])
     failure_limit.finish()
     with pytest.raises(
         EnvironmentFailure,
         match="failed in 2 iterations in a row, 3 in the last one. One of them: ValueError: no tool",
     ):
-        failure_limit.look("train", [BAD] * 3)
+        failure_limit.record("train", [BAD] * 3)
 
 
 def test_a_kind_of_play_that_never_completed_an_episode_fails_at_the_end() -> None:
     failure_limit = FailureLimit(5)
-    failure_limit.look("train", [GOOD])
-    failure_limit.look("eval", [BAD])
-    failure_limit.look("eval", [BAD, BAD])
+    failure_limit.record("train", [GOOD])
+    failure_limit.record("eval", [BAD])
+    failure_limit.record("eval", [BAD, BAD])
     with pytest.raises(EnvironmentFailure, match="all 3 episodes of evaluation failed"):
         failure_limit.finish()
 

@@ -258,7 +258,7 @@ def test_sampling_settings_that_are_ignored_are_named(
     ):  # fmt: skip
         answer = raw.create(model="solver", messages=ASK, **asked)
         assert answer.headers.get("x-troupe-ignored") == named
-    assert sum("draws with the role's own settings" in record.message for record in caplog.records) <= 1, (
+    assert sum("samples with the role's own settings" in record.message for record in caplog.records) <= 1, (
         "said once a run"
     )
 

@@ -17,7 +17,7 @@ from workers.driver.attempt import run_attempt
 from workers.job import main
 from workers.jobs import talk as talking
 from workers.jobs.intervals import wilson
-from workers.jobs.seats import swapped
+from workers.jobs.policies import swapped
 from workers.protocol.records import Attempt
 from workers.storage.job_folder import JobFolder
 
@@ -175,7 +175,7 @@ def test_a_person_takes_a_role(tmp_path: Path, little_model: Path, trained: Path
 def test_a_conversation_ends_when_nobody_speaks(
     tmp_path: Path, little_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talking, "PATIENCE", 0.0)
+    monkeypatch.setattr(talking, "ANSWER_SECONDS", 0.0)
     role = next(iter(small_config(little_model).team.roles))
     status, job = do(tmp_path / "j", little_model, "talk", roles=[role])
     assert status == 1 and "nobody spoke" in (job.read("error") or {})["reason"]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.workers.rollout_buffer.test_rules import record
-from workers.rollout_buffer.channel import Channel, Full
-from workers.rollout_buffer.rules import Limits
+from workers.rollout_buffer.channel import BufferFull, Channel
+from workers.rollout_buffer.rules import BufferLimits
 from workers.rollout_buffer.store import Store
 
 
@@ -18,10 +18,10 @@ class Clock:
         return self.now
 
 
-PAIRS = Limits(group_size=2)
+PAIRS = BufferLimits(group_size=2)
 
 
-def make(tmp_path: Path, clock: Clock | None = None, limits: Limits = PAIRS, **hooks: Any) -> Channel:
+def make(tmp_path: Path, clock: Clock | None = None, limits: BufferLimits = PAIRS, **hooks: Any) -> Channel:
     return Channel("", Store(tmp_path / "records.sqlite"), limits, hooks, clock or Clock())
 
 
@@ -69,9 +69,9 @@ def test_a_writer_that_asks_again_writes_nothing_twice(tmp_path: Path) -> None:
 
 
 def test_a_full_channel_refuses_and_takes_again_once_it_was_read(tmp_path: Path) -> None:
-    channel = make(tmp_path, limits=Limits(group_size=2, max_records=2))
+    channel = make(tmp_path, limits=BufferLimits(group_size=2, max_records=2))
     write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"))
-    with pytest.raises(Full):
+    with pytest.raises(BufferFull):
         write(channel, ("b", 1.0, "b1"))
     channel.read(None)
     write(channel, ("b", 1.0, "b1"))
@@ -80,7 +80,7 @@ def test_a_full_channel_refuses_and_takes_again_once_it_was_read(tmp_path: Path)
 
 def test_groups_time_out_by_the_clock_and_are_counted(tmp_path: Path) -> None:
     clock = Clock()
-    channel = make(tmp_path, clock, Limits(group_size=4, timeout=300.0))
+    channel = make(tmp_path, clock, BufferLimits(group_size=4, timeout=300.0))
     write(channel, *[("a", float(place), f"a{place}") for place in range(3)], ("b", 1.0, "b1"))
     clock.now = 300.5
     delivery = channel.read(None)
@@ -94,7 +94,7 @@ def test_groups_time_out_by_the_clock_and_are_counted(tmp_path: Path) -> None:
 def test_raw_rewards_go_out_beside_the_normalised_ones_and_invalid_records_stay_behind(
     tmp_path: Path,
 ) -> None:
-    channel = make(tmp_path, limits=Limits(group_size=4))
+    channel = make(tmp_path, limits=BufferLimits(group_size=4))
     write(channel, ("a", 1.0, "1"), ("a", 0.0, "2"), ("a", -1.0, "3"), ("a", 0.0, "4"))
     delivery = channel.read(None)
     assert [each["raw_reward"] for each in delivery.records] == [1.0, 0.0, 0.0]
@@ -111,7 +111,7 @@ def test_a_hook_that_raises_costs_nothing_that_was_written(tmp_path: Path) -> No
     write(channel, ("a", 1.0, "a1"), ("a", 0.0, "a2"))
     with pytest.raises(RuntimeError, match="a stranger's bug"):
         channel.read(None)
-    channel.configure(Limits(group_size=2), {})
+    channel.configure(BufferLimits(group_size=2), {})
     assert uids(channel.read(None).records) == ["a1", "a2"]
 
 

@@ -1,20 +1,20 @@
-"""Group rules by hand, with slime's numbers."""
+"""RecordGroup rules by hand, with slime's numbers."""
 
 from math import sqrt
 from typing import Any
 
 import pytest
 
-from workers.rollout_buffer.groups import Groups, Kept, OpenGroup
+from workers.rollout_buffer.groups import Groups, OpenGroup, StoredRecord
 from workers.rollout_buffer.rules import (
-    Limits,
+    BufferLimits,
     Record,
     checked_record,
     halved_duplicates,
     make_rules,
 )
 
-LIMITS = Limits(group_size=4, timeout=300.0)
+LIMITS = BufferLimits(group_size=4, timeout=300.0)
 
 
 def record(instance: str, reward: Any, uid: str = "") -> Record:
@@ -26,14 +26,14 @@ def record(instance: str, reward: Any, uid: str = "") -> Record:
     }
 
 
-def groups(limits: Limits = LIMITS, **hooks: Any) -> tuple[Groups, list[OpenGroup]]:
+def groups(limits: BufferLimits = LIMITS, **hooks: Any) -> tuple[Groups, list[OpenGroup]]:
     dropped: list[OpenGroup] = []
     return Groups(limits, make_rules(limits, hooks), dropped.append), dropped
 
 
 def fill(into: Groups, instance: str, rewards: list[float], now: float = 0.0) -> None:
     for place, reward in enumerate(rewards):
-        into.add(Kept(place, record(instance, reward, f"{instance}-{place}-{now}")), now)
+        into.add(StoredRecord(place, record(instance, reward, f"{instance}-{place}-{now}")), now)
 
 
 def test_rewards_are_normalised_by_the_population_std_and_scaled_to_a_whole_group() -> None:
@@ -59,8 +59,8 @@ def test_duplicates_fill_a_group_and_halve_what_they_copy() -> None:
 def test_a_group_is_ready_with_its_last_record_and_the_next_record_opens_another() -> None:
     held, dropped = groups()
     fill(held, "a", [1.0, 0.0, 0.0, 0.5, 0.25])
-    assert [len(group.kept) for group in held.ready] == [4]
-    assert len(held.open["a"].kept) == 1
+    assert [len(group.stored) for group in held.ready] == [4]
+    assert len(held.open["a"].stored) == 1
     assert not dropped and held.held == 5
 
 
@@ -87,7 +87,7 @@ def test_a_group_that_times_out_is_kept_where_enough_of_it_came() -> None:
 
 
 def test_a_full_buffer_refuses_new_groups_and_completes_those_that_are_begun() -> None:
-    held, _ = groups(Limits(group_size=4, max_records=2))
+    held, _ = groups(BufferLimits(group_size=4, max_records=2))
     fill(held, "a", [1.0, 0.0])
     assert held.takes("a") and not held.takes("b")
     fill(held, "a", [1.0, 0.0])
@@ -96,7 +96,7 @@ def test_a_full_buffer_refuses_new_groups_and_completes_those_that_are_begun() -
 
 
 def test_groups_are_taken_oldest_first_and_one_of_an_instance_at_a_time() -> None:
-    held, _ = groups(Limits(group_size=2))
+    held, _ = groups(BufferLimits(group_size=2))
     for instance in ("a", "b", "a", "c"):
         fill(held, instance, [1.0, 0.0])
     assert [group.instance for group in held.take(None)] == ["a", "b"]
@@ -121,7 +121,7 @@ def test_numbers_may_come_as_text_and_raw_rewards_are_remembered() -> None:
     ("change", "said"),
     [
         ({"reward": "nan"}, "finite"),
-        ({"reward": "good"}, "no number"),
+        ({"reward": "good"}, "not a number"),
         ({"uid": None}, "no uid"),
         ({"messages": "hello"}, "chat messages"),
         (

@@ -85,7 +85,7 @@ def test_a_full_buffer_says_when_to_ask_again(client: httpx.Client) -> None:
         ("/buffer/write", {"uid": "1"}, "has no instance_id"),
         ("/buffer/write", [], "one JSON object"),
         ("/start_rollout", {"task_type": "unheard_of"}, "no generator has TASK_TYPE"),
-        ("/get_rollout_data", {"batch_size": "few"}, "no whole number"),
+        ("/get_rollout_data", {"batch_size": "few"}, "not a whole number"),
     ],
 )
 def test_what_is_wrong_is_said(client: httpx.Client, path: str, body: Any, said: str) -> None:
@@ -109,4 +109,4 @@ def test_a_taken_port_is_passed_over_and_the_progress_is_told(service: Service, 
         write(client, "1")
         assert client.get("/").json()["message"]
     said = second.stop()
-    assert f"rollout buffer on {second.url}" in said and "what it holds is on disk" in said
+    assert f"rollout buffer on {second.url}" in said and "its records are on disk" in said

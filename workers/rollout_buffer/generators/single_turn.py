@@ -1,4 +1,4 @@
-"""One question, one answer, judged by the reward function that a prompt names, or else by whether its label is said last."""
+"""One prompt, one answer; the reward is that of the prompt's reward function, or else whether the answer ends with its label."""
 
 from typing import Any
 
@@ -12,26 +12,26 @@ TASK_TYPE = "single_turn"
 
 
 def run_rollout(data: dict[str, Any]) -> None:
-    """Ask the engine each prompt of the input file."""
+    """Generate an answer for each prompt of the input file."""
     generator = BaseGenerator.from_request(data)
     generator.entry(data["input_file"], query_single_turn, judged, int(data.get("num_epoch", 1)))
 
 
 def judged(messages: list[dict[str, Any]], item: dict[str, Any]) -> float:
-    """By the line's `reward_type`: a built-in function of REWARDS, such as math. Raises DataError where there is none."""
+    """Reward by the line's `reward_type`, a built-in function of REWARDS such as math. Raises DataError if it is unknown."""
     kind = item.get("reward_type")
     if kind is None:
-        return label_is_said_last(messages, item)
+        return ends_with_label(messages, item)
     path = REWARDS.get(str(kind))
     if not path:
         known = ", ".join(name for name, where in REWARDS.items() if where)
         raise DataError(f"reward_type {kind!r} is none of the built-in reward functions: {known}")
-    said = {"prompt": "", "completions": str(messages[-1]["content"])}
-    return judge(made(path, {}), {**item, **said, "prompt_ids": [], "completion_ids": []})
+    fields = {"prompt": "", "completions": str(messages[-1]["content"])}
+    return judge(made(path, {}), {**item, **fields, "prompt_ids": [], "completion_ids": []})
 
 
-def label_is_said_last(messages: list[dict[str, Any]], item: dict[str, Any]) -> float:
-    """Whether the answer ends with the label's words."""
-    wanted = str(item.get("label", "")).split()
-    said = str(messages[-1]["content"]).split()
-    return float(bool(wanted) and said[-len(wanted) :] == wanted)
+def ends_with_label(messages: list[dict[str, Any]], item: dict[str, Any]) -> float:
+    """1.0 if the answer ends with the label's words, else 0.0."""
+    label = str(item.get("label", "")).split()
+    answer = str(messages[-1]["content"]).split()
+    return float(bool(label) and answer[-len(label) :] == label)

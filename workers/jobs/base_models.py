@@ -14,12 +14,12 @@ def prepare(context: JobContext[RunConfig]) -> dict[str, Any]:
     config = context.config
     names = list(dict.fromkeys(config.policies[policy].model for policy in config.used_policies))
     models = []
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
 
-        def tell(done: float, text: str, place: int = place, name: str = name) -> None:
-            context.progress((place + done) / len(names), f"{name}: {text}")
+        def report(done: float, text: str, index: int = index, name: str = name) -> None:
+            context.progress((index + done) / len(names), f"{name}: {text}")
 
-        source = resolve_model(name, config.environment, context.home, tell)
+        source = resolve_model(name, config.environment, context.home, report)
         vocabulary = len(load_tokenizer(source))
         models.append({"name": name, "vocabulary": vocabulary} | read_facts(source))
     return {"models": models}
