@@ -52,6 +52,24 @@ ORDER: dict[str, tuple[str, ...]] = {
         "run",
     ),
     "troupe_client": ("server_api", "reporting", "cli"),
+    "webapp": (
+        "config common",
+        "api",
+        "accounts",
+        "administration runs",
+        "metrics shares",
+        "checkpoints transcripts",
+        "quotas timeline",
+        "scheduling",
+        "ingest stack",
+        "health live reconciliation",
+        "cluster webhooks",
+        "experiments",
+        "jobs run_table",
+        "compare run_pages",
+        "reports",
+        "site",
+    ),
 }
 """Packages of a layer from the ground up; modules directly in a layer count as packages. A package imports lower lines only.
 

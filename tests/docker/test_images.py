@@ -82,7 +82,7 @@ def test_the_web_server_takes_its_options() -> None:
         "python", "-m", "webapp.stack.serve", "0.0.0.0:8000",
     ]  # fmt: skip
     config = server_config()
-    assert config.app == "webapp.config.asgi:application"
+    assert config.app == "webapp.site.asgi:application"
     assert (config.ws_per_message_deflate, config.access_log, config.lifespan) == (False, False, "off")
 
 
@@ -90,7 +90,7 @@ def test_the_worker_is_started_as_the_stack_starts_it() -> None:
     from webapp.stack.plan import WORKER
 
     words = json.loads(values(DOCKER / "Dockerfile.worker", "CMD")[0])
-    assert words[:4] == ["celery", "-A", "webapp.config.celery", "worker"]
+    assert words[:4] == ["celery", "-A", "webapp.site.celery", "worker"]
     assert words[4:] == WORKER
 
 

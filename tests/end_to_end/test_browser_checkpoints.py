@@ -14,10 +14,10 @@ from tests.end_to_end.looks import violations
 from tests.end_to_end.seed import Story, encoded
 from training_core.checkpoints import writing
 from webapp.accounts.models import User
-from webapp.checkpoints.forking import run_fork
 from webapp.health.models import Finding
 from webapp.jobs.models import Job
 from webapp.runs.models import Run
+from webapp.scheduling.forking import run_fork
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 @pytest.fixture(autouse=True)
 def home(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of this process and of the server."""
-    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run_id: None)
+    monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run_id: None)
     return Path(settings.TROUPE_HOME)
 
 

@@ -10,7 +10,6 @@ from django.utils import timezone
 
 from webapp.accounts.models import ApiToken, Project, User
 from webapp.accounts.secrets import PREFIX, digest_of, new_secret
-from webapp.runs.models import Run
 
 LAST_USED_EVERY = timedelta(minutes=1)
 """Resolution of `last_used_at`: avoids one write per request."""
@@ -22,13 +21,13 @@ def token_create(
     user: User,
     name: str,
     scopes: Iterable[str],
-    run: Run | None = None,
+    run_id: str | None = None,
     expires: datetime | None = None,
     project: Project | None = None,
 ) -> tuple[ApiToken, str]:
     """Create a token. Returns it with its secret, which cannot be retrieved later.
 
-    run: the only run that an ingest token writes to. project: the only project accessible with the token.
+    run_id: the only run that an ingest token writes to. project: the only project accessible with the token.
     Raises ValidationError for unknown or no scopes.
     """
     wanted = sorted({str(scope) for scope in scopes})
@@ -44,7 +43,7 @@ def token_create(
         prefix=secret[:12],
         digest=digest_of(secret),
         scopes=wanted,
-        run=run,
+        run_id=run_id,
         project=project,
         expires_at=expires,
     )
@@ -79,9 +78,9 @@ def token_revoke(user: User, pk: int) -> bool:
     return mine.update(revoked_at=timezone.now()) > 0
 
 
-def run_tokens_revoke(run: Run) -> int:
+def run_tokens_revoke(run_id: str) -> int:
     """Revoke the ingest tokens of a run. Returns their number."""
-    return ApiToken.objects.filter(run=run, revoked_at=None).update(revoked_at=timezone.now())
+    return ApiToken.objects.filter(run=run_id, revoked_at=None).update(revoked_at=timezone.now())
 
 
 def _usable(token: ApiToken) -> bool:

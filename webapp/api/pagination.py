@@ -1,8 +1,10 @@
-"""Pages of lists whose order the caller chose; those in the order of arrival have cursors (webapp.api.views)."""
+"""Pages of lists: by a cursor in the order of arrival, by an offset in any other order."""
 
 from typing import Any
 
-from rest_framework.pagination import BasePagination
+from django.core.exceptions import ValidationError
+from rest_framework.exceptions import ParseError
+from rest_framework.pagination import BasePagination, CursorPagination
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import remove_query_param, replace_query_param
@@ -32,3 +34,22 @@ class OrderedPages(BasePagination):
         if self.offset and not before:
             previous = remove_query_param(self.address, "offset")
         return Response({"next": after, "previous": previous, "results": data})
+
+
+class NewestFirst(CursorPagination):
+    """Pages by a cursor: stable while new rows come in."""
+
+    page_size = 50
+    page_size_query_param = "limit"
+    max_page_size = 500
+
+    def get_page_size(self, request: Request) -> int:
+        """`limit`, at most max_page_size. Raises ParseError where it is no number."""
+        return min(number(request, "limit", self.page_size, 1), self.max_page_size)
+
+    def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
+        """A page. Raises ParseError for a cursor that was not made here."""
+        try:
+            return super().paginate_queryset(queryset, request, view)
+        except (ValueError, TypeError, ValidationError) as error:
+            raise ParseError("the cursor is not one of ours: take it from `next` or `previous`") from error

@@ -12,45 +12,14 @@ from rest_framework.views import APIView
 
 from webapp.api.queries import text
 from webapp.api.schema import parameter
-from webapp.api.serializers import CheckpointSerializer, RunSerializer
 from webapp.checkpoints.downloads import checkpoint_download, download_response
-from webapp.checkpoints.forking import run_fork_named
 from webapp.checkpoints.lineage import lineage
 from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
 from webapp.checkpoints.selectors import checkpoint_named
+from webapp.checkpoints.serializers import CheckpointSerializer
 from webapp.runs.selectors import run_get
 
 JSON = OpenApiTypes.OBJECT
-
-
-class ForkSerializer(serializers.Serializer[Any]):
-    """A run that starts from a checkpoint."""
-
-    overrides = serializers.DictField(required=False, help_text="Dotted field paths of the config to values.")
-    name = serializers.CharField(required=False, max_length=120, allow_blank=True)
-    tags = serializers.ListField(child=serializers.CharField(max_length=60), required=False, max_length=20)
-
-    def to_internal_value(self, data: Any) -> Any:
-        """Raises ValidationError for unknown keys: a typing error must not launch something else."""
-        unknown = set(data) - set(self.fields) if isinstance(data, dict) else set()
-        if unknown:
-            raise serializers.ValidationError({key: ["there is no such field"] for key in sorted(unknown)})
-        return super().to_internal_value(data)
-
-
-class Fork(APIView):
-    """A new run from a checkpoint."""
-
-    @extend_schema(request=ForkSerializer, responses={201: JSON, 400: JSON, 409: JSON})
-    def post(self, request: Request, run_id: str, name: str) -> Response:
-        """Launch a run with the parent's config and overrides. `name`: last, best or an iteration."""
-        wanted = ForkSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        data = wanted.validated_data
-        run = run_fork_named(
-            request.user, run_id, name, data.get("overrides"), data.get("name", ""), data.get("tags", [])
-        )
-        return Response(RunSerializer(run_get(request.user, run.pk)).data, status=201)
 
 
 class Downloading(APIView):
@@ -110,3 +79,13 @@ class Lineage(APIView):
     def get(self, request: Request, run_id: str) -> Response:
         """Return a tree from the oldest ancestor: {id, name, state, forked_at, success, here, page, forks: [...]}."""
         return Response(lineage(request.user, run_get(request.user, run_id)).document())
+
+
+class RunCheckpoints(APIView):
+    """Checkpoints of a run."""
+
+    @extend_schema(responses=CheckpointSerializer(many=True))
+    def get(self, request: Request, run_id: str) -> Response:
+        """Newest first, removed ones too."""
+        rows = run_get(request.user, run_id).checkpoints.order_by("-iteration", "-pk")
+        return Response({"results": CheckpointSerializer(rows, many=True).data})

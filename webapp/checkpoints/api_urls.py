@@ -5,8 +5,8 @@ from django.urls import path
 from webapp.checkpoints import api
 
 urlpatterns = [
+    path("runs/<str:run_id>/checkpoints/", api.RunCheckpoints.as_view(), name="run-checkpoints"),
     path("runs/<str:run_id>/lineage/", api.Lineage.as_view(), name="lineage"),
-    path("runs/<str:run_id>/checkpoints/<str:name>/fork/", api.Fork.as_view(), name="checkpoint-fork"),
     path(
         "runs/<str:run_id>/checkpoints/<str:name>/download/",
         api.Downloading.as_view(),

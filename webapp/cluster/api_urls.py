@@ -1,5 +1,7 @@
-"""URLs of the cluster API, below /api/v1/."""
+"""Addresses of the API of the cluster, below /api/v1/."""
 
-from django.urls import URLPattern
+from django.urls import path
 
-urlpatterns: list[URLPattern] = []
+from webapp.cluster import api
+
+urlpatterns = [path("cluster/", api.Cluster.as_view(), name="cluster")]

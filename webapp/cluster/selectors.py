@@ -11,9 +11,10 @@ from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
 from webapp.cluster.health import services_read
 from webapp.common.tones import SHARED, policy_tones
-from webapp.runs.admission import HOLDING, left, runs_holding, runs_waiting
+from webapp.runs.demands import HOLDING, runs_holding, runs_waiting
 from webapp.runs.models import Run
 from webapp.runs.selectors import runs_visible
+from webapp.scheduling.admission import left
 from workers.launchers.launcher import Capacity, LauncherFailure
 from workers.launchers.registry import make_launcher
 from workers.sizing.demand import Demand, demand, pools

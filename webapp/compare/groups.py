@@ -8,9 +8,9 @@ from django.db.models import QuerySet
 from django.http import Http404
 
 from training_core.errors import ConfigError
-from webapp.experiments.differences import flatten
+from webapp.run_table.filters import runs_filter
+from webapp.runs.config_differences import flatten
 from webapp.runs.families import ASIDE
-from webapp.runs.filters import runs_filter
 from webapp.runs.models import Run
 
 MOST_RUNS = 500

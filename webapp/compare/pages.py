@@ -11,10 +11,11 @@ from training_core.errors import ConfigError
 from webapp.accounts.permissions import Person
 from webapp.compare.forms import AXES, BANDS, Choice, choice_read, meant
 from webapp.compare.groups import runs_chosen
-from webapp.experiments.differences import flatten
 from webapp.metrics.models import Series
+from webapp.run_table.selectors import runs_list
+from webapp.runs.config_differences import flatten
 from webapp.runs.models import Run
-from webapp.runs.selectors import runs_list, runs_visible
+from webapp.runs.selectors import runs_visible
 
 TABS = (
     ("curves", "Curves and figures", "compare:page"),

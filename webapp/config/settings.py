@@ -53,9 +53,11 @@ INSTALLED_APPS = [
     "webapp.administration",
     "webapp.cluster",
     "webapp.ingest",
+    "webapp.reconciliation",
     "webapp.live",
     "webapp.api",
     "webapp.stack",
+    "webapp.site",
 ]
 
 MIDDLEWARE = [
@@ -75,8 +77,8 @@ MIDDLEWARE = [
 ]
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
-ROOT_URLCONF = "webapp.config.urls"
-ASGI_APPLICATION = "webapp.config.asgi.application"
+ROOT_URLCONF = "webapp.site.urls"
+ASGI_APPLICATION = "webapp.site.asgi.application"
 
 TEMPLATES = [
     {
@@ -194,13 +196,13 @@ STATICFILES_FINDERS = [
 REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "webapp.api.authentication.BearerAuthentication",
+        "webapp.accounts.authentication.BearerAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["webapp.api.authentication.ScopedAccess"],
+    "DEFAULT_PERMISSION_CLASSES": ["webapp.accounts.authentication.ScopedAccess"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["webapp.api.parsers.StrictJSONParser"],
-    "EXCEPTION_HANDLER": "webapp.api.errors.handle",
+    "EXCEPTION_HANDLER": "webapp.site.api_errors.handle",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {
@@ -211,7 +213,7 @@ SPECTACULAR_SETTINGS = {
         "drf_spectacular.hooks.postprocess_schema_enums",
         "webapp.api.schema.refusals_document",
     ],
-    "SERVE_PERMISSIONS": ["webapp.api.authentication.ScopedAccess"],
+    "SERVE_PERMISSIONS": ["webapp.accounts.authentication.ScopedAccess"],
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",

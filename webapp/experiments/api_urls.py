@@ -2,9 +2,11 @@
 
 from django.urls import path
 
-from webapp.experiments import estimate_api, sweep_api, team_api, template_api
+from webapp.experiments import estimate_api, preset_api, sweep_api, team_api, template_api
 
 urlpatterns = [
+    path("presets/", preset_api.Presets.as_view(), name="presets"),
+    path("schema/run/", preset_api.RunSchema.as_view(), name="schema-run"),
     path("estimate/", estimate_api.Estimates.as_view(), name="estimate"),
     path("profiles/", team_api.Profiles.as_view(), name="profiles"),
     path("team/", team_api.Teams.as_view(), name="team"),

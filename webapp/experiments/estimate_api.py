@@ -8,9 +8,9 @@ from rest_framework.views import APIView
 from training_core.config.effects.unused import unused_settings
 from training_core.errors import ConfigError
 from webapp.api.schema import JSON
-from webapp.common.permitted import check_runs_visible
 from webapp.experiments.bodies import CONFIG_KEYS, body_of, config_of
 from webapp.experiments.estimates import LONGEST_PROMPT, appraisal_document, appraise
+from webapp.runs.permitted import check_runs_visible
 
 
 class Estimates(APIView):

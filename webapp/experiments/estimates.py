@@ -8,7 +8,7 @@ from django.conf import settings
 from training_core.config.kinds import AnyConfig
 from webapp.cluster.selectors import capacity_read, limits_read
 from webapp.common.formats import size
-from webapp.runs.admission import demands_ahead
+from webapp.scheduling.admission import demands_ahead
 from workers.launchers.launcher import Capacity
 from workers.sizing.estimates import Estimate, PolicyMemory, WorkerMemory, estimate
 

@@ -10,9 +10,9 @@ from typing import Any
 from training_core.config.files import apply_overrides, parse_value, preset_names
 from training_core.config.kinds import AnyConfig, has_networks
 from training_core.errors import ConfigError
-from webapp.common.permitted import parse_permitted
-from webapp.experiments.differences import departures, flatten, preset_tree
 from webapp.experiments.fields import Field, Section, config_sections, value_at
+from webapp.runs.config_differences import departures, flatten, preset_tree
+from webapp.runs.permitted import parse_permitted
 
 STRUCTURE = {"structure.roles": "team.roles", "structure.policies": "policies"}
 """Hidden inputs with the names of a table, with commas -> the table."""

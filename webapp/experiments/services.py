@@ -11,12 +11,12 @@ from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
-from webapp.common.permitted import parse_permitted
 from webapp.experiments.models import Sweep, Template
 from webapp.experiments.sweep_planning import SweepPlan, point_name, short_names
-from webapp.runs.managing import runs_do
 from webapp.runs.models import Run, RunState
-from webapp.runs.services import check_storable, run_create
+from webapp.runs.permitted import parse_permitted
+from webapp.scheduling.managing import runs_do
+from webapp.scheduling.services import check_storable, run_create
 
 LONGEST_NAME = 120
 LONGEST_DESCRIPTION = 4000

@@ -10,11 +10,11 @@ from training_core.config.foreign import NO_FIELD
 from training_core.config.kinds import AnyConfig
 from training_core.config.sweeps import SEED, Method, combinations, count, expand_path
 from training_core.errors import ConfigError
-from webapp.common.permitted import parse_permitted
-from webapp.experiments.differences import flatten
 from webapp.experiments.fields import spell
 from webapp.experiments.sweep_costs import Cost, cost_of
-from webapp.runs.services import check_storable
+from webapp.runs.config_differences import flatten
+from webapp.runs.permitted import parse_permitted
+from webapp.scheduling.services import check_storable
 
 MOST_RUNS = 200
 MOST_AXES = 12

@@ -15,12 +15,12 @@ from training_core.errors import ConfigError
 from webapp.accounts.permissions import can_edit
 from webapp.accounts.selectors import project_editable, projects_editable
 from webapp.experiments.commands import sweep_command
-from webapp.experiments.differences import flatten, preset_tree
 from webapp.experiments.services import sweep_create, sweep_stop
 from webapp.experiments.sweep_forms import form_values, plan_from_post, posted_values
 from webapp.experiments.sweep_planning import SweepPlan, short_names
 from webapp.experiments.sweep_selectors import sweep_context, sweep_get, sweeps_visible
 from webapp.metrics.headline import HEADLINE
+from webapp.runs.config_differences import flatten, preset_tree
 
 PER_PAGE = 50
 SHOWN = 12

@@ -10,13 +10,13 @@ from rest_framework.views import APIView
 from training_core.config.files import read_preset
 from training_core.errors import ConfigError
 from webapp.api.schema import JSON
-from webapp.api.serializers import RunSerializer
 from webapp.experiments.bodies import body_of, project_of
 from webapp.experiments.forms import draft_from_run
 from webapp.experiments.services import template_delete, template_save
 from webapp.experiments.template_selectors import template_document, template_get, templates_visible
 from webapp.runs.selectors import run_get
-from webapp.runs.services import run_create
+from webapp.runs.serializers import RunSerializer
+from webapp.scheduling.services import run_create
 
 SAVE_KEYS = {"name", "description", "preset", "overrides", "run", "project", "replace"}
 LAUNCH_KEYS = {"overrides", "name", "project", "tags"}

@@ -11,7 +11,6 @@ from django.views.decorators.http import require_http_methods, require_POST
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project
 from webapp.accounts.selectors import project_editable, projects_editable
-from webapp.checkpoints.forking import run_fork
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.selectors import checkpoint_get
 from webapp.experiments.forms import (
@@ -29,8 +28,9 @@ from webapp.experiments.selectors import draft_query, form_context, preview_cont
 from webapp.experiments.team_editing import ACTS
 from webapp.experiments.template_selectors import template_get, templates_visible
 from webapp.runs.selectors import run_get
-from webapp.runs.services import run_create
 from webapp.runs.states import TransitionRefused
+from webapp.scheduling.forking import run_fork
+from webapp.scheduling.services import run_create
 from workers.sizing.estimates import PROMPT_TOKENS
 
 KEPT = ("template_name", "template_description", "template_replace")

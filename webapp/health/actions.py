@@ -12,8 +12,8 @@ from training_core.errors import TroupeError
 from webapp.accounts.audit import audit_note
 from webapp.health.forking import finding_fork, generations
 from webapp.health.models import Finding
-from webapp.runs import services as runs
 from webapp.runs.models import ENDED_STATES
+from webapp.scheduling import services as runs
 
 log = logging.getLogger(__name__)
 ENDS: dict[str, Any] = {"pause": runs.run_pause, "stop": runs.run_stop}

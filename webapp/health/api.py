@@ -12,13 +12,13 @@ from rest_framework.views import APIView
 
 from webapp.accounts.selectors import project_get
 from webapp.api.queries import choice
-from webapp.api.serializers import RunSerializer
 from webapp.health import notifying, services
 from webapp.health.channel_kinds import ChannelRefused
 from webapp.health.forking import finding_fork
 from webapp.health.models import Channel, Finding
 from webapp.health.selectors import channel_get, channels_list, finding_document, finding_get, findings_list
 from webapp.runs.selectors import run_get
+from webapp.runs.serializers import RunSerializer
 
 JSON = OpenApiTypes.OBJECT
 

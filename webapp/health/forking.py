@@ -10,11 +10,11 @@ from training_core.config.health import RunHealth
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person
-from webapp.checkpoints.forking import run_fork
 from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
+from webapp.scheduling.forking import run_fork
 
 
 @transaction.atomic

@@ -12,13 +12,13 @@ from training_core.config.kinds import has_networks
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Person, can_edit
+from webapp.common.run_changes import hint
 from webapp.health.actions import finding_act
 from webapp.health.levels import Level, level_now
 from webapp.health.models import Checked, Finding
 from webapp.health.observed import Found
 from webapp.health.observing import run_observe
 from webapp.health.rules import judge
-from webapp.live.services import hint
 from webapp.runs.models import ENDED_STATES, Run
 
 State = Finding.State

@@ -14,7 +14,7 @@ from webapp.health import notifying, services
 from webapp.health.channel_kinds import ChannelRefused
 from webapp.health.forking import checkpoint_for, finding_fork, fork_edits
 from webapp.health.selectors import channel_get, finding_get, findings_list
-from webapp.runs.pages import run_context
+from webapp.runs.frame import run_context
 from webapp.runs.selectors import run_get
 
 ACTS = {"dismiss": services.finding_dismiss, "reopen": services.finding_reopen}

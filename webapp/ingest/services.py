@@ -8,16 +8,16 @@ from typing import Any
 from django.db import DataError, transaction
 
 from webapp.checkpoints import services as checkpoints
+from webapp.common.run_changes import hint
 from webapp.ingest.batches import Batch, batch_read
 from webapp.ingest.bodies import Room
 from webapp.ingest.errors import IngestRejected, full, gap, invalid
 from webapp.ingest.models import Producer
-from webapp.live.services import hint
 from webapp.metrics import services as metrics
 from webapp.quotas.enforcement import HELD, storage_held
-from webapp.runs import services as runs
-from webapp.runs.client_runs import client_run_revive
 from webapp.runs.models import Attempt, Run
+from webapp.scheduling import services as runs
+from webapp.scheduling.client_runs import client_run_revive
 from webapp.timeline import services as timeline
 from webapp.transcripts import services as transcripts
 from workers.telemetry.events import (

@@ -26,10 +26,10 @@ from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.checkpoints.damage import damage_note, require_whole
 from webapp.checkpoints.models import Checkpoint
-from webapp.common.permitted import parse_permitted_for
 from webapp.jobs.models import Job
 from webapp.jobs.parameters import check_for_networks, parameters_read
 from webapp.runs.models import Run
+from webapp.runs.permitted import parse_permitted_for
 from webapp.runs.states import TransitionRefused
 from workers.launchers.launcher import JobLaunch, JobState, LauncherFailure
 from workers.launchers.registry import make_launcher

@@ -23,8 +23,8 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from webapp.accounts.models import Membership, User
+from webapp.common.run_changes import ACCESS, hint
 from webapp.live.feeds import feeds
-from webapp.live.services import ACCESS, hint
 from webapp.runs.selectors import runs_visible
 from webapp.shares.models import ShareLink
 from webapp.shares.selectors import visitor_find

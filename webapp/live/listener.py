@@ -8,7 +8,7 @@ import redis.asyncio as aioredis
 from django.conf import settings
 from redis.exceptions import RedisError
 
-from webapp.live.services import CHANNEL
+from webapp.common.run_changes import CHANNEL
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from django.db import Error as DatabaseError
 from django.utils import timezone
 
 from webapp.accounts.models import User
+from webapp.common.run_changes import ACCESS
 from webapp.live.feeds import feeds
 from webapp.live.outbox import Outbox
-from webapp.live.services import ACCESS
 from webapp.runs.models import ENDED_STATES, Run
 from webapp.runs.selectors import run_summary, runs_visible
 

@@ -1,16 +1,24 @@
-"""The API of series exports."""
+"""REST API of metrics: series to draw, and as a file."""
+
+from dataclasses import asdict
 
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from webapp.api.queries import text
-from webapp.api.schema import parameter
+from webapp.api.queries import number, text
+from webapp.api.schema import JSON, parameter
 from webapp.common.streaming import stream
 from webapp.metrics.export import series_csv
+from webapp.metrics.selectors import keys as series_keys
+from webapp.metrics.selectors import series_read
 from webapp.runs.selectors import run_get
+
+MOST_POINTS = 10_000
+LAST_STEP = 2**62
 
 
 class SeriesExport(APIView):
@@ -25,3 +33,34 @@ class SeriesExport(APIView):
         run = run_get(request.user, run_id)
         keys = [key for key in text(request, "keys").split(",") if key]
         return stream(request._request, series_csv(run, keys), "text/csv", f"{run.pk}-series.csv")
+
+
+class RunSeries(APIView):
+    """Metrics of a run."""
+
+    @extend_schema(
+        parameters=[
+            parameter("keys", str, "comma-separated; without it the keys there are"),
+            parameter("points", int, "at most so many points per key, spikes kept (default 1500)"),
+            parameter("since", int, "only what came after this cursor"),
+            parameter("first", int, "only from this step on"),
+            parameter("last", int, "only up to this step"),
+        ],
+        responses=JSON,
+    )
+    def get(self, request: Request, run_id: str) -> Response:
+        """{"cursor", "series": {key: {steps, values, times, attempts}}}, or {"cursor", "keys": [...]}.
+
+        A series with more points than are asked for has "buckets" too: steps, times, means, lows, highs, counts of all.
+        """
+        run = run_get(request.user, run_id)
+        wanted = [key for key in text(request, "keys").split(",") if key]
+        if not wanted:
+            return Response(
+                {"cursor": run.event_count, "keys": [asdict(facts) for facts in series_keys(run)]}
+            )
+        points = min(number(request, "points", 1500, 1), MOST_POINTS)
+        part = bool({"first", "last"} & set(request.query_params))
+        within = (number(request, "first", 0), number(request, "last", LAST_STEP)) if part else None
+        series = series_read(run, wanted, points, number(request, "since", 0), run.event_count, within)
+        return Response({"cursor": run.event_count, "series": series})

@@ -10,7 +10,7 @@ from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.models import Series
 from webapp.quotas.enforcement import GIGA
 from webapp.quotas.models import Quota
-from webapp.runs.admission import demands_of, runs_holding
+from webapp.runs.demands import demands_of, runs_holding
 from webapp.transcripts.models import EpisodeAnnotation, EpisodeBody
 
 LIMITS = ("runs", "cpus", "gpus", "points", "gigabytes")

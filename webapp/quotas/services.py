@@ -13,7 +13,7 @@ from webapp.accounts.models import Project
 from webapp.accounts.permissions import Person, is_owner
 from webapp.quotas.models import Quota
 from webapp.quotas.selectors import LIMITS, bytes_stored, points_stored
-from webapp.runs.admission import runs_waiting
+from webapp.runs.demands import runs_waiting
 from webapp.runs.queue import submit_soon
 
 

@@ -1,6 +1,6 @@
 """Reading runs: only ever through the reader's own projects."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import Prefetch, Q, QuerySet
@@ -10,9 +10,7 @@ from django.utils import timezone
 
 from webapp.accounts.permissions import Person, Visitor
 from webapp.accounts.selectors import projects_visible
-from webapp.runs.filters import runs_filter
 from webapp.runs.models import ENDED_STATES, Attempt, LogLine, Run, RunState
-from webapp.runs.sorting import runs_sort
 
 
 def runs_visible(user: Person) -> QuerySet[Run]:
@@ -31,32 +29,6 @@ def runs_by_id(ids: Iterable[str]) -> dict[str, Run]:
 def _with_facts(runs: QuerySet[Run]) -> QuerySet[Run]:
     attempts = Prefetch("attempts", Attempt.objects.order_by("number"), to_attr="attempts_in_order")
     return runs.select_related("project", "owner").prefetch_related(attempts)
-
-
-def runs_list(user: Person, filters: Mapping[str, Any] | None = None) -> QuerySet[Run]:
-    """Newest first, or by `sort`. Filters: q (words in name, id, preset or tags), state, tag, project (slug), filter
-    (webapp.runs.filters). Archived runs are left out unless `archived` or the filter asks for them.
-
-    Raises FilterError.
-    """
-    filters = filters or {}
-    found = runs_sort(runs_visible(user), str(filters.get("sort", "")))
-    if not filters.get("archived") and "archived" not in str(filters.get("filter", "")):
-        found = found.filter(archived=False)
-    if filters.get("state"):
-        found = found.filter(state=filters["state"])
-    if filters.get("tag"):
-        found = found.filter(tags__contains=[filters["tag"]])
-    if filters.get("project"):
-        found = found.filter(project__slug=filters["project"])
-    for word in str(filters.get("q", "")).split():
-        found = found.filter(
-            Q(name__icontains=word)
-            | Q(pk__icontains=word)
-            | Q(preset__icontains=word)
-            | Q(tags__contains=[word])
-        )
-    return runs_filter(found, str(filters.get("filter", "")))
 
 
 def run_get(user: Person, run_id: str) -> Run:
@@ -179,3 +151,12 @@ def log_lines(run: Run, after: int = 0, limit: int = 500) -> list[LogLine]:
 def is_over(run: Run) -> bool:
     """Whether nothing more is to be expected unless somebody resumes it."""
     return run.state in (*ENDED_STATES, RunState.PAUSED)
+
+
+def tags_of(user: Person) -> list[str]:
+    """Tags of the user's latest runs, most used first."""
+    counted: dict[str, int] = {}
+    for tags in runs_visible(user).order_by("-created_at").values_list("tags", flat=True)[:500]:
+        for tag in tags:
+            counted[tag] = counted.get(tag, 0) + 1
+    return sorted(counted, key=lambda tag: (-counted[tag], tag))[:50]

@@ -118,7 +118,7 @@ class Plan:
     ) -> Service:
         return Service(
             name,
-            [sys.executable, "-m", "celery", "-A", "webapp.config.celery", *words],
+            [sys.executable, "-m", "celery", "-A", "webapp.site.celery", *words],
             self.child_environment(),
             answers,
             after=(PREPARE,),

@@ -20,7 +20,7 @@ def server_config() -> uvicorn.Config:
     TROUPE_BEHIND_PROXY=1: without a proxy that replaces them, any client may send them.
     """
     return uvicorn.Config(
-        "webapp.config.asgi:application",
+        "webapp.site.asgi:application",
         lifespan="off",
         access_log=False,
         log_config=None,

@@ -11,8 +11,8 @@ from django.views.decorators.http import require_GET
 
 from training_core.config.kinds import has_networks
 from webapp.common.tones import policy_tones
+from webapp.runs.frame import run_context
 from webapp.runs.models import Run
-from webapp.runs.pages import run_context
 from webapp.runs.selectors import run_get
 from webapp.timeline.anatomy import anatomy_read
 from webapp.timeline.batch_drawing import batch_show, sort_of

@@ -1,24 +1,28 @@
-"""Transcripts in the REST API: filters here; the list and the detail are in webapp.api.views."""
+"""REST API of episodes and their transcripts."""
 
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
+from rest_framework import generics, serializers
 from rest_framework.exceptions import ParseError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from webapp.api.pagination import NewestFirst
 from webapp.api.queries import text, truth
 from webapp.api.schema import JSON, parameter
 from webapp.runs.selectors import run_get
 from webapp.transcripts.export import export_answer
 from webapp.transcripts.forms import EpisodeFilters
+from webapp.transcripts.models import Episode
 from webapp.transcripts.notes import note_add, note_document, note_get, note_remove, notes_list
-from webapp.transcripts.selectors import episode_get
+from webapp.transcripts.selectors import episode_document, episode_get, episodes_list
+from webapp.transcripts.serializers import EpisodeSerializer
 
 
 def _kind(field: forms.Field) -> type:
@@ -105,3 +109,32 @@ class EpisodeNoteRemove(APIView):
         told = note_document(found)
         note_remove(request.user, found)
         return Response(told)
+
+
+class EpisodePages(NewestFirst):
+    """Episodes by when they came in."""
+
+    ordering = ("-id",)
+
+
+@extend_schema(parameters=FILTERS)
+class RunEpisodes(generics.ListAPIView[Episode]):
+    """Episodes of a run, newest first."""
+
+    serializer_class = EpisodeSerializer
+    pagination_class = EpisodePages
+    queryset = Episode.objects.none()
+
+    def get_queryset(self) -> QuerySet[Episode]:
+        """Filtered by webapp.transcripts.forms.EpisodeFilters."""
+        return episodes_list(run_get(self.request.user, self.kwargs["run_id"]), filters_read(self.request))
+
+
+class EpisodeDetail(APIView):
+    """One episode with its transcript."""
+
+    @extend_schema(responses=JSON)
+    def get(self, request: Request, pk: int) -> Response:
+        """Facts, turns, candidates, what updates learnt."""
+        episode = episode_get(request.user, pk)
+        return Response(dict(EpisodeSerializer(episode).data) | episode_document(episode))

@@ -5,6 +5,8 @@ from django.urls import path
 from webapp.transcripts import api, groups_api, probes_api, tokens_api
 
 urlpatterns = [
+    path("runs/<str:run_id>/episodes/", api.RunEpisodes.as_view(), name="run-episodes"),
+    path("episodes/<int:pk>/", api.EpisodeDetail.as_view(), name="episode"),
     path("runs/<str:run_id>/episodes/export/", api.EpisodeExport.as_view(), name="episodes-export"),
     path("runs/<str:run_id>/probes/", probes_api.RunProbes.as_view(), name="run-probes"),
     path("episodes/<int:pk>/diff/<int:other>/", probes_api.EpisodeDifference.as_view(), name="episode-diff"),

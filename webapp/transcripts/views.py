@@ -14,7 +14,7 @@ from training_core.config.kinds import has_networks
 from training_core.errors import ConfigError
 from webapp.accounts.permissions import Visitor, can_edit, is_owner
 from webapp.common.tones import role_tones
-from webapp.runs.pages import run_context
+from webapp.runs.frame import run_context
 from webapp.runs.selectors import run_get
 from webapp.transcripts.bodies import PIECE
 from webapp.transcripts.export import export_answer

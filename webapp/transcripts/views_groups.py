@@ -8,7 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from webapp.common.tones import role_tones
-from webapp.runs.pages import run_context
+from webapp.runs.frame import run_context
 from webapp.transcripts.forms import Chosen
 from webapp.transcripts.groups import LEVELS, group_read, lean, spread, tree_read
 from webapp.transcripts.models import Episode

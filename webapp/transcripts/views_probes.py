@@ -6,7 +6,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from webapp.common.tones import role_tones
-from webapp.runs.pages import run_context
+from webapp.runs.frame import run_context
 from webapp.runs.selectors import run_get
 from webapp.transcripts.forms import KINDS, Against, Strips
 from webapp.transcripts.probes import difference, plays_of, strips_read

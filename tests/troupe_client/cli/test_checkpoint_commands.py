@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> Checkpoint:
-    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run_id: None)
+    monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run_id: None)
     settings.TROUPE_HOME = tmp_path
     with writing(tmp_path / "runs" / run.pk / "checkpoints", 20, {}) as draft:
         (draft / "planner").mkdir()

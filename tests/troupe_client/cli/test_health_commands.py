@@ -56,7 +56,7 @@ def test_channels(troupe: Troupe, connected: str) -> None:
 def test_fork_finding(
     troupe: Troupe, run: Run, finding: Finding, monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run_id: None)
+    monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run_id: None)
     settings.TROUPE_HOME = tmp_path
     refused = troupe("fork-finding", run.pk, str(finding.pk), "run.seed=4")
     assert refused.status == 1 and "no checkpoint of before step 3" in refused.err

@@ -19,7 +19,7 @@ NETWORKS = "policies.agents.learner.actor_learning_rate=0.0005"
 
 @pytest.fixture(autouse=True)
 def _nobody_launches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run: None)
+    monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run: None)
 
 
 def launched(troupe: Troupe, *words: str) -> Run:

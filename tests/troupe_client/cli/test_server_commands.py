@@ -90,7 +90,7 @@ def test_watch_shows_figures_and_log(troupe: Troupe, run: Run, connected: str, t
     run.state = RunState.RUNNING
     run.save()
     Attempt.objects.create(run=run, number=1, submission_id="one", state=Attempt.State.LIVE)
-    secret = token_create(run.owner, "ingest", ["ingest"], run=run)[1]
+    secret = token_create(run.owner, "ingest", ["ingest"], run_id=run.pk)[1]
     folder = RunFolder(tmp_path / "run")
     reporter = Reporter(folder, run.pk, 1, f"{connected}/api/v1/runs/{run.pk}/events/", secret)
     for step in range(1, 5):

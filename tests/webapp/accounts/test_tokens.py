@@ -95,10 +95,10 @@ def test_last_use_is_noted_once_a_minute(user: User) -> None:
 
 
 def test_tokens_of_runs_are_not_personal(user: User, run: Run) -> None:
-    token, secret = token_create(user, "run", ["ingest"], run=run)
+    token, secret = token_create(user, "run", ["ingest"], run_id=run.pk)
     assert token.run == run
     assert list(tokens_list(user)) == []
-    assert run_tokens_revoke(run) == 1
+    assert run_tokens_revoke(run.pk) == 1
     assert token_find(secret) is None
 
 

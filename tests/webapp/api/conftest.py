@@ -21,7 +21,7 @@ Call = Callable[..., Any]
 def _no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is there to take messages."""
     Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
-    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run_id: None)
+    monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run_id: None)
 
 
 def call_with(secret: str) -> Call:
@@ -40,7 +40,7 @@ def call_with(secret: str) -> Call:
 
 def caller(user: User, *scopes: str, run: Run | None = None) -> Call:
     """A caller with a token of this person."""
-    return call_with(token_create(user, "test", scopes, run=run)[1])
+    return call_with(token_create(user, "test", scopes, run_id=run and run.pk)[1])
 
 
 @pytest.fixture

@@ -148,8 +148,8 @@ def test_a_failure_answers_in_json_below_api_and_with_a_page_elsewhere(
     def broken(*arguments: Any, **named: Any) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("webapp.common.views.exposition", broken)
-    monkeypatch.setattr("webapp.api.views.Presets.get", broken)
+    monkeypatch.setattr("webapp.site.views.exposition", broken)
+    monkeypatch.setattr("webapp.experiments.preset_api.Presets.get", broken)
     client = Client(
         raise_request_exception=False,
         headers={"Authorization": f"Bearer {token_create(user, 't', ['read'])[1]}"},

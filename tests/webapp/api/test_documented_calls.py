@@ -25,7 +25,7 @@ def test_no_host_but_this_machine_is_named() -> None:
 def test_commands_do_what_the_page_says(
     transactional_db: None, servers: Any, live_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run_id: None)
+    monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run_id: None)
     user = User.objects.create_user("ada")
     project = Project.objects.create(slug="lab", name="Lab")
     Membership.objects.create(project=project, user=user, level=Membership.Level.OWNER)

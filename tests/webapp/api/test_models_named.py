@@ -9,11 +9,11 @@ import pytest
 
 from tests.webapp.api.conftest import caller
 from webapp.accounts.models import Membership, Project, User
-from webapp.common.permitted import parse_permitted_for
 from webapp.experiments.estimates import appraise
 from webapp.jobs.models import Job
-from webapp.runs import submission
 from webapp.runs.models import Run
+from webapp.runs.permitted import parse_permitted_for
+from webapp.scheduling import submission
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
 
@@ -28,7 +28,7 @@ SHAPE = {
 @pytest.fixture(autouse=True)
 def home(settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     settings.TROUPE_HOME = tmp_path / "home"
-    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run: None)
+    monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run: None)
     monkeypatch.setattr("webapp.jobs.services._soon", lambda job: None)
     (tmp_path / "home").mkdir()
     return tmp_path / "home"

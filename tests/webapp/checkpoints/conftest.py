@@ -18,7 +18,7 @@ Make = Callable[..., Checkpoint]
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs that the worker was woken for."""
     runs: list[str] = []
-    monkeypatch.setattr("webapp.runs.services.submit_soon", runs.append)
+    monkeypatch.setattr("webapp.scheduling.services.submit_soon", runs.append)
     return runs
 
 

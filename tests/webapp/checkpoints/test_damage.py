@@ -12,7 +12,6 @@ from tests.webapp.api.conftest import caller
 from tests.webapp.checkpoints.conftest import Make
 from training_core.errors import ConfigError
 from webapp.accounts.models import User
-from webapp.checkpoints.forking import run_fork, run_fork_named
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
 from webapp.checkpoints.selectors import checkpoint_latest, checkpoint_named
@@ -20,10 +19,11 @@ from webapp.checkpoints.services import checkpoints_store
 from webapp.ingest.services import batch_store
 from webapp.jobs.models import Job
 from webapp.jobs.services import Subject, job_create, job_folder, job_follow
-from webapp.runs import submission
 from webapp.runs.models import Attempt, LogLine, Run
-from webapp.runs.services import run_resume
 from webapp.runs.states import TransitionRefused
+from webapp.scheduling import submission
+from webapp.scheduling.forking import run_fork, run_fork_named
+from webapp.scheduling.services import run_resume
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
 from workers.reporting.encoding import encode

@@ -11,11 +11,11 @@ from tests.webapp.api.conftest import caller
 from tests.webapp.checkpoints.conftest import Make
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
-from webapp.checkpoints.forking import run_fork
 from webapp.checkpoints.selectors import checkpoint_get, checkpoint_named
-from webapp.runs import submission
 from webapp.runs.models import Run, RunSource
 from webapp.runs.states import TransitionRefused
+from webapp.scheduling import submission
+from webapp.scheduling.forking import run_fork
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
 

@@ -15,9 +15,9 @@ from tests.workers.running import curve
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project, User
-from webapp.checkpoints.forking import run_fork
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Run
+from webapp.scheduling.forking import run_fork
 from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 from workers.run import main
@@ -103,7 +103,7 @@ def test_one_policy_alone_and_its_card(user: User, checkpoint: Checkpoint, tmp_p
 def test_a_fork_goes_on_and_what_cannot_fit_is_refused(
     user: User, checkpoint: Checkpoint, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("webapp.runs.services.submit_soon", lambda run: None)
+    monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run: None)
     fork = run_fork(user, checkpoint, {"policies.agents.learner.actor_learning_rate": 0.0005})
     assert (fork.parent, fork.iteration) == (checkpoint.run, 1)
     with pytest.raises(ConfigError, match="different network"):

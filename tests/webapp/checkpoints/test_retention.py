@@ -10,12 +10,12 @@ from tests.webapp.api.conftest import caller
 from tests.webapp.checkpoints.conftest import Make
 from training_core.checkpoints import retain, writing
 from webapp.accounts.models import AuditEntry, User
-from webapp.checkpoints.forking import run_fork
 from webapp.checkpoints.models import Checkpoint
 from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
 from webapp.jobs.models import Job
 from webapp.runs.models import Run
 from webapp.runs.states import TransitionRefused
+from webapp.scheduling.forking import run_fork
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

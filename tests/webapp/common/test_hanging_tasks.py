@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.webapp.common import hanging_tasks
-from webapp.common import health
 from webapp.common.ended_tasks import KEY, TRIES
-from webapp.config.celery import app
+from webapp.site import health
+from webapp.site.celery import app
 from webapp.stack.plan import WORKER
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ def worker(tmp_path: Path) -> Iterator[Callable[[], str]]:
     with health._redis_client() as redis:
         redis.delete("celery", *(redis.keys(f"{KEY}*") or [KEY]))
     log = tmp_path / "worker.log"
-    command = [sys.executable, "-m", "celery", "-A", "webapp.config.celery", "worker", *WORKER]
+    command = [sys.executable, "-m", "celery", "-A", "webapp.site.celery", "worker", *WORKER]
     command += ["-I", "tests.webapp.common.hanging_tasks", "-n", "hanging@test"]
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -7,10 +7,10 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from webapp.common import health
-from webapp.common.tasks import alive
 from webapp.config import environment as env
 from webapp.runs.models import Run
+from webapp.site import health
+from webapp.site.tasks import alive
 from webapp.stack.home import MODEL_IN_WORK
 from webapp.stack.worker_probe import KEY, forget_alive, worker_answers
 

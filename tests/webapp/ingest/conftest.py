@@ -26,7 +26,7 @@ def attempt(run: Run) -> Attempt:
 @pytest.fixture
 def token(run: Run) -> str:
     """Secret of the run's own ingest token."""
-    return token_create(run.owner, "ingest", ["ingest"], run=run)[1]
+    return token_create(run.owner, "ingest", ["ingest"], run_id=run.pk)[1]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ MAX_OTHERS = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
     [("/account/login/", MAX_OTHERS), ("/api/v1/jobs/", MAX_OTHERS), ("/api/v1/runs/a/events/", MAX_BODY)],
 )
 def test_a_body_that_is_announced_too_large_is_not_read(path: str, most: int) -> None:
-    from webapp.config.asgi import (
+    from webapp.site.asgi import (
         application,  # here: it takes the hosts that are allowed when it is imported, the tests' own with them
     )
 

@@ -181,7 +181,7 @@ class TestTokens:
 
     def test_another_runs_token(self, run: Run, event: Make, send: Send) -> None:
         other = Run.objects.create(project=run.project, owner=run.owner, name="o", config={}, iterations=1)
-        secret = token_create(run.owner, "ingest", ["ingest"], run=other)[1]
+        secret = token_create(run.owner, "ingest", ["ingest"], run_id=other.pk)[1]
         assert send(event(1), secret=secret).status_code == 403
 
     def test_a_token_that_only_reads(self, run: Run, event: Make, send: Send) -> None:

@@ -36,7 +36,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def logged_in(user: User, path: str) -> tuple[Client, Socket]:
     """A browser's session, and its socket at the application as it is served."""
-    from webapp.config.asgi import application
+    from webapp.site.asgi import application
 
     client = Client()
     client.force_login(user)

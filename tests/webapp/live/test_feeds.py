@@ -14,12 +14,12 @@ from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 
 from webapp.accounts.models import User
+from webapp.common.run_changes import CHANNEL, INTERVAL, HintPublisher, hint
 from webapp.live import feeds as feeds_module
 from webapp.live import outbox as outbox_module
 from webapp.live.feeds import feeds
 from webapp.live.listener import HintListener
 from webapp.live.outbox import Outbox
-from webapp.live.services import CHANNEL, INTERVAL, HintPublisher, hint
 from webapp.runs.models import Run
 
 from .conftest import PATIENCE, Socket, Store, socket, until, watching
@@ -230,7 +230,7 @@ async def test_another_origin_is_turned_away(user: User, live_run: Run) -> None:
 
 
 async def test_a_session_opens_the_real_application(user: User, live_run: Run, store: Store) -> None:
-    from webapp.config.asgi import application
+    from webapp.site.asgi import application
 
     await store(2)
     client = Client()

@@ -21,10 +21,11 @@ from webapp.quotas.enforcement import HELD
 from webapp.quotas.models import Quota
 from webapp.quotas.selectors import bytes_stored, points_stored, usage_read
 from webapp.quotas.services import quota_measure, quota_set
-from webapp.runs import reconciliation, submission
+from webapp.reconciliation import services as reconciliation
+from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Attempt, Run
-from webapp.runs.reconciliation import runs_reconcile_now
-from webapp.runs.submission import run_submit_now
+from webapp.scheduling import submission
+from webapp.scheduling.submission import run_submit_now
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity, JobState
 from workers.reporting.reporter import Reporter

@@ -10,8 +10,9 @@ import pytest
 from django.utils import timezone
 
 from webapp.ingest.services import IngestAnswer, batch_store
-from webapp.runs import reconciliation, submission
+from webapp.reconciliation import services as reconciliation
 from webapp.runs.models import Attempt, Run
+from webapp.scheduling import submission
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
 
@@ -22,8 +23,8 @@ Say = Callable[..., IngestAnswer]
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs that the worker was woken for."""
     runs: list[str] = []
-    monkeypatch.setattr("webapp.runs.services.submit_soon", runs.append)
-    monkeypatch.setattr("webapp.runs.services.look_soon", runs.append)
+    monkeypatch.setattr("webapp.scheduling.services.submit_soon", runs.append)
+    monkeypatch.setattr("webapp.scheduling.services.look_soon", runs.append)
     return runs
 
 

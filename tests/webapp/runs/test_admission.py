@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from webapp.runs.models import Run
-from webapp.runs.submission import run_submit_now
+from webapp.scheduling.submission import run_submit_now
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
 from workers.sizing.demand import demand

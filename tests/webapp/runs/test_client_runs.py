@@ -15,9 +15,9 @@ from troupe_client.server_api import find_server
 from webapp.accounts.models import Membership, Project, User
 from webapp.accounts.throttling import GUESSES
 from webapp.accounts.tokens import token_create
-from webapp.runs.client_runs import ClientRun, client_run_begin, client_run_look_after
 from webapp.runs.models import Attempt, Run
 from webapp.runs.states import TransitionRefused
+from webapp.scheduling.client_runs import ClientRun, client_run_begin, client_run_look_after
 from webapp.transcripts.models import Episode
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -14,9 +14,10 @@ from rest_framework.test import APIClient
 from training_core.errors import ConfigError
 from webapp.accounts.models import Project, User
 from webapp.metrics.services import points_store
-from webapp.runs.columns import STANDARD, columns_read, rows_cells
+from webapp.run_table.columns import STANDARD, columns_read, rows_cells
+from webapp.run_table.selectors import runs_list
 from webapp.runs.models import Run
-from webapp.runs.selectors import run_summary, runs_list
+from webapp.runs.selectors import run_summary
 from workers.telemetry.events import MetricsEvent
 
 pytestmark = pytest.mark.django_db

@@ -10,11 +10,11 @@ from django.utils import timezone
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.checkpoints.models import Checkpoint
-from webapp.runs.editing import run_resume_edited
-from webapp.runs.marks import marks_list
+from webapp.run_pages.marks import marks_list
 from webapp.runs.models import Run, RunState
 from webapp.runs.states import TransitionRefused
-from webapp.runs.submission import run_submit_now
+from webapp.scheduling.editing import run_resume_edited
+from webapp.scheduling.submission import run_submit_now
 from workers.launchers.fake import FakeLauncher
 
 RATE = "policies.planner.learner.learning_rate"

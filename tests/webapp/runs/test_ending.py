@@ -13,13 +13,13 @@ from tests.webapp.runs.conftest import Say, silent_for
 from webapp.accounts.models import AuditEntry, User
 from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.models import Series
-from webapp.runs.managing import run_do
+from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Run
-from webapp.runs.reconciliation import runs_reconcile_now
-from webapp.runs.services import run_end_now, run_pause, run_resume, run_stop
 from webapp.runs.states import TransitionRefused
-from webapp.runs.stopping import spelled
-from webapp.runs.submission import run_submit_now
+from webapp.scheduling.managing import run_do
+from webapp.scheduling.services import run_end_now, run_pause, run_resume, run_stop
+from webapp.scheduling.stopping import spelled
+from webapp.scheduling.submission import run_submit_now
 from workers.launchers import bundled_ray
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import JobState, LauncherFailure

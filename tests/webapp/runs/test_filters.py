@@ -12,8 +12,8 @@ from rest_framework.test import APIClient
 
 from webapp.accounts.models import Project, User
 from webapp.metrics.models import Series
-from webapp.runs.completion import filter_complete
-from webapp.runs.filters import FilterError, runs_filter
+from webapp.run_table.completion import filter_complete
+from webapp.run_table.filters import FilterError, runs_filter
 from webapp.runs.models import Run, RunNote
 
 pytestmark = pytest.mark.django_db

@@ -6,9 +6,9 @@ import pytest
 
 from training_core.config.algorithms import ALGORITHM_CONFIGS
 from training_core.config.files import load_config
-from webapp.runs.charts import all_sections
-from webapp.runs.layouts import CHARTS, DEFAULT, LAYOUTS, overview_panels, panel_get
-from webapp.runs.tiles import overview_tiles, tile_keys
+from webapp.run_pages.charts import all_sections
+from webapp.run_pages.layouts import CHARTS, DEFAULT, LAYOUTS, overview_panels, panel_get
+from webapp.run_pages.tiles import overview_tiles, tile_keys
 
 
 @pytest.fixture

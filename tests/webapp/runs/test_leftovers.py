@@ -8,10 +8,10 @@ from django.db import connection
 from django.utils import timezone
 
 from tests.webapp.runs.conftest import Say
-from webapp.runs import tasks
+from webapp.reconciliation import tasks
+from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Attempt, Run
-from webapp.runs.reconciliation import runs_reconcile_now
-from webapp.runs.submission import run_submit_now
+from webapp.scheduling.submission import run_submit_now
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import JobState, JobStatus, LauncherFailure
 

@@ -11,12 +11,13 @@ from rest_framework.test import APIClient
 from training_core.config.files import load_config
 from training_core.errors import ConfigError
 from webapp.accounts.models import AuditEntry, Membership, Project, User
-from webapp.runs.families import families_list, family_of
-from webapp.runs.managing import ACTS, run_do, runs_do
+from webapp.run_table.families import families_list
+from webapp.run_table.selectors import runs_list
+from webapp.run_table.sorting import SORTS
+from webapp.runs.families import family_of
 from webapp.runs.models import Run
-from webapp.runs.selectors import runs_list
-from webapp.runs.services import run_create
-from webapp.runs.sorting import SORTS
+from webapp.scheduling.managing import ACTS, run_do, runs_do
+from webapp.scheduling.services import run_create
 
 pytestmark = pytest.mark.django_db
 Make = Callable[..., Run]

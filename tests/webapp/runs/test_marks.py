@@ -10,7 +10,7 @@ from django.test import Client
 from webapp.accounts.models import AuditEntry, Membership, Project, User
 from webapp.checkpoints.models import Checkpoint
 from webapp.health.models import Finding
-from webapp.runs.marks import KINDS, marks_list
+from webapp.run_pages.marks import KINDS, marks_list
 from webapp.runs.models import Attempt, Run, RunNote
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ from django.db import connection
 
 from webapp.runs import queue
 from webapp.runs.models import Attempt, Run
-from webapp.runs.submission import run_submit_now
+from webapp.scheduling.submission import run_submit_now
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity
 

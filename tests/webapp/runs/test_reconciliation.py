@@ -12,11 +12,11 @@ from tests.webapp.runs.conftest import Say, silent_for
 from webapp.accounts.tokens import token_find
 from webapp.checkpoints.models import Checkpoint
 from webapp.metrics.selectors import keys
-from webapp.runs import reconciliation
+from webapp.reconciliation import services as reconciliation
+from webapp.reconciliation.services import runs_reconcile_now
 from webapp.runs.models import Attempt, LogLine, Run
-from webapp.runs.reconciliation import runs_reconcile_now
-from webapp.runs.services import run_pause, run_resume, run_stop
-from webapp.runs.submission import run_submit_now
+from webapp.scheduling.services import run_pause, run_resume, run_stop
+from webapp.scheduling.submission import run_submit_now
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import JobState
 from workers.storage.run_folder import RunFolder

@@ -7,8 +7,8 @@ from training_core.config.files import load_config, read_preset
 from training_core.errors import ConfigError
 from webapp.accounts.models import Membership, Project, User
 from webapp.runs.models import Attempt, Run, RunState
-from webapp.runs.services import run_create, run_pause, run_resume, run_stop
 from webapp.runs.states import TransitionRefused
+from webapp.scheduling.services import run_create, run_pause, run_resume, run_stop
 
 
 def create(user: User, project: Project, preset: str = "plan_path_duo", **fields: object) -> Run:

@@ -8,8 +8,8 @@ from django.test import Client
 
 from tests.webapp.metrics.test_series import event, store
 from webapp.accounts.models import User
+from webapp.run_pages.spending import spending_read
 from webapp.runs.models import Attempt, Run
-from webapp.runs.spending import spending_read
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -11,8 +11,8 @@ from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_find
 from webapp.checkpoints.models import Checkpoint
 from webapp.runs.models import Attempt, Run
-from webapp.runs.services import run_stop
-from webapp.runs.submission import run_submit_now
+from webapp.scheduling.services import run_stop
+from webapp.scheduling.submission import run_submit_now
 from workers.launchers.fake import FakeLauncher
 from workers.launchers.launcher import Capacity, JobState, Launch, LauncherFailure
 
@@ -132,7 +132,7 @@ def test_no_launcher_at_all_is_a_reason_too(run: Run, monkeypatch: pytest.Monkey
     def none(kind: str) -> FakeLauncher:
         raise LauncherFailure("RAY_ADDRESS is not set")
 
-    monkeypatch.setattr("webapp.runs.submission.make_launcher", none)
+    monkeypatch.setattr("webapp.scheduling.submission.make_launcher", none)
     assert not run_submit_now(run.pk)
     assert Run.objects.get(pk=run.pk).reason == "RAY_ADDRESS is not set"
 

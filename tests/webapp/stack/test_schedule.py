@@ -5,7 +5,7 @@ import sys
 
 from django.conf import settings
 
-from webapp.config.celery import app
+from webapp.site.celery import app
 
 
 def test_every_scheduled_task_is_registered_and_expires() -> None:
@@ -29,7 +29,7 @@ def test_tasks_are_sent_to_our_broker_from_every_django_process() -> None:
     code = """
 import django
 django.setup()
-from webapp.common.tasks import alive
+from webapp.site.tasks import alive
 print(alive.app.main, alive.app.conf.broker_url)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

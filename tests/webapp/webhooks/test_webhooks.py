@@ -22,7 +22,7 @@ from webapp.common.outgoing import AddressRefused, address_checked, host_of
 from webapp.health.models import Finding
 from webapp.ingest.services import batch_store
 from webapp.runs.models import Attempt, Run
-from webapp.runs.services import run_stop
+from webapp.scheduling.services import run_stop
 from webapp.webhooks import services, tasks
 from webapp.webhooks.models import Delivery, Webhook
 from webapp.webhooks.services import delivery_again, delivery_now, webhook_make, webhook_ping, webhook_switch

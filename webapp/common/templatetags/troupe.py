@@ -6,14 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from django import template
-from django.contrib.auth.models import AnonymousUser
-from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from webapp.accounts.models import Project, User
-from webapp.accounts.selectors import projects_visible
 from webapp.common import formats
 
 register = template.Library()
@@ -76,12 +72,6 @@ def when(moment: datetime | str | None) -> SafeString | str:
     text = "just now" if past < 5 else " ".join(formats.duration(past).split()[:2]) + " ago"
     title = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
     return format_html('<time datetime="{}" title="{}" data-ago>{}</time>', moment.isoformat(), title, text)
-
-
-@register.simple_tag
-def projects_of(user: User | AnonymousUser) -> QuerySet[Project]:
-    """Return the user's projects, by name."""
-    return projects_visible(user)
 
 
 @register.filter

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from training_core.config.files import read_preset
 from webapp.accounts.services import owner_ensure
 from webapp.runs.models import Run
-from webapp.runs.services import run_create
+from webapp.scheduling.services import run_create
 
 TAG = "demonstration"
 

@@ -1,0 +1,56 @@
+"""REST API of presets and of the config's schema."""
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from training_core.config.files import parse_config, preset_names, read_preset, to_toml
+from training_core.config.gallery import has_words, searched_text
+from training_core.config.kinds import CONFIGS
+from webapp.api.queries import choice, text
+from webapp.api.schema import JSON, parameter
+from webapp.experiments.fields import run_schema
+from webapp.experiments.gallery import gallery
+
+
+class Presets(APIView):
+    """What ships with Troupe."""
+
+    @extend_schema(
+        responses=JSON,
+        parameters=[
+            parameter("find", str, "words that name, description, purpose, task or kind of agents have")
+        ],
+    )
+    def get(self, request: Request) -> Response:
+        """Name, agents (language_models or networks), description, what to expect (with its task), what was seen of it here,
+        config tree and TOML of every preset.
+        """
+        wanted = text(request, "find")
+        configs = {name: parse_config(read_preset(name)) for name in preset_names()}
+        results = [
+            {
+                **about,
+                "config": configs[about["name"]].model_dump(mode="json"),
+                "toml": to_toml(configs[about["name"]], only_set=True),
+            }
+            for about in gallery(request.user)
+            if has_words(searched_text(about["name"], about["description"], about["agents"]), wanted)
+        ]
+        return Response({"results": results})
+
+
+class RunSchema(APIView):
+    """The run config's JSON schema."""
+
+    @extend_schema(
+        responses=JSON,
+        parameters=[
+            parameter("agents", str, f"one of {', '.join(CONFIGS)}: whose config; the first by default")
+        ],
+    )
+    def get(self, request: Request) -> Response:
+        """Every field with its description, bounds and default."""
+        agents = choice(request, "agents", CONFIGS) or next(iter(CONFIGS))
+        return Response(run_schema(CONFIGS[agents]))

@@ -1,0 +1,201 @@
+"""What a chart is, and all metrics of a run as charts by section. The few of its overview: webapp.run_pages.layouts."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from django.utils.text import slugify
+
+from training_core.config.kinds import has_networks
+from webapp.common.tones import TONES, policy_tones, role_tones
+
+Tone = int | str
+GREEDY: Tone = "accent"
+SAMPLED: Tone = 4
+NEUTRAL: Tone = 0
+UNITS = {
+    "success": "share of episodes",
+    "return": "reward per episode",
+    "reward": "reward per episode",
+    "candidate_reward": "mean over candidates",
+    "length": "turns",
+    "entropy": "nats per token",
+    "kl": "nats per token, to the base model",
+    "clip_fraction": "share of tokens",
+    "grad_norm": "L2",
+    "lr": "learning rate",
+    "loss": "per token",
+    "ratio_max": "largest probability ratio",
+    "mismatch_mean": "nats, |learner - engine|",
+    "mismatch_max": "nats, largest |learner - engine|",
+    "mismatch_kl": "nats per token, engine to learner",
+    "zero_variance": "share of groups",
+    "too_easy": "share of groups",
+    "too_hard": "share of groups",
+    "filtered": "share of groups",
+    "tokens_per_second": "tokens / s",
+    "episodes_per_second": "episodes / s",
+    "staleness": "versions",
+    "truncated": "share of answers",
+    "failed": "episodes",
+    "dropped": "answers",
+    "timeouts": "answers",
+    "current_size": "records",
+    "total_written": "records",
+    "total_read": "records",
+    "waited": "seconds",
+    "open_groups": "groups",
+    "ready_groups": "groups",
+    "groups_finished": "groups",
+    "groups_timed_out": "groups",
+    "groups_dropped": "groups",
+    "update_flops_per_second": "model FLOPs / s",
+    "rollout_flops_per_second": "model FLOPs / s",
+    "update_mfu": "share of the device's peak",
+    "rollout_mfu": "share of the device's peak",
+}
+NETWORK_UNITS = {
+    "length": "steps",
+    "entropy": "nats per action",
+    "kl": "nats per action",
+    "clip_fraction": "share of actions",
+    "actor_loss": "per action",
+    "env_steps_per_second": "environment steps / s",
+    "return_std": "reward per episode",
+    "value_loss": "squared return",
+    "explained_variance": "share of variance",
+    "ratio_mean": "probability ratio",
+    "ratio_std": "probability ratio",
+    "critic_grad_norm": "L2",
+    "epochs": "passes over the batch",
+}
+"""Those that differ, or come on top, where agents are small networks."""
+SECTIONS = {
+    "eval": "Evaluation",
+    "eval_sampled": "Evaluation, sampled",
+    "train": "Training",
+    "policy": "Policies",
+    "groups": "Groups",
+    "rollout": "Rollout",
+    "rewards": "Reward functions",
+    "buffer": "Rollout buffer",
+    "time": "Time",
+    "compute": "Compute",
+    "progress": "Progress",
+    "system": "System",
+}
+SHARES = {"success", "zero_variance", "too_easy", "too_hard", "filtered", "clip_fraction", "truncated"}
+
+
+AXES = {
+    "step": ("step", ""),
+    "time": ("wall time", ""),
+    "tokens": ("tokens", "progress/tokens"),
+    "episodes": ("episodes", "progress/episodes"),
+    "env_steps": ("environment steps", "progress/env_steps"),
+}
+"""What may stand on the x axis: how it is called, and the metric that says how far it was at each step."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series of a chart."""
+
+    key: str
+    label: str
+    tone: Tone = NEUTRAL
+
+
+@dataclass
+class Panel:
+    """One chart."""
+
+    id: str
+    title: str
+    unit: str
+    lines: list[Line] = field(default_factory=list)
+    range: tuple[float, float] | None = None
+
+    def json(self) -> dict[str, Any]:
+        """What the browser draws it from."""
+        return asdict(self)
+
+
+@dataclass
+class Section:
+    """Charts under one heading."""
+
+    name: str
+    panels: list[Panel]
+
+
+def unit_of(metric: str, config: Mapping[str, Any]) -> str:
+    """The unit of a metric by the last part of its name; empty where it has none."""
+    return (NETWORK_UNITS.get(metric) if has_networks(config) else None) or UNITS.get(metric, "")
+
+
+def axes_of(keys: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Those of AXES that a run with these metrics has."""
+    there = {"", *keys}
+    return {name: axis for name, axis in AXES.items() if axis[1] in there}
+
+
+def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[Section]:
+    """Every metric of a run; those of different roles, policies or hosts that belong together share a chart."""
+    tones: dict[str, Tone] = {**policy_tones(config), **role_tones(config)}
+    panels: dict[str, dict[str, Panel]] = {}
+    for key in keys:
+        section, chart, label = _place(key)
+        panel = panels.setdefault(section, {}).setdefault(chart, _panel(section, chart, config))
+        panel.lines.append(Line(key, label, tones.get(label, (len(panel.lines) + 1) % (TONES + 1))))
+    order = [*SECTIONS, *sorted(set(panels) - set(SECTIONS))]
+    found = [_section(name, list(panels[name].values()), list(tones)) for name in order if name in panels]
+    _name_apart([panel for section in found for panel in section.panels])
+    return found
+
+
+def _name_apart(panels: list[Panel]) -> None:
+    """An id is part of an address: metrics whose names differ in signs alone get a number."""
+    taken: dict[str, int] = {}
+    for panel in panels:
+        taken[panel.id] = taken.get(panel.id, 0) + 1
+        if taken[panel.id] > 1:
+            panel.id = f"{panel.id}--{taken[panel.id]}"
+
+
+def _section(name: str, panels: list[Panel], people: list[str]) -> Section:
+    """Panels with what matters most first; lines in the order of roles and policies."""
+    for panel in panels:
+        panel.lines.sort(key=lambda line: _rank(line.label, people))
+        if len(panel.lines) == 1 and panel.lines[0].label not in people:
+            panel.lines = [Line(panel.lines[0].key, panel.lines[0].label.replace("_", " "), GREEDY)]
+    panels.sort(key=lambda panel: _rank(panel.title.replace(" ", "_"), list(UNITS)))
+    return Section(SECTIONS.get(name, name), panels)
+
+
+def _rank(name: str, order: list[str]) -> int:
+    return order.index(name) if name in order else len(order)
+
+
+def _place(key: str) -> tuple[str, str, str]:
+    """Section, chart and line: policy/planner/entropy is the line `planner` of the chart `entropy` of Policies."""
+    section, *rest = key.split("/")
+    if not rest:
+        return "other", key, key
+    if section == "system" and len(rest) > 1:
+        return section, "/".join(rest[1:]), rest[0]
+    if section in ("policy", "compute", "groups", "train", "eval", "eval_sampled") and len(rest) > 1:
+        return section, "/".join(rest[1:]), rest[0]
+    return section, "/".join(rest), rest[-1]
+
+
+def _panel(section: str, chart: str, config: Mapping[str, Any]) -> Panel:
+    leaf = chart.rsplit("/", 1)[-1]
+    unit = "seconds" if section == "time" else unit_of(leaf, config)
+    return Panel(
+        slugify(f"{section}-{chart}"),
+        chart.replace("_", " "),
+        unit,
+        [],
+        (0.0, 1.0) if leaf in SHARES else None,
+    )

@@ -1,0 +1,82 @@
+"""The checkpoints tab of a run, and its actions."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_POST
+
+from training_core.config.kinds import has_networks
+from training_core.errors import TroupeError
+from webapp.checkpoints.drawing import lineage_drawing
+from webapp.checkpoints.forms import PruneForm
+from webapp.checkpoints.lineage import lineage_shown
+from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.retention import checkpoint_do, checkpoints_prune
+from webapp.checkpoints.selectors import checkpoint_figures, checkpoint_latest, checkpoint_rivals
+from webapp.common.formats import size
+from webapp.jobs.selectors import jobs_visible
+from webapp.run_pages.context import checkpoint_context
+from webapp.runs.frame import is_resumable, run_context
+from webapp.runs.selectors import run_get
+
+JOBS = 20
+"""Number of listed short jobs of the run."""
+
+
+@login_required
+@require_GET
+def checkpoints_page(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Show all checkpoints, including removed ones, and the lineage of the run."""
+    run = run_get(request.user, run_id)
+    context = run_context(request.user, run, "checkpoints") | checkpoint_context(run)
+    there = [row for row in context["checkpoints"] if not row.removed]
+    tree, wanted = lineage_shown(request.user, run), request.GET.get("checkpoint", "")
+    context |= {
+        "drawing": lineage_drawing(tree) if tree else None,
+        "last": checkpoint_latest(run),
+        "forked": set(run.forks.values_list("parent_checkpoint", flat=True)),
+        "there": len(there),
+        "bytes": sum(row.size for row in there),
+        "figures": checkpoint_figures(there, context["best_of"]),
+        "chosen": next((row for row in there if str(row.iteration) == wanted), None),
+        "jobs": jobs_visible(request.user).filter(run=run)[:JOBS],
+        "rivals": checkpoint_rivals(request.user),
+        "networks": has_networks(run.config),
+        "resumable": is_resumable(run),
+        "several": len({role["policy"] for role in run.config["team"]["roles"].values()}) > 1,
+    }
+    return render(request, "checkpoints/page.html", context)
+
+
+@login_required
+@require_POST
+def checkpoint_act(request: HttpRequest, run_id: str, pk: int, act: str) -> HttpResponse:
+    """Pin, unpin or delete."""
+    run = run_get(request.user, run_id)
+    checkpoint = get_object_or_404(Checkpoint.objects.select_related("run__project"), run=run, pk=pk)
+    try:
+        checkpoint_do(request.user, checkpoint, act)
+    except TroupeError as error:
+        messages.error(request, str(error))
+    return redirect("runs:checkpoints", run.pk)
+
+
+@login_required
+@require_POST
+def checkpoints_prune_act(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Delete all but the newest and the best checkpoints."""
+    run = run_get(request.user, run_id)
+    form = PruneForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, "; ".join(f"{name}: {said.as_text()}" for name, said in form.errors.items()))
+        return redirect("runs:checkpoints", run.pk)
+    try:
+        done = checkpoints_prune(request.user, run, form.cleaned_data["last"], form.cleaned_data["best"])
+    except TroupeError as error:
+        messages.error(request, str(error))
+    else:
+        listed = ", ".join(str(each) for each in done["deleted"])
+        said = f"Deleted {listed}: {size(done['bytes'])}." if listed else "Nothing to delete."
+        messages.success(request, said)
+    return redirect("runs:checkpoints", run.pk)

@@ -1,0 +1,93 @@
+"""What the pages of runs show, gathered from the selectors."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
+
+from webapp.accounts.models import User
+from webapp.accounts.permissions import is_owner
+from webapp.checkpoints.selectors import checkpoint_latest, checkpoints_list
+from webapp.experiments.commands import curl_command, launch_command
+from webapp.run_pages.charts import Panel, axes_of
+from webapp.run_pages.marks import KINDS, Mark
+from webapp.runs.config_differences import changes
+from webapp.runs.facts import packages_of
+from webapp.runs.frame import is_resumable
+from webapp.runs.models import LogLine, Run
+from webapp.runs.notes import run_notes_list
+
+EVENTS = 8
+"""Events that the overview lists."""
+TAIL = 500
+"""Log lines that the page begins with."""
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def checkpoint_context(run: Run) -> dict[str, Any]:
+    """The table of checkpoints."""
+    settings_ = run.config["checkpoint"]
+    return {
+        "checkpoints": checkpoints_list(run),
+        "best_of": settings_["best_of"],
+        "keep": settings_["keep"],
+        "every": settings_["every"],
+        "folder": f"TROUPE_HOME/runs/{run.pk}",  # where that is, is the business of the server's owner
+    }
+
+
+def curves_data(keys: Iterable[str], panels: Iterable[Panel], marks: Iterable[Mark]) -> dict[str, Any]:
+    """What the browser draws charts from, before it has read any series; `keys` are all of the run's metrics."""
+    return {
+        "charts": [panel.json() for panel in panels],
+        "axes": {name: key for name, (_, key) in axes_of(keys).items() if key},
+        "marks": [mark.json() for mark in marks],
+        "whole": True,
+    }
+
+
+def tools_context(keys: Iterable[str]) -> dict[str, Any]:
+    """What the tools above charts offer."""
+    return {"axes": {name: label for name, (label, _) in axes_of(keys).items()}, "kinds": KINDS}
+
+
+def events_context(user: User | AnonymousUser, run: Run, marks: Sequence[Mark]) -> dict[str, Any]:
+    """What happened, newest first, and the notes in full."""
+    happened = sorted((mark for mark in marks if mark.kind != "note"), key=lambda mark: -mark.time)
+    return {
+        "happened": happened[:EVENTS],
+        "happened_before": max(0, len(happened) - EVENTS),
+        "run_notes": run_notes_list(run),
+        "person": user,
+        "owner": is_owner(user, run.project),
+    }
+
+
+def log_tail(run: Run, search: str = "", level: str = "") -> list[LogLine]:
+    """The last lines that fit, oldest first; each with the mark by which the browser knows it again."""
+    lines = run.log_lines.order_by("-id")
+    if level:
+        lines = lines.filter(level__in=LEVELS[LEVELS.index(level) :])
+    if search:
+        lines = lines.filter(message__icontains=search) | lines.filter(source__icontains=search)
+    tail = list(reversed(lines[:TAIL]))
+    for line in tail:
+        line.mark = f"{int(line.time.timestamp() * 1000)} {line.source} {line.message}"  # type: ignore[attr-defined]
+    return tail
+
+
+def config_context(run: Run, toml: str, address: str) -> dict[str, Any]:
+    """The config, what departs from the preset, and the words that launch it again."""
+    changed = changes(run.preset, run.config) if run.preset else []
+    overrides = {change.path: change.value for change in changed}
+    return {
+        "toml": toml,
+        "changes": changed,
+        "launch": launch_command(run.preset, overrides) if run.preset else "troupe launch run.toml",
+        "curl": curl_command(address, run.preset, overrides, config=None if run.preset else run.config),
+        "packages": packages_of(run),
+        "edited": [attempt for attempt in run.attempts.order_by("number") if attempt.changes],
+        "resumable": is_resumable(run),
+        "kept": [row for row in checkpoints_list(run) if not (row.removed or row.damaged)],
+        "last": checkpoint_latest(run),
+    }

@@ -1,0 +1,22 @@
+"""What addresses of a run's pages may ask for."""
+
+from django import forms
+
+LEVELS = [
+    ("debug", "debug and up"),
+    ("info", "info and up"),
+    ("warning", "warnings and errors"),
+    ("error", "errors only"),
+]
+
+
+class LogFilters(forms.Form):
+    """Filters of the log."""
+
+    q = forms.CharField(required=False, max_length=200)
+    level = forms.ChoiceField(required=False, choices=LEVELS)
+
+    def values(self) -> dict[str, object]:
+        """The filters that were given and make sense."""
+        self.is_valid()
+        return {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}

@@ -1,0 +1,131 @@
+"""Which charts a run's overview begins with, by algorithm.
+
+A new algorithm needs no line here: it has DEFAULT. Charts whose metrics a run does not report are left out once it has
+reported some, so that a layout may name what only some settings bring (a KL, a corrected ratio).
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from webapp.common.tones import policy_tones, role_tones
+from webapp.run_pages.charts import (
+    GREEDY,
+    NEUTRAL,
+    SAMPLED,
+    SHARES,
+    Line,
+    Panel,
+    Tone,
+    all_sections,
+    unit_of,
+)
+
+FIRST = 6
+"""Charts of a run that has reported nothing yet; of one that has, there may be more, in whole rows."""
+ROW = 3
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart of a layout. `{role}` and `{policy}` in a metric's name stand for each of the run's."""
+
+    title: str
+    lines: tuple[tuple[str, str, Tone], ...]
+    """(metric, label, tone); label and tone of a metric of each role or policy are theirs."""
+    unit: str = ""
+    """The unit of its first metric, if it has none."""
+
+
+def _each(pattern: str) -> tuple[tuple[str, str, Tone], ...]:
+    return ((pattern, "", NEUTRAL),)
+
+
+CHARTS: dict[str, Chart] = {
+    "success": Chart(
+        "Success", (("eval/success", "greedy", GREEDY), ("eval_sampled/success", "sampled", SAMPLED))
+    ),
+    "return": Chart("Return", (("train/return", "training", NEUTRAL), ("eval/return", "greedy", GREEDY))),
+    "reward": Chart("Reward by role", _each("train/{role}/reward")),
+    "entropy": Chart("Entropy by policy", _each("policy/{policy}/entropy")),
+    "kl": Chart("KL to base by policy", _each("policy/{policy}/kl"), "nats per token"),
+    "groups": Chart("Groups that teach nothing", _each("groups/{role}/zero_variance"), "share"),
+    "hard": Chart("Groups too hard", _each("groups/{role}/too_hard")),
+    "clipped": Chart("Clipped by policy", _each("policy/{policy}/clip_fraction")),
+    "ratio": Chart("Largest ratio by policy", _each("policy/{policy}/ratio_max")),
+    "gradient": Chart("Gradient norm by policy", _each("policy/{policy}/grad_norm")),
+    "mismatch": Chart("Engine against learner", _each("policy/{policy}/mismatch_mean")),
+    "left_out": Chart("Tokens left out", _each("policy/{policy}/correction_left_out"), "share of tokens"),
+    "truncated": Chart("Answers cut off", (("rollout/truncated", "training", NEUTRAL),)),
+    "length": Chart("Episode length", (("eval/length", "greedy", GREEDY),)),
+    "staleness": Chart("Staleness", (("rollout/staleness", "training", NEUTRAL),)),
+    "value": Chart("Value loss by policy", _each("policy/{policy}/value_loss"), "squared return"),
+    "evaluated": Chart(
+        "Return of evaluations",
+        (("eval/return", "greedy", GREEDY), ("eval_sampled/return", "sampled", SAMPLED)),
+    ),
+    "evaluated_role": Chart("Return by role, greedy", _each("eval/{role}/reward")),
+    "change": Chart("KL of the update", _each("policy/{policy}/kl")),
+    "spread": Chart("Spread of ratios by policy", _each("policy/{policy}/ratio_std")),
+    "speed": Chart("Environment steps", (("rollout/env_steps_per_second", "rollout", NEUTRAL),)),
+    "explained": Chart(
+        "Explained variance", _each("policy/{policy}/explained_variance"), "share of variance"
+    ),
+}
+"""All that a layout may name, by the id of its panel."""
+
+_GROUPED = ("success", "return", "reward", "entropy", "kl", "groups")
+_CRITIC = ("success", "return", "reward", "entropy", "explained", "value", "kl", "clipped", "gradient")
+_NETWORKS = (
+    "evaluated", "return", "explained", "entropy", "change", "value", "clipped", "spread", "gradient", "evaluated_role", "success", "speed",
+)  # fmt: skip
+DEFAULT = (*_GROUPED, "clipped", "gradient", "mismatch")
+LAYOUTS: dict[str, tuple[str, ...]] = {
+    "at_grpo": DEFAULT,
+    "dapo": (*_GROUPED, "hard", "truncated", "clipped"),
+    "gspo": (*_GROUPED, "clipped", "ratio", "length"),
+    "cispo": (*_GROUPED, "ratio", "left_out", "gradient"),
+    "reinforce_plus_plus": ("success", "return", "reward", "entropy", "kl", "gradient", "clipped", "mismatch", "length"),
+    "reinforce_plus_plus_baseline": (*_GROUPED, "gradient", "clipped", "mismatch"),
+    "ppo": _CRITIC,
+    "mappo": _NETWORKS,
+    "ippo": _NETWORKS,
+    "custom_ppo": _NETWORKS,
+}  # fmt: skip
+"""algorithm.type -> ids of CHARTS, what tells most first."""
+
+
+def overview_panels(config: Mapping[str, Any], keys: Collection[str] = ()) -> list[Panel]:
+    """The charts of the run's algorithm; `keys` are the metrics that it has reported."""
+    names = LAYOUTS.get(config.get("algorithm", {}).get("type", ""), DEFAULT)
+    panels = [panel_of(name, config) for name in names]
+    if not any(key.startswith(("policy/", "train/")) for key in keys):
+        return panels[:FIRST]
+    known = set(keys)
+    shown = [panel for panel in panels if any(line.key in known for line in panel.lines)]
+    return shown[: max(FIRST, len(shown) // ROW * ROW)] or panels[:FIRST]
+
+
+def panel_get(chart: str, keys: Collection[str], config: Mapping[str, Any]) -> Panel | None:
+    """The panel with this id: one of all metrics, or of CHARTS."""
+    panels = [panel for section in all_sections(keys, config) for panel in section.panels]
+    found = next((panel for panel in panels if panel.id == chart), None)
+    return found or (panel_of(chart, config) if chart in CHARTS else None)
+
+
+def panel_of(name: str, config: Mapping[str, Any]) -> Panel:
+    """One of CHARTS for this team."""
+    chart = CHARTS[name]
+    lines = [line for metric in chart.lines for line in _lines(metric, config)]
+    leaf = chart.lines[0][0].rsplit("/", 1)[-1]
+    return Panel(
+        name, chart.title, chart.unit or unit_of(leaf, config), lines, (0.0, 1.0) if leaf in SHARES else None
+    )
+
+
+def _lines(metric: tuple[str, str, Tone], config: Mapping[str, Any]) -> list[Line]:
+    pattern, label, tone = metric
+    for word, tones in (("{role}", role_tones(config)), ("{policy}", policy_tones(config))):
+        if word in pattern:
+            return [Line(pattern.replace(word, name), name, each) for name, each in tones.items()]
+    return [Line(pattern, label, tone)]

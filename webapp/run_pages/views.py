@@ -1,0 +1,173 @@
+"""Pages of runs: the list, and the tabs of one run."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_POST
+
+from training_core.config.files import parse_config, parse_overrides, to_toml
+from training_core.errors import ConfigError, TroupeError
+from webapp.accounts.permissions import Visitor, can_edit
+from webapp.checkpoints.lineage import lineage_shown
+from webapp.common.redirects import back
+from webapp.health.selectors import findings_list
+from webapp.metrics.selectors import keys as metric_keys
+from webapp.metrics.selectors import series_read
+from webapp.run_pages.base_models import base_models, before_training
+from webapp.run_pages.charts import all_sections
+from webapp.run_pages.context import (
+    checkpoint_context,
+    config_context,
+    curves_data,
+    events_context,
+    log_tail,
+    tools_context,
+)
+from webapp.run_pages.forms import LEVELS, LogFilters
+from webapp.run_pages.layouts import overview_panels, panel_get
+from webapp.run_pages.marks import marks_shown
+from webapp.run_pages.spending import spending_read
+from webapp.run_pages.tiles import overview_tiles, tile_keys
+from webapp.runs.facts import facts_of
+from webapp.runs.frame import run_context
+from webapp.runs.models import Run
+from webapp.runs.selectors import run_get
+from webapp.runs.states import TransitionRefused
+from webapp.scheduling.editing import run_resume_edited
+from webapp.scheduling.managing import run_do
+
+PER_PAGE = 50
+LATEST = 12
+"""Transcripts on the overview."""
+
+
+@login_required
+@require_GET
+def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Figures, curves, latest transcripts, base model, checkpoints."""
+    run = run_get(request.user, run_id)
+    every = [facts.key for facts in metric_keys(run)]
+    panels = overview_panels(run.config, every)
+    keys = dict.fromkeys([*(line.key for panel in panels for line in panel.lines), *tile_keys(run.config)])
+    found = series_read(run, keys, until=run.event_count)
+    series = {key: found.get(key, {"steps": [], "values": [], "times": [], "attempts": []}) for key in keys}
+    kept, marks = checkpoint_context(run), marks_shown(request.user, run)
+    data = curves_data(every, panels, marks) | {"series": series, "whole": False}
+    context = run_context(request.user, run, "overview", **data) | kept | tools_context(every)
+    context |= {
+        "panels": panels,
+        "tiles": overview_tiles(run.config, series),
+        "spent": spending_read(run),
+        "base_models": base_models(run.config, facts_of(run)),
+        "before": before_training(series),
+        "findings": [] if isinstance(request.user, Visitor) else findings_list(run, "open")[:3],
+        "episodes": run.episodes.order_by("-id")[:LATEST],
+        "most": LATEST,
+        "checkpoints": [row for row in kept["checkpoints"] if not row.removed],
+        "attempts": list(run.attempts.all()),
+        "lineage": lineage_shown(request.user, run),
+        **events_context(request.user, run, marks),
+    }
+    return render(request, "runs/detail.html", context)
+
+
+@login_required
+@require_GET
+def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Every metric, by section."""
+    run = run_get(request.user, run_id)
+    keys = [facts.key for facts in metric_keys(run)]
+    sections = all_sections(keys, run.config)
+    panels = [panel for section in sections for panel in section.panels]
+    context = run_context(
+        request.user, run, "curves", **curves_data(keys, panels, marks_shown(request.user, run))
+    )
+    context |= {"sections": sections, "q": request.GET.get("q", ""), **tools_context(keys)}
+    return render(request, "runs/curves.html", context)
+
+
+@login_required
+@require_GET
+def chart_page(request: HttpRequest, run_id: str, chart: str) -> HttpResponse:
+    """One chart on a page of its own."""
+    run = run_get(request.user, run_id)
+    keys = [facts.key for facts in metric_keys(run)]
+    panel = panel_get(chart, keys, run.config)
+    if panel is None:
+        raise Http404(f"the run {run.pk} has no chart {chart}")
+    context = run_context(
+        request.user, run, "curves", **curves_data(keys, [panel], marks_shown(request.user, run))
+    )
+    context |= {"panel": panel, "alone": True, **tools_context(keys)}
+    return render(request, "runs/chart.html", context)
+
+
+@login_required
+@require_GET
+def logs_page(request: HttpRequest, run_id: str) -> HttpResponse:
+    """The log's tail, filtered as the address says."""
+    run = run_get(request.user, run_id)
+    filters = LogFilters(request.GET).values()
+    lines = log_tail(run, str(filters.get("q", "")), str(filters.get("level", "")))
+    context = run_context(request.user, run, "logs") | {"filters": filters, "levels": LEVELS, "lines": lines}
+    return render(request, "runs/logs.html", context)
+
+
+@login_required
+@require_GET
+def config_page(request: HttpRequest, run_id: str) -> HttpResponse:
+    """The config as TOML, what departs from the preset, the same run as words to copy."""
+    return _config_page(request, run_get(request.user, run_id), {})
+
+
+def _config_page(request: HttpRequest, run: Run, form: dict[str, Any], status: int = 200) -> HttpResponse:
+    try:
+        toml = to_toml(parse_config(run.config))
+    except ConfigError as error:
+        toml = f"# This config is from another version of Troupe, which this one does not read: {error}"
+    address = request.build_absolute_uri("/api/v1/runs/")
+    context = run_context(request.user, run, "config") | config_context(run, toml, address) | form
+    return render(request, "runs/config.html", context, status=status)
+
+
+@login_required
+@require_POST
+def run_edit_act(request: HttpRequest, run_id: str) -> HttpResponse:
+    """Edit the config of a run that has ended and go on with it; what is wrong is said on the page it came from."""
+    run = run_get(request.user, run_id)
+    edits = request.POST.get("edits", "")
+    try:
+        overrides = parse_overrides(list(filter(str.strip, edits.splitlines())))
+        run_resume_edited(request.user, run, overrides, request.POST.get("checkpoint", ""))
+    except ConfigError as error:
+        wrong = [f"{path}: {text}" if path else text for path, text in error.fields.items()]
+        form = {"edits": edits, "wrong": wrong, "chosen": request.POST.get("checkpoint", "")}
+        return _config_page(request, run, form, status=400)
+    except TransitionRefused as error:
+        messages.error(request, str(error))
+    return redirect("runs:detail", run.pk)
+
+
+@login_required
+@require_POST
+def run_act(request: HttpRequest, run_id: str, act: str) -> HttpResponse:
+    """Stop, pause, end now or resume (from `checkpoint`, where one is posted), then back to where the button was."""
+    run = run_get(request.user, run_id)
+    if act not in ("stop", "pause", "end_now", "resume"):
+        raise Http404
+    if not can_edit(request.user, run.project):
+        raise PermissionDenied
+    try:
+        chosen = request.POST.get("checkpoint", "") if act == "resume" else ""
+        if chosen:
+            run_resume_edited(request.user, run, {}, chosen)
+        else:
+            run_do(request.user, run, act)
+    except TroupeError as error:
+        messages.error(request, str(error))
+    return back(request, reverse("runs:detail", args=[run.pk]))

@@ -1,0 +1,126 @@
+"""What may come next in a filter: fields that the reader's runs have, values that these fields have."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
+
+from webapp.accounts.models import User
+from webapp.metrics.models import Series
+from webapp.run_table.columns import FACTS
+from webapp.run_table.filters import FIELDS
+from webapp.runs.models import RunState
+from webapp.runs.selectors import runs_visible
+
+MOST = 12
+RECENT = 200
+"""Runs whose configs and metrics are looked at."""
+_VALUE = re.compile(
+    r"([\w.\/:@-]+)\s*(?:!=|<=|>=|=|<|>|~|in\s*\[(?:[^\]]*,)?)\s*([\w.\/:@\"'-]*)$", re.IGNORECASE
+)
+_WORD = re.compile(r"[\w.\/:@-]*$")
+
+
+def filter_complete(user: User | AnonymousUser, text: str) -> dict[str, Any]:
+    """{"start": where the word that is being written begins, "options": [{"text", "note"}]} for the text up to the caret."""
+    value = _VALUE.search(text)
+    if value:
+        field, begun = value[1], value[2].strip("\"'")
+        options = [{"text": _quoted(item), "note": ""} for item in _values(user, field)]
+        start = value.start(2)
+    else:
+        word = _WORD.search(text)
+        begun, start = (word[0], word.start()) if word else ("", len(text))
+        options = [{"text": name, "note": note} for name, note in _fields(user)]
+    return {"start": start, "options": _fitting(options, begun)}
+
+
+def column_complete(user: User | AnonymousUser, text: str) -> dict[str, Any]:
+    """The same for the name of a column: facts, metrics with their measures, config fields."""
+    options = [
+        *((name, "") for name in FACTS),
+        *(item for item in _fields(user) if item[1] in ("metric", "config")),
+    ]
+    measures = (
+        (f"{key}:{name}", "metric")
+        for key, note in options
+        if note == "metric"
+        for name in ("max", "min", "first")
+    )
+    return {
+        "start": 0,
+        "options": _fitting([{"text": name, "note": note} for name, note in [*options, *measures]], text),
+    }
+
+
+def _fitting(options: list[dict[str, str]], begun: str) -> list[dict[str, str]]:
+    """Those that hold what is written, the ones that begin with it first."""
+    fitting = [item for item in options if begun.lower() in item["text"].lower() and item["text"] != begun]
+    fitting.sort(key=lambda item: not item["text"].lower().startswith(begun.lower()))
+    return fitting[:MOST]
+
+
+def _quoted(text: str) -> str:
+    return text if re.fullmatch(r"[\w.\/:@-]+", text) else '"' + text.replace('"', "") + '"'
+
+
+def _fields(user: User | AnonymousUser) -> Iterator[tuple[str, str]]:
+    yield from FIELDS.items()
+    recent = list(
+        runs_visible(user).order_by("-created_at").prefetch_related(None).values_list("pk", "config")[:RECENT]
+    )
+    keys = (
+        Series.objects.filter(run__in=[pk for pk, _ in recent[:20]]).values_list("key", flat=True).distinct()
+    )
+    yield from ((key, "metric") for key in sorted(keys))
+    paths = {path for _, config in recent for path in leaves(config)}
+    yield from ((path, "config") for path in sorted(paths))
+
+
+def leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """Dotted paths of a config's plain values; names that the language cannot write are left out."""
+    for name, value in tree.items():
+        if not re.fullmatch(r"\w+", str(name)):
+            continue
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{above}{name}.")
+        elif not isinstance(value, list) and above:
+            yield f"{above}{name}"
+
+
+def _values(user: User | AnonymousUser, field: str) -> list[str]:
+    runs = runs_visible(user).prefetch_related(None).order_by("-created_at")
+    if field == "state":
+        return list(RunState.values)
+    if field == "tag":
+        return _distinct(tag for tags in runs.values_list("tags", flat=True)[:RECENT] for tag in tags)
+    columns = {
+        "owner": "owner__username",
+        "project": "project__slug",
+        "preset": "preset",
+        "name": "name",
+        "source": "source",
+    }
+    if field in columns:
+        return _distinct(runs.values_list(columns[field], flat=True)[:RECENT])
+    if field == "archived":
+        return ["true", "false"]
+    if "." in field:
+        found = (_at(config, field) for config in runs.values_list("config", flat=True)[:RECENT])
+        return _distinct(_spelled(value) for value in found if isinstance(value, str | int | float))
+    return []
+
+
+def _distinct(values: Iterable[Any]) -> list[str]:
+    return sorted({str(value) for value in values if value not in ("", None)})
+
+
+def _at(tree: Any, path: str) -> Any:
+    for part in path.split("."):
+        tree = tree.get(part) if isinstance(tree, Mapping) else None
+    return tree
+
+
+def _spelled(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,31 @@
+"""What the address of the runs table may ask for."""
+
+from django import forms
+
+from webapp.run_table.sorting import LONGEST, sort_known
+from webapp.runs.models import RunState
+
+
+class RunFilters(forms.Form):
+    """Filters of the runs list; what is not understood is left out."""
+
+    q = forms.CharField(required=False, max_length=200)
+    state = forms.ChoiceField(required=False, choices=RunState.choices)
+    tag = forms.CharField(required=False, max_length=60)
+    project = forms.CharField(required=False, max_length=60)
+    filter = forms.CharField(required=False, max_length=2000, strip=False)
+    sort = forms.CharField(required=False, max_length=LONGEST)
+    columns = forms.CharField(required=False, max_length=2000)
+    archived = forms.BooleanField(required=False)
+    group = forms.ChoiceField(required=False, choices=[("family", "all but seed")])
+    before = forms.IntegerField(required=False, min_value=0)
+
+    def clean_sort(self) -> str:
+        """An order that is one, or none."""
+        sort = str(self.cleaned_data["sort"])
+        return sort if sort_known(sort) else ""
+
+    def values(self) -> dict[str, object]:
+        """The filters that were given and make sense."""
+        self.is_valid()
+        return {name: value for name, value in self.cleaned_data.items() if value not in ("", None, False)}

@@ -1,0 +1,156 @@
+"""Saved views: ways to look at the runs table, kept under names. A view is only a shortcut for a whole address."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from django.core.exceptions import PermissionDenied
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+from django.http import Http404
+from django.urls import reverse
+
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import Project, User
+from webapp.accounts.permissions import Person, can_edit
+from webapp.accounts.selectors import projects_visible
+from webapp.run_table.columns import columns_read
+from webapp.run_table.filters import runs_filter
+from webapp.run_table.forms import RunFilters
+from webapp.run_table.sorting import sort_known
+from webapp.runs.models import Run, SavedView
+
+WORDS = ("q", "state", "tag", "project", "filter", "sort", "columns", "group", "archived")
+"""What of an address is kept."""
+LONGEST_NAME = 80
+EVERYTHING = "sort=-created"
+"""Asks for all runs where a default view would be opened for an empty address."""
+
+
+def views_visible(user: Person) -> QuerySet[SavedView]:
+    """Those of the user's projects, and their own, by name."""
+    if not isinstance(user, User):
+        return SavedView.objects.none()
+    mine = Q(project=None, owner=user) | Q(project__in=projects_visible(user))
+    return SavedView.objects.filter(mine).select_related("owner", "project")
+
+
+def view_get(user: Person, pk: int) -> SavedView:
+    """One of them. Raises Http404."""
+    found = views_visible(user).filter(pk=pk).first()
+    if found is None:
+        raise Http404(f"there is no view {pk} that you may see")
+    return found
+
+
+def view_default(user: Person, slug: str = "") -> SavedView | None:
+    """What opens where nothing is asked for: of a project, the project's default; of all runs, the person's own."""
+    views = views_visible(user).filter(default=True)
+    return (views.filter(project__slug=slug) if slug else views.filter(project=None)).first()
+
+
+@transaction.atomic
+def view_save(
+    user: Person,
+    name: str,
+    query: Mapping[str, Any],
+    project: Project | None = None,
+    *,
+    replace: bool = False,
+) -> SavedView:
+    """Keep a view, one's own or of a project. Raises ConfigError (name, or a word of the query), PermissionDenied."""
+    if not isinstance(user, User):
+        raise PermissionDenied("log in to keep views")
+    _may_share(user, project)
+    name, words = _name(name), _query(query, project)
+    same = SavedView.objects.filter(project=project, name=name)
+    found = (same if project else same.filter(owner=user)).select_for_update().first()
+    if found and not replace:
+        raise ConfigError({"name": f"there is a view {name!r} already; replace it, or choose another name"})
+    if found:
+        found.query = words
+        found.save(update_fields=["query"])
+    else:
+        found = SavedView.objects.create(owner=user, project=project, name=name, query=words)
+    audit_note(user, project, "view.save", str(found.pk), name=name, query=words)
+    return found
+
+
+@transaction.atomic
+def view_change(user: Person, view: SavedView, name: str = "", default: bool | None = None) -> SavedView:
+    """Another name, or whether it is opened by default. Raises ConfigError (name), PermissionDenied."""
+    _may_share(user, view.project)
+    if name:
+        view.name = _name(name)
+    if default is not None:
+        peers = SavedView.objects.filter(project=view.project)
+        (peers if view.project else peers.filter(owner=view.owner)).update(default=False)
+        view.default = default
+    try:
+        with transaction.atomic():
+            view.save(update_fields=["name", "default"])
+    except IntegrityError as error:
+        raise ConfigError({"name": f"there is a view {view.name!r} already"}) from error
+    audit_note(user, view.project, "view.change", str(view.pk), name=view.name, default=view.default)
+    return view
+
+
+@transaction.atomic
+def view_remove(user: Person, view: SavedView) -> None:
+    """Forget it. Raises PermissionDenied."""
+    _may_share(user, view.project)
+    audit_note(user, view.project, "view.remove", str(view.pk), name=view.name)
+    view.delete()
+
+
+def view_address(view: SavedView) -> str:
+    """The page that it is a shortcut for."""
+    words = [(name, view.query[name]) for name in WORDS if name in view.query]
+    return f"{reverse('runs:list')}?{urlencode(words)}"
+
+
+def view_document(view: SavedView) -> dict[str, Any]:
+    """JSON for the API."""
+    return {
+        "id": view.pk,
+        "name": view.name,
+        "project": view.project.slug if view.project else None,
+        "owner": view.owner.username,
+        "query": view.query,
+        "default": view.default,
+        "created_at": view.created_at.isoformat(),
+        "links": {"page": view_address(view)},
+    }
+
+
+def _may_share(user: Person, project: Project | None) -> None:
+    if project is not None and not can_edit(user, project):
+        raise PermissionDenied(f"you may not change the views of the project {project.slug}")
+
+
+def _name(name: str) -> str:
+    name = name.strip()
+    if not name or len(name) > LONGEST_NAME or "\0" in name:
+        raise ConfigError({"name": f"give a name of 1 to {LONGEST_NAME} characters"})
+    return name
+
+
+def _query(query: Mapping[str, Any], project: Project | None) -> dict[str, str]:
+    """Words of WORDS with what they mean, checked. Raises ConfigError."""
+    given = {name: str(value) for name, value in query.items() if value not in ("", None, False)}
+    if unknown := sorted(set(given) - set(WORDS)):
+        raise ConfigError({"query": f"{', '.join(unknown)[:80]}: a view has {', '.join(WORDS)}"})
+    form = RunFilters(given)
+    if not form.is_valid():
+        raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
+    if not sort_known(given.get("sort", "created")):
+        raise ConfigError({"sort": f"{given['sort'][:40]!r} is no order"})
+    columns_read(given.get("columns", ""))
+    runs_filter(Run.objects.none(), given.get("filter", ""))
+    words = {name: str(value) for name, value in form.values().items() if name in WORDS}
+    if "archived" in words:
+        words["archived"] = "1"
+    words |= {"project": project.slug} if project else {}
+    # One that shows everything says so: an empty address would be answered by the default view.
+    return words if set(words) - {"project"} else {**words, "sort": "-created"}

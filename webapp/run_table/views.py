@@ -1,0 +1,165 @@
+"""The page of all runs."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Page, Paginator
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_POST
+
+from training_core.errors import ConfigError
+from webapp.accounts.permissions import can_edit
+from webapp.accounts.selectors import projects_editable
+from webapp.common.redirects import back
+from webapp.run_table.columns import STANDARD, Column, columns_read, rows_cells
+from webapp.run_table.families import families_list, families_rows
+from webapp.run_table.filters import FilterError
+from webapp.run_table.forms import RunFilters
+from webapp.run_table.saved_views import (
+    EVERYTHING,
+    WORDS,
+    view_address,
+    view_default,
+    view_get,
+    views_visible,
+)
+from webapp.run_table.selectors import runs_list
+from webapp.runs.models import Run, RunState, SavedView
+from webapp.runs.notes import run_notes_latest
+from webapp.runs.selectors import run_summary, runs_by_id, tags_of
+from webapp.scheduling.managing import runs_do
+
+PER_PAGE = 50
+BULK = [
+    ("stop", "Stop"),
+    ("pause", "Pause"),
+    ("resume", "Resume"),
+    ("archive", "Archive"),
+    ("unarchive", "Unarchive"),
+    ("tag", "Add tag"),
+    ("untag", "Remove tag"),
+    ("priority", "Set priority"),
+]
+
+
+@login_required
+@require_GET
+def runs_page(request: HttpRequest) -> HttpResponse:
+    """All runs that the user may see, filtered, ordered and grouped as the address says."""
+    if view := _view_asked(request):
+        return redirect(view_address(view))
+    filters = RunFilters(request.GET).values()
+    wrong: dict[str, str] = {}
+    try:
+        columns = columns_read(str(filters.get("columns", "")))
+    except ConfigError as error:
+        wrong, columns = error.fields, columns_read("")
+    try:
+        found = runs_list(request.user, filters)
+    except FilterError as error:
+        wrong, found = wrong | error.fields, Run.objects.none()
+    grouped = filters.get("group") == "family"
+    number = request.GET.get("page")
+    page = (
+        Paginator(families_list(found), PER_PAGE).get_page(number)
+        if grouped
+        else _page(found, number, filters)
+    )
+    context = {
+        "place": "runs",
+        "project_slug": filters.get("project", ""),
+        "filters": filters,
+        "wrong": wrong,
+        "page": page,
+        "columns": columns,
+        "views": views_shown(request),
+        "everything": EVERYTHING,
+        "projects_editable": projects_editable(request.user),
+        "writable": {project.slug for project in projects_editable(request.user)},
+        "standard": ",".join(STANDARD),
+        "rows": families_rows(found, list(page), columns) if grouped else _rows(list(page), columns),
+        "grouped": grouped,
+        "bulk": BULK,
+        "states": RunState.choices,
+        "tags": tags_of(request.user),
+    }
+    return render(request, "runs/list.html", context)
+
+
+def _view_asked(request: HttpRequest) -> SavedView | None:
+    """The view that the address names, or the default one where it asks for nothing. Raises Http404."""
+    asked = request.GET.get("view", "")
+    if asked:
+        return view_get(request.user, int(asked) if asked.isdecimal() and len(asked) < 18 else 0)
+    if set(request.GET) <= {"project"}:
+        return view_default(request.user, request.GET.get("project", ""))
+    return None
+
+
+def views_shown(request: HttpRequest) -> list[dict[str, Any]]:
+    """The views above the table, the one that is shown marked: those of the project, or all."""
+    slug, shown = (
+        request.GET.get("project", ""),
+        {name: request.GET[name] for name in WORDS if request.GET.get(name)},
+    )
+    views = [
+        view
+        for view in views_visible(request.user)
+        if view.project is None or slug in ("", view.project.slug)
+    ]
+    return [
+        {
+            "view": view,
+            "address": view_address(view),
+            "current": view.query == shown,
+            "mine": view.project is None or can_edit(request.user, view.project),
+        }
+        for view in views
+    ]
+
+
+def _page(found: QuerySet[Run], number: str | None, filters: dict[str, object]) -> Page[Any]:
+    """One page. A filter may read every config: it is asked once, rather than to count and again for the rows."""
+    if not filters.get("filter"):
+        return Paginator(found, PER_PAGE).get_page(number)
+    page: Page[Any] = Paginator(list(found.values_list("pk", flat=True)), PER_PAGE).get_page(number)
+    runs = runs_by_id(page.object_list)
+    page.object_list = [runs[pk] for pk in page.object_list if pk in runs]
+    return page
+
+
+def _rows(runs: list[Run], columns: list[Column]) -> list[dict[str, Any]]:
+    """Summaries, with their cells and latest notes."""
+    summaries, notes = [run_summary(run) for run in runs], run_notes_latest(runs)
+    cells = rows_cells(runs, summaries, columns)
+    return [
+        summary | {"cells": row, "latest_note": notes.get(summary["id"])}
+        for summary, row in zip(summaries, cells, strict=True)
+    ]
+
+
+@login_required
+@require_POST
+def bulk_act(request: HttpRequest) -> HttpResponse:
+    """One act on the chosen runs, then back to the table; "compare" only leads to their comparison."""
+    if request.POST.getlist("act")[-1:] == ["compare"]:
+        return redirect(f"{reverse('compare:page')}?runs={','.join(request.POST.getlist('runs'))}")
+    try:
+        done = runs_do(
+            request.user,
+            request.POST.getlist("runs"),
+            request.POST.get("act", ""),
+            request.POST.get("value", ""),
+        )
+    except ConfigError as error:
+        messages.error(request, "; ".join(error.fields.values()))
+    else:
+        for refused in [item for item in done if not item["ok"]]:
+            messages.error(request, f"{refused['id']}: {refused['detail']}")
+        if count := sum(item["ok"] for item in done):
+            messages.success(request, f"Done for {count} run{'s' if count != 1 else ''}.")
+    return back(request, reverse("runs:list"))

@@ -1,0 +1,88 @@
+"""What every page of a run shows around its own content: heading, tabs, buttons."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
+from django.urls import reverse
+
+from webapp.accounts.models import User
+from webapp.accounts.permissions import Visitor, can_edit
+from webapp.runs.acts import ACTS
+from webapp.runs.models import ENDED_STATES, Run, RunSource, RunState
+from webapp.runs.selectors import summary_shown
+from webapp.runs.states import RESUMABLE
+
+SHARED_TABS = ("overview", "curves", "transcripts")
+"""What whoever comes by a share link sees of a run; see webapp/shares/kinds.py."""
+
+
+ENDED = (*ENDED_STATES, RunState.PAUSED)
+
+
+@dataclass(frozen=True)
+class Tab:
+    """One of the run's pages."""
+
+    name: str
+    label: str
+    url: str
+    count: int | None = None
+
+
+def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> dict[str, Any]:
+    """What every page of a run has; `data` goes to the browser beside the summary and the cursor."""
+    return {
+        "place": "runs",
+        "project_slug": run.project.slug,
+        "run": run,
+        "tab": tab,
+        "tabs": [each for each in _tabs(run) if not isinstance(user, Visitor) or each.name in SHARED_TABS],
+        "acts": ACTS,
+        "can_edit": can_edit(user, run.project),
+        "ended": run.state in ENDED,
+        "algorithm": run.config["algorithm"]["type"].replace("_", "-").upper(),
+        "team": _team(run.config),
+        "data": {
+            "id": run.pk,
+            "cursor": run.event_count,
+            "summary": summary_shown(user, run),
+            "charts": None,
+            **data,
+        },
+    }
+
+
+def _tabs(run: Run) -> list[Tab]:
+    kept = run.checkpoints.filter(removed=False).count()
+    findings = sum(run.finding_counts.values())
+    return [
+        _tab(run, "overview", "runs:detail"),
+        _tab(run, "curves", "runs:curves", run.series.count()),
+        _tab(run, "transcripts", "transcripts:list", run.episodes.count()),
+        _tab(run, "timeline", "timeline:page"),
+        _tab(run, "health", "health:page", findings),
+        _tab(run, "checkpoints", "runs:checkpoints", kept),
+        _tab(run, "logs", "runs:logs"),
+        _tab(run, "config", "runs:config"),
+    ]
+
+
+def _tab(run: Run, name: str, address: str, count: int | None = None) -> Tab:
+    return Tab(name, name.capitalize(), reverse(address, args=[run.pk]), count)
+
+
+def _team(config: Mapping[str, Any]) -> str:
+    roles = config["team"]["roles"]
+    policies = {role["policy"] for role in roles.values()}
+    return f"{_counted(len(roles), 'role')}, {_counted(len(policies), 'policy', 'policies')}"
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def is_resumable(run: Run) -> bool:
+    """Whether people may resume it now."""
+    return run.state in RESUMABLE and run.source != RunSource.CLIENT

@@ -1,0 +1,67 @@
+"""Attempts: how one ends, and whether another follows by itself. Callers hold the run's row lock and save the run."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Max
+from django.utils import timezone
+
+from webapp.checkpoints.damage import damage_note
+from webapp.runs.models import Attempt, Run, RunState
+from webapp.runs.selectors import first_iteration
+from workers.telemetry.reasons import reason as plain_reason
+
+
+def attempt_end(attempt: Attempt, how: str, reason: str) -> None:
+    """Note how an attempt ended (finished, stopped, paused, failed, lost)."""
+    attempt.state, attempt.ended_as, attempt.reason = Attempt.State.ENDED, how, plain_reason(reason)
+    attempt.ended_at = timezone.now()
+    attempt.save()
+
+
+def attempt_lost(run: Run, attempt: Attempt, reason: str, *, again: bool) -> None:
+    """An attempt failed or died. With `again` the run is queued for another one, as often as run.max_attempts allows.
+
+    A run that was asked to stop or pause does just that. Fills the run's state and reason.
+    """
+    reason = plain_reason(reason)
+    attempt_end(attempt, "lost" if again else "failed", reason)
+    if run.stop_requested:
+        run.state = RunState.PAUSED if run.stop_requested == "pause" else RunState.STOPPED
+        run.reason = f"ended while it was asked to {run.stop_requested}: {reason}"
+        run.stop_requested = ""
+    elif again and 1 < int(run.config["run"]["max_attempts"]) > losses_in_a_row(run):
+        run.state = RunState.QUEUED
+        run.reason = f"attempt {attempt.number} was lost ({reason}); starting again from the last checkpoint"
+        return
+    else:
+        tried = losses_in_a_row(run)
+        run.state = RunState.FAILED
+        run.reason = reason if tried < 2 else f"{reason} (after {tried} attempts)"
+    run.ended_at = timezone.now()
+
+
+def losses_in_a_row(run: Run) -> int:
+    """Attempts lost in a row without progress: since one last ended well, or wrote a checkpoint beyond the one it started
+    from, or a person resumed the run.
+    """
+    reached = dict(run.checkpoints.values_list("attempt").annotate(Max("iteration")))
+    lost = 0
+    for attempt in run.attempts.filter(number__gt=run.losses_from).order_by("-number"):
+        if attempt.ended_as not in ("lost", "failed"):
+            break
+        if reached.get(attempt.number, 0) > first_iteration(run, attempt):
+            break
+        lost += 1
+    return lost
+
+
+def origin_apply(run: Run, attempt: Attempt, facts: Mapping[str, Any]) -> None:
+    """Take over what a driver says of the checkpoint it started from: another one of the run, or a damaged one of the parent."""
+    path = f"checkpoints/{facts.get('resumed_from')}"
+    if attempt.resumed_from not in ("", path) and run.checkpoints.filter(path=path).exists():
+        attempt.resumed_from = path
+        attempt.save(update_fields=["resumed_from"])
+    found = facts.get("origin_damaged")
+    if found and isinstance(found, str) and run.parent is not None:
+        damage_note(run.parent, run.parent_checkpoint, found)

@@ -1,0 +1,33 @@
+"""The API for programs that train by themselves and report here."""
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.exceptions import PermissionDenied
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from training_core.errors import ConfigError
+from webapp.accounts.selectors import project_default, project_get
+from webapp.api.schema import JSON
+from webapp.runs.selectors import run_summary
+from webapp.scheduling.client_runs import client_run_begin, client_run_read
+
+
+class ClientRuns(APIView):
+    """Runs of somebody's own programs."""
+
+    @extend_schema(request=JSON, responses={200: JSON, 400: JSON, 409: JSON})
+    def post(self, request: Request) -> Response:
+        """Begin or resume one: fields as in webapp.scheduling.client_runs.ClientRun, and `project` (a slug).
+
+        Answers {"run": summary, "attempt": number}; events then go to the run's `events` link, with the same token.
+        """
+        body = dict(request.data) if isinstance(request.data, dict) else {}
+        slug = body.pop("project", "")
+        if not isinstance(slug, str):
+            raise ConfigError({"project": "give a project's slug"})
+        project = project_get(request.user, slug) if slug else project_default(request.user)
+        if project is None:
+            raise PermissionDenied("you may write to no project; ask an owner for the editor level")
+        run, attempt = client_run_begin(request.user, project, client_run_read(body))
+        return Response({"run": run_summary(run), "attempt": attempt.number})

@@ -1,0 +1,212 @@
+"""Runs that somebody's own program trains: begun, given up after long silence, taken up again when it speaks.
+
+Nothing is launched for them. Their config has the sections that pages read, mostly empty, and what the program gave
+under `client`.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any, cast
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.utils import timezone
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import Project, User
+from webapp.accounts.permissions import Person, can_edit
+from webapp.accounts.throttling import GUESSES, guess_note, too_many_guesses
+from webapp.common.run_changes import hint
+from webapp.runs.families import family_of
+from webapp.runs.models import ACTIVE_STATES, ALPHABET, Attempt, Run, RunNote, RunSource, RunState
+from webapp.runs.states import TransitionRefused
+from webapp.scheduling.attempts import attempt_end
+from webapp.scheduling.services import check_storable
+
+QUIET = timedelta(seconds=60)
+"""After this silence the owner is told."""
+GIVEN_UP = timedelta(minutes=15)
+"""After this one the run counts as failed, until its program speaks again."""
+
+
+class ClientRun(BaseModel):
+    """What a program says when it begins a run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str = Field(
+        pattern=f"^[{ALPHABET}]{{8,12}}$",
+        description="Chosen by the program, so that asking twice makes one run.",
+    )
+    name: str = Field("", max_length=120)
+    group: str = Field("", max_length=60, description="Becomes a tag, `group:NAME`.")
+    tags: list[str] = Field([], max_length=20)
+    notes: str = Field("", max_length=4000)
+    config: dict[str, Any] = Field({}, description="Anything; shown and searchable under `client`.")
+    team: dict[str, str] = Field({}, max_length=64, description="Role to policy.")
+    algorithm: str = Field("external", max_length=60)
+    environment: str = Field("external", max_length=60)
+    steps: int = Field(0, ge=0, le=2**31 - 1, description="Steps in all, for progress; 0: unknown.")
+    resume: str = Field("never", pattern="^(allow|must|never)$")
+    nonce: str = Field(
+        "", max_length=40, description="Of one call of init: the same one again gets the same attempt."
+    )
+
+
+@transaction.atomic
+def client_run_begin(user: Person, project: Project, wanted: ClientRun) -> tuple[Run, Attempt]:
+    """The run and the attempt that the program's events belong to.
+
+    Raises PermissionDenied, ConfigError (what cannot be stored), TransitionRefused (an id that is taken, or unknown
+    with resume = "must").
+    """
+    if not can_edit(user, project):
+        raise PermissionDenied(
+            f"you may not write to the project {project.slug}; ask an owner for the editor level"
+        )
+    if too_many_guesses("run", user.pk):
+        raise TransitionRefused(f"{GUESSES} ids were taken by other runs; wait an hour, then begin a run")
+    run = Run.objects.select_for_update(no_key=True).filter(pk=wanted.id).first()
+    if run is None:
+        if wanted.resume == "must":
+            raise TransitionRefused(f"there is no run {wanted.id} to resume; leave resume out to begin it")
+        run = _made(user, project, wanted)
+        return run, _attempt(run, 1, wanted.nonce)
+    latest = run.attempts.order_by("-number").first()
+    if run.project_id != project.pk or run.source != RunSource.CLIENT or latest is None:
+        guess_note("run", user.pk)
+        raise TransitionRefused(f"the id {wanted.id} is taken by another run; choose another one")
+    if wanted.nonce and latest.submission_id == _submission(run, latest.number, wanted.nonce):
+        return run, latest
+    if wanted.resume == "never":
+        raise TransitionRefused(f'run {wanted.id} exists; pass resume="allow" to go on with it')
+    return run, _resumed(run, latest, wanted)
+
+
+def _made(user: Person, project: Project, wanted: ClientRun) -> Run:
+    config = client_config(wanted)
+    check_storable(config)
+    for field in ("name", "group", "notes", "tags"):
+        check_storable(getattr(wanted, field), field)
+    tags = [*wanted.tags, *([f"group:{wanted.group}"] if wanted.group else [])]
+    now = timezone.now()
+    run = Run.objects.create(
+        pk=wanted.id,
+        project=project,
+        owner=cast(User, user),
+        name=wanted.name or wanted.id,
+        tags=sorted({tag[:60] for tag in tags}),
+        source=RunSource.CLIENT,
+        config=config,
+        family=family_of(config),
+        state=RunState.RUNNING,
+        iterations=wanted.steps,
+        started_at=now,
+    )
+    if wanted.notes.strip():
+        RunNote.objects.create(run=run, author=run.owner, text=wanted.notes)
+    audit_note(user, project, "run.begin", run.pk, name=run.name)
+    _tell(run)
+    return run
+
+
+def client_config(wanted: ClientRun) -> dict[str, Any]:
+    """The sections that every page may rely on, and the program's own config."""
+    policies = dict.fromkeys(wanted.team.values())
+    return {
+        "run": {
+            "name": wanted.name,
+            "iterations": wanted.steps,
+            "seed": _seed(wanted.config),
+            "max_attempts": 1,
+        },
+        "team": {
+            "roles": {role: {"policy": policy, "trained": True} for role, policy in wanted.team.items()},
+            "order": list(wanted.team),
+        },
+        "policies": {policy: {"model": ""} for policy in policies},
+        "environment": {"type": wanted.environment},
+        "algorithm": {"type": wanted.algorithm},
+        "checkpoint": {"best_of": "", "keep": 0, "every": 0},
+        "client": wanted.config,
+    }
+
+
+def _seed(config: Mapping[str, Any]) -> Any:
+    seed = config.get("seed", 0)
+    return seed if isinstance(seed, int) else 0
+
+
+def _resumed(run: Run, latest: Attempt, wanted: ClientRun) -> Attempt:
+    if latest.state != Attempt.State.ENDED:
+        attempt_end(latest, "stopped", "its program began again")
+    run.state, run.reason, run.ended_at, run.stop_requested = RunState.RUNNING, "", None, ""
+    run.iterations = wanted.steps or run.iterations
+    run.save()
+    _tell(run)
+    return _attempt(run, latest.number + 1, wanted.nonce)
+
+
+def _attempt(run: Run, number: int, nonce: str) -> Attempt:
+    return Attempt.objects.create(
+        run=run,
+        number=number,
+        state=Attempt.State.LIVE,
+        submission_id=_submission(run, number, nonce),
+        heartbeat_at=timezone.now(),
+        started_at=timezone.now(),
+    )
+
+
+def _submission(run: Run, number: int, nonce: str) -> str:
+    return f"client-{run.pk}-{number}-{nonce}"[:80]
+
+
+@transaction.atomic
+def client_run_look_after(run_id: str, since: Any) -> None:
+    """Say what is not heard of, and give up what has been silent for long. `since`: when we began to look."""
+    run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
+    attempt = run.attempts.order_by("-number").first()
+    if run.state not in ACTIVE_STATES or attempt is None:
+        return
+    silence = timezone.now() - max(attempt.heartbeat_at or attempt.created_at, since)
+    before = run.reason
+    if silence > GIVEN_UP:
+        minutes = round(silence.total_seconds() / 60)
+        run.state, run.ended_at = RunState.FAILED, timezone.now()
+        run.reason = f"nothing was heard from its program for {minutes} minutes; if it lives, its next word revives the run"
+        attempt_end(attempt, "lost", run.reason)
+    elif silence > QUIET:
+        run.reason = f"nothing was heard from its program for {round(silence.total_seconds(), -1):.0f} s"
+    else:
+        run.reason = ""
+    if run.reason != before:
+        run.save()
+        _tell(run)
+
+
+def client_run_revive(run: Run, attempt: Attempt) -> None:
+    """A program that was given up has spoken. The caller holds the run's lock; anything but that is left alone."""
+    given_up = run.source == RunSource.CLIENT and run.state == RunState.FAILED and attempt.ended_as == "lost"
+    if not given_up or run.attempts.filter(number__gt=attempt.number).exists():
+        return
+    attempt.state, attempt.ended_as, attempt.reason, attempt.ended_at = Attempt.State.LIVE, "", "", None
+    attempt.save()
+    run.state, run.reason, run.ended_at = RunState.RUNNING, "", None
+    run.save()
+
+
+def _tell(run: Run) -> None:
+    transaction.on_commit(partial(hint, run.pk, run.event_count))
+
+
+def client_run_read(data: Any) -> ClientRun:
+    """Validate what a program sent. Raises ConfigError with one message per field."""
+    try:
+        return ClientRun.model_validate(data)
+    except ValidationError as error:
+        items = error.errors(include_url=False, include_context=False, include_input=False)
+        raise ConfigError({".".join(map(str, item["loc"])): item["msg"] for item in items}) from error

@@ -1,0 +1,162 @@
+"""Forks: new runs that start from a checkpoint of another run, with an edited config.
+
+Iterations, weights, optimiser and random states continue from the checkpoint, so a fork without edits repeats its parent.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.db import transaction
+
+from training_core.config.experiment import ExperimentConfig
+from training_core.config.files import apply_overrides, parse_config
+from training_core.config.kinds import AnyConfig
+from training_core.config.marl.policies import MarlPolicy
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.permissions import Person
+from webapp.checkpoints.damage import CheckpointGone, checkpoint_words, require_whole
+from webapp.checkpoints.models import Checkpoint
+from webapp.checkpoints.retention import checkpoint_hold
+from webapp.checkpoints.selectors import checkpoint_named
+from webapp.runs.models import Run, RunSource
+from webapp.runs.permitted import parse_permitted_for
+from webapp.runs.states import TransitionRefused
+from webapp.scheduling.services import run_create
+
+LOOKUPS = 3
+"""Number of lookups of `last` if retention deletes it concurrently."""
+
+
+def run_fork_named(
+    user: Person,
+    run_id: str,
+    checkpoint: str,
+    overrides: Mapping[str, Any] | None = None,
+    name: str = "",
+    tags: Iterable[str] = (),
+) -> Run:
+    """`run_fork` of a checkpoint by its name: last, best or an iteration. Raises the errors of run_fork, and Http404.
+
+    A `last` whose files were just deleted by the run's own retention is looked up again.
+    """
+    gone: list[int] = []
+    while True:
+        found = checkpoint_named(user, run_id, checkpoint, gone)
+        try:
+            return run_fork(user, found, overrides, name, tags)
+        except CheckpointGone:
+            gone.append(found.pk)
+            if checkpoint != "last" or len(gone) == LOOKUPS:
+                raise
+
+
+def run_fork(
+    user: Person,
+    checkpoint: Checkpoint,
+    overrides: Mapping[str, Any] | None = None,
+    name: str = "",
+    tags: Iterable[str] = (),
+    tree: Mapping[str, Any] | None = None,
+) -> Run:
+    """Create a queued run that starts from the checkpoint, in the project of the checkpoint's run.
+
+    Its config is `tree` (default: the config of the checkpoint's run) with overrides.
+
+    Raises ConfigError with one message per field path, PermissionDenied; TransitionRefused if the checkpoint is
+    damaged, or (CheckpointGone) deleted.
+    """
+    require_whole(checkpoint)  # before the transaction, whose rollback would undo the mark
+    return _forked(user, checkpoint, dict(overrides or {}), name, tags, tree)
+
+
+@transaction.atomic
+def _forked(
+    user: Person,
+    checkpoint: Checkpoint,
+    overrides: dict[str, Any],
+    name: str,
+    tags: Iterable[str],
+    tree: Mapping[str, Any] | None,
+) -> Run:
+    held = _held(checkpoint)
+    parent = held.run
+    tree = parent.config if tree is None else tree
+    config = parse_permitted_for(user, apply_overrides(tree, overrides))
+    check_fits(config, held)
+    renamed = config.run.name != parent.config["run"]["name"]
+    title = name or (config.run.name if renamed else f"{parent.name} fork")
+    run = run_create(user, parent.project, tree, parent.preset, overrides, title, tags)
+    run.parent, run.parent_checkpoint, run.iteration = parent, held.path, held.iteration
+    run.family = fork_family(run)
+    run.save(update_fields=["parent", "parent_checkpoint", "iteration", "family"])
+    checkpoint_hold(held)
+    audit_note(user, parent.project, "checkpoint.fork", f"{parent.pk}/{held.path}", run=run.pk)
+    return run
+
+
+def check_fits(config: AnyConfig, checkpoint: Checkpoint) -> None:
+    """Raises ConfigError if a run with `config` cannot continue from the checkpoint. The driver checks again, with the weights."""
+    wrong: dict[str, str] = {}
+    before = parse_config(checkpoint.run.config)
+    if config.run.iterations <= checkpoint.iteration:
+        wrong["run.iterations"] = (
+            f"the checkpoint is of iteration {checkpoint.iteration}, from which the run continues; "
+            "set a larger total"
+        )
+    if type(config) is not type(before):
+        raise ConfigError(
+            {
+                "algorithm.type": f"the checkpoint was trained with {before.algorithm.type}; a fork cannot change the kind of agents"
+            }
+        )
+    if str(config.environment.type) != str(before.environment.type):
+        wrong["environment.type"] = (
+            f"the checkpoint was trained on {before.environment.type}; a fork cannot change the environment"
+        )
+    wrong |= _policies_that_do_not_fit(config, before)
+    if wrong:
+        raise ConfigError(wrong)
+
+
+def _policies_that_do_not_fit(config: ExperimentConfig, before: ExperimentConfig) -> dict[str, str]:
+    """Return errors for policies that cannot be loaded: missing policies, other models, other networks."""
+    wrong: dict[str, str] = {}
+    for policy in config.used_policies:
+        known, wanted = before.policies.get(policy), config.policies[policy]
+        if known is None or policy not in before.used_policies:
+            wrong[f"policies.{policy}"] = (
+                f"the checkpoint has no such policy; it has {', '.join(before.used_policies)}"
+            )
+        elif isinstance(known, MarlPolicy):
+            if wanted.network != known.network:
+                wrong[f"policies.{policy}.network"] = (
+                    "the checkpoint has a different network; do not change it"
+                )
+        elif wanted.model != known.model:
+            wrong[f"policies.{policy}.model"] = (
+                f"the checkpoint has weights of {known.model}; do not change the model"
+            )
+    return wrong
+
+
+def _held(checkpoint: Checkpoint) -> Checkpoint:
+    """Return the checkpoint, locked against deletion. Raises TransitionRefused."""
+    held = (
+        Checkpoint.objects.select_for_update(of=("self",))
+        .select_related("run__project")
+        .defer("run__facts")
+        .get(pk=checkpoint.pk)
+    )
+    if held.removed:
+        raise CheckpointGone(f"{checkpoint_words(held)} was removed; fork from another one")
+    if held.run.source == RunSource.CLIENT:
+        raise TransitionRefused("a run of a custom program cannot be forked")
+    return held
+
+
+def fork_family(run: Run) -> str:
+    """Return the family of forks of one checkpoint with one config, distinct from runs that start from the base model."""
+    said = f"{run.family} {run.parent_id} {run.parent_checkpoint}"
+    return hashlib.sha256(said.encode()).hexdigest()[:16]

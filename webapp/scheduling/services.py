@@ -1,0 +1,324 @@
+"""Writing runs: made, stopped, resumed by people; moved on by what their drivers report.
+
+Every change of state happens under the run's row lock.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from training_core.config.files import apply_overrides, parse_config, preset_names
+from training_core.config.kinds import AnyConfig
+from training_core.errors import ConfigError
+from webapp.accounts.audit import audit_note
+from webapp.accounts.models import Project, User
+from webapp.accounts.permissions import Person, can_edit
+from webapp.checkpoints.damage import require_whole
+from webapp.checkpoints.selectors import checkpoint_named
+from webapp.common.run_changes import hint
+from webapp.runs import states
+from webapp.runs.facts import facts_add
+from webapp.runs.families import family_of
+from webapp.runs.models import Attempt, LogLine, Phase, Run, RunSource, RunState
+from webapp.runs.permitted import parse_permitted_for
+from webapp.runs.queue import look_soon, submit_soon
+from webapp.scheduling.attempts import attempt_end, attempt_lost, origin_apply
+from webapp.scheduling.stopping import ENDING, stopping_words
+from workers.telemetry.events import LogEvent, PhaseEvent, StatusEvent
+from workers.telemetry.reasons import reason
+
+FINAL = {"finished": RunState.FINISHED, "stopped": RunState.STOPPED, "paused": RunState.PAUSED}
+
+MOST_ITERATIONS = 2**31 - 1
+"""What events can count."""
+
+
+@transaction.atomic
+def run_create(
+    user: Person,
+    project: Project,
+    tree: Mapping[str, Any],
+    preset: str = "",
+    overrides: Mapping[str, Any] | None = None,
+    name: str = "",
+    tags: Iterable[str] = (),
+) -> Run:
+    """A queued run of a config tree under overrides; its submission follows on commit.
+
+    Raises ConfigError with one message per field path, PermissionDenied for somebody who may not launch here.
+    """
+    if not isinstance(user, User) or not can_edit(user, project):
+        raise PermissionDenied(
+            f"you may not launch in the project {project.slug}; ask an owner for the editor level"
+        )
+    if preset and preset not in preset_names():
+        raise ConfigError({"preset": f"no preset {preset!r}; presets are {', '.join(preset_names())}"})
+    config = parse_permitted_for(user, apply_overrides(tree, overrides or {}))
+    if config.run.iterations > MOST_ITERATIONS:
+        raise ConfigError({"run.iterations": f"at most {MOST_ITERATIONS}"})
+    resolved = config.model_dump(mode="json")
+    check_storable(resolved)
+    run = Run.objects.create(
+        project=project,
+        owner=user,
+        name=(name or config.run.name or preset or config.environment.type)[:120],
+        preset=preset,
+        tags=sorted({str(tag)[:60] for tag in (*config.run.tags, *tags)}),
+        config=resolved,
+        family=family_of(resolved),
+        iterations=config.run.iterations,
+    )
+    audit_note(user, project, "run.launch", run.pk, name=run.name)
+    _tell(run)
+    transaction.on_commit(partial(submit_soon, run.pk))
+    return run
+
+
+def run_stop(user: Person, run: Run) -> Run:
+    """End a run: a checkpoint first where it is running. Raises PermissionDenied, TransitionRefused."""
+    return _end(user, run, "stop", RunState.STOPPED)
+
+
+def run_pause(user: Person, run: Run) -> Run:
+    """Checkpoint, end and give the devices back, to be resumed. Raises PermissionDenied, TransitionRefused."""
+    _ours(run, "paused")
+    return _end(user, run, "pause", RunState.PAUSED)
+
+
+def run_resume(user: Person, run: Run, checkpoint: str = "") -> Run:
+    """Queue a new attempt from the last checkpoint, or from a named one: last, best or an iteration.
+
+    Raises PermissionDenied, TransitionRefused (also where that one is damaged), ConfigError, Http404 (there is none).
+    """
+    chosen = checkpoint_named(user, run.pk, checkpoint) if checkpoint else None
+    if chosen is not None:
+        require_whole(chosen)  # before the transaction, which would take the mark back with it
+    return _resumed(user, run, chosen.path if chosen else "")
+
+
+@transaction.atomic
+def _resumed(user: Person, run: Run, resume_from: str) -> Run:
+    run = _locked(user, run)
+    _ours(run, "resumed")
+    if run.state not in states.RESUMABLE:  # a run that is at work also goes back to queued, but by itself
+        raise states.TransitionRefused(f"a run that is {run.state} cannot be resumed")
+    run.state, run.reason, run.stop_requested, run.ended_at = RunState.QUEUED, "", "", None
+    run.end_requested_at = None
+    run.losses_from = run.attempts.aggregate(last=Max("number"))["last"] or 0
+    run.resume_from = resume_from
+    run.save()
+    _tell(run)
+    transaction.on_commit(partial(submit_soon, run.pk))
+    return run
+
+
+@transaction.atomic
+def run_end_now(user: Person, run: Run) -> Run:
+    """Have a run that is stopping or pausing end at once: what its iteration has played is lost, a checkpoint of the last
+    completed iteration is still written where its driver can. Raises PermissionDenied, TransitionRefused.
+    """
+    run = _locked(user, run)
+    _ours(run, "ended")
+    if run.state != RunState.STOPPING:
+        raise states.TransitionRefused(
+            f"a run that is {run.state} cannot be ended at once: stop or pause it first"
+        )
+    if run.end_requested_at is None:
+        run.end_requested_at = timezone.now()
+        run.reason = ENDING
+        run.save()
+        _tell(run)
+    transaction.on_commit(partial(look_soon, run.pk))
+    return run
+
+
+def _ours(run: Run, what: str) -> None:
+    """Raises TransitionRefused for what only works with runs that we launch."""
+    if run.source == RunSource.CLIENT:
+        raise states.TransitionRefused(
+            f"a run of a custom program cannot be {what} from here: end the program, or start it again"
+        )
+
+
+@transaction.atomic
+def _end(user: Person, run: Run, how: str, directly: RunState) -> Run:
+    """A queued run ends at once; one that has started is asked to. A stop outweighs a pause that is under way."""
+    run = _locked(user, run)
+    words = {"stop": "stopped", "pause": "paused"}[how]
+    if run.state == RunState.STOPPING and (how == "pause" or run.stop_requested == "stop"):
+        return run
+    now = timezone.now()
+    if run.state == RunState.QUEUED:
+        run.state, run.reason, run.ended_at = directly, f"{words} before it started", now
+        for attempt in run.attempts.exclude(state=Attempt.State.ENDED):
+            attempt_end(attempt, words, "")
+    elif run.state == RunState.STOPPING:
+        run.stop_requested = how
+    else:
+        states.check(run.state, RunState.STOPPING, words)
+        run.state, run.stop_requested, run.stop_requested_at = RunState.STOPPING, how, now
+        run.end_requested_at = None
+        if run.source != RunSource.CLIENT:
+            run.reason = stopping_words(run, run.attempts.order_by("-number").first())
+    run.save()
+    _tell(run)
+    return run
+
+
+def check_storable(tree: Any, path: str = "") -> None:
+    """Raises ConfigError where a config holds what the database cannot: NaN, infinities, NUL characters."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            check_storable(key, path)
+            check_storable(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(tree, list):
+        for place, value in enumerate(tree):
+            check_storable(value, f"{path}.{place}")
+    elif isinstance(tree, float) and not math.isfinite(tree):
+        raise ConfigError({path: f"{tree} is no number to compute with; give a finite one"})
+    elif isinstance(tree, str) and "\0" in tree:
+        raise ConfigError({path.replace("\0", "\ufffd"): "text holds no NUL characters"})
+
+
+def _locked(user: Person, run: Run) -> Run:
+    if not can_edit(user, run.project):
+        raise PermissionDenied("you may only read this project; ask an owner for the editor level")
+    return (
+        Run.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("project", "owner")
+        .get(pk=run.pk)
+    )
+
+
+def _tell(run: Run) -> None:
+    """Whoever watches looks again, once this is committed."""
+    transaction.on_commit(partial(hint, run.pk, run.event_count))
+
+
+# What drivers report; called by ingest under the run's lock.
+
+
+def heartbeat_note(attempt: Attempt) -> None:
+    """Something came from this attempt: by the server's clock, now."""
+    attempt.heartbeat_at = timezone.now()
+    attempt.unreachable_since = None
+    attempt.save(update_fields=["heartbeat_at", "unreachable_since"])
+
+
+def command_for(run: Run, attempt: Attempt) -> str | None:
+    """What the driver of this attempt is told: "exit" once it was superseded or has ended, "stop" or "pause" if asked.
+
+    An attempt that ended by its driver's own word asks no more; one that was ended here (stopped before it started,
+    given up) must not go on.
+    """
+    if attempt.state == Attempt.State.ENDED or run.attempts.filter(number__gt=attempt.number).exists():
+        return "exit"
+    return run.stop_requested or None
+
+
+def is_at_work(attempt: Attempt) -> bool:
+    """Whether its workers have stood and it has not ended."""
+    return attempt.started_at is not None and attempt.state != Attempt.State.ENDED
+
+
+def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
+    """Move the run on by its driver's word. The words of an old attempt, or late ones, change nothing."""
+    if run.attempts.filter(number__gt=attempt.number).exists() or attempt.state == Attempt.State.ENDED:
+        return
+    message = reason(event.message)
+    if event.state in ("starting", "running") and event.facts:
+        facts_add(run, attempt.number, event.facts)
+        origin_apply(run, attempt, event.facts)
+    if event.state != "starting" and (event.state != "failed" or attempt.started_at):
+        run.iteration = event.iteration
+    if event.state == "failed":
+        attempt_lost(run, attempt, message, again=event.facts.get("retry") is True)
+    elif event.state in FINAL:
+        attempt_end(attempt, event.state, message)
+        _finish(run, event.state, message)
+    elif event.state == "running":
+        _started(run, attempt)
+    elif event.state == "starting" and run.state in (RunState.QUEUED, RunState.STARTING):
+        run.reason = message  # what it waits for: a base model that is made, say
+        facts_add(run, attempt.number, {"starting": message})
+    run.save()
+    if run.state == RunState.QUEUED:
+        transaction.on_commit(partial(submit_soon, run.pk))
+
+
+def _started(run: Run, attempt: Attempt) -> None:
+    now = timezone.now()
+    attempt.started_at = attempt.started_at or now
+    attempt.state = Attempt.State.LIVE
+    attempt.save(update_fields=["started_at", "state"])
+    run.started_at = run.started_at or now
+    _submission_noted(run)
+    _move(run, RunState.RUNNING, "")
+
+
+def _finish(run: Run, word: str, reason: str) -> None:
+    """By the driver's last word. A driver that was ended by a signal says "stopped"; what its people asked for counts."""
+    if word != "finished" and run.stop_requested:
+        word = {"stop": "stopped", "pause": "paused"}[run.stop_requested]
+    _submission_noted(run)
+    _move(run, FINAL[word], reason)
+    run.stop_requested, run.ended_at = "", timezone.now()
+
+
+def _submission_noted(run: Run) -> None:
+    """A driver that speaks was submitted, whether or not whoever submitted it lived to note it."""
+    if run.state == RunState.QUEUED:
+        run.state = RunState.STARTING
+
+
+def _move(run: Run, state: RunState, reason: str) -> None:
+    if states.allowed(run.state, state):
+        run.state, run.reason = state, reason
+
+
+def log_lines_store(run: Run, cursor: int, events: list[LogEvent]) -> None:
+    """Keep log lines."""
+    LogLine.objects.bulk_create(
+        LogLine(
+            run=run,
+            attempt=event.attempt,
+            cursor=cursor,
+            time=datetime.fromtimestamp(event.time, UTC),
+            level=event.level,
+            source=event.source,
+            message=event.message,
+        )
+        for event in events
+    )
+
+
+def phases_store(run: Run, cursor: int, events: list[PhaseEvent]) -> None:
+    """Keep spans of work."""
+    Phase.objects.bulk_create(
+        Phase(
+            run=run,
+            attempt=event.attempt,
+            cursor=cursor,
+            worker=event.worker,
+            phase=event.phase,
+            policy=event.policy,
+            iteration=event.iteration,
+            start=event.start,
+            end=event.end,
+            flops=event.flops,
+            peak=event.peak,
+        )
+        for event in events
+    )
+
+
+def config_of(run: Run) -> AnyConfig:
+    """The run's config as objects. Raises ConfigError where another version of Troupe wrote it."""
+    return parse_config(run.config)

@@ -1,0 +1,197 @@
+"""From queued to submitted: admission, a new attempt, the launcher.
+
+The database is the queue. Submission is idempotent: the attempt is written first, its submission id names the job, and
+a launcher that has that job already answers with it.
+"""
+
+import logging
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.urls import reverse
+from django.utils import timezone
+
+from training_core.config.files import to_toml
+from training_core.errors import ConfigError
+from webapp.accounts.models import ApiToken
+from webapp.accounts.tokens import token_create
+from webapp.checkpoints.selectors import checkpoint_latest
+from webapp.common.run_changes import hint
+from webapp.runs.models import Attempt, Run, RunState
+from webapp.runs.permitted import parse_permitted_for
+from webapp.scheduling.admission import what_it_waits_for
+from workers.launchers.bundled_ray import present_cluster
+from workers.launchers.launcher import Capacity, JobState, Launch, Launcher, LauncherFailure
+from workers.launchers.registry import make_launcher
+from workers.sizing.demand import demand
+from workers.storage.run_folder import RunFolder
+
+log = logging.getLogger(__name__)
+ADMISSION_LOCK = 7_461_001
+"""Key of the advisory lock under which runs are admitted one at a time."""
+SUBMITTING_LIMIT = timedelta(seconds=30)
+"""After this an attempt whose submission was not confirmed is submitted again, under the same id."""
+
+
+def run_submit_now(run_id: str) -> bool:
+    """Submit a queued run if its devices are there; else note what it waits for. True when a job was submitted."""
+    try:
+        launcher = make_launcher(settings.TROUPE_LAUNCHER)
+        capacity = launcher.capacity()
+    except LauncherFailure as error:
+        return _waits(run_id, str(error))
+    attempt = _admit(run_id, capacity)
+    return attempt is not None and _submit(attempt, launcher)
+
+
+@transaction.atomic
+def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
+    """The attempt to submit, made under the admission lock; None where the run must wait or has moved on."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ADMISSION_LOCK])
+    run = (
+        Run.objects.select_for_update(no_key=True, of=("self",))
+        .select_related("owner")
+        .filter(pk=run_id)
+        .first()
+    )
+    if run is None or run.state != RunState.QUEUED:
+        return None
+    attempt = run.attempts.order_by("-number").first()
+    if attempt is not None and attempt.state == Attempt.State.SUBMITTING:
+        if attempt.created_at > timezone.now() - SUBMITTING_LIMIT and attempt.reason == "":
+            return None  # another task is at it
+        return attempt
+    try:
+        wanted = demand(parse_permitted_for(run.owner, run.config))
+    except ConfigError as error:
+        _refuse(
+            run, f"its config is refused, by this version of Troupe or by what its owner may name: {error}"
+        )
+        return None
+    reason = what_it_waits_for(run, wanted, capacity)
+    if reason:
+        _reason(run, reason)
+        return None
+    number = attempt.number + 1 if attempt else 1
+    latest = checkpoint_latest(run)
+    return Attempt.objects.create(
+        run=run,
+        number=number,
+        submission_id=Launch(run.pk, number, Path(), Path()).submission_id,
+        resumed_from=run.resume_from or (latest.path if latest else ""),
+        exact=bool(run.resume_from),
+        cluster=present_cluster(),
+        changes=_edits_taken(run),
+    )
+
+
+def _edits_taken(run: Run) -> dict[str, Any]:
+    """What was edited since the last attempt; from now on it belongs to the one that is made, as does a chosen checkpoint."""
+    edits: dict[str, Any] = run.edits
+    run.edits, run.resume_from = {}, ""
+    run.save(update_fields=["edits", "resume_from"])
+    return edits
+
+
+def _refuse(run: Run, reason: str) -> None:
+    """What can never be submitted does not wait for ever."""
+    run.state, run.reason, run.ended_at = RunState.FAILED, reason, timezone.now()
+    run.save(update_fields=["state", "reason", "ended_at"])
+    transaction.on_commit(partial(hint, run.pk, run.event_count))
+
+
+def _submit(attempt: Attempt, launcher: Launcher) -> bool:
+    """Outside any transaction: the launcher may take its time."""
+    run = attempt.run
+    token, secret = token_create(
+        run.owner, f"run {run.pk}, attempt {attempt.number}", [ApiToken.Scope.INGEST], run_id=run.pk
+    )
+    try:
+        launcher.submit(_launch(run, attempt, secret))
+    except (LauncherFailure, OSError) as error:
+        reason = (
+            str(error) if isinstance(error, LauncherFailure) else f"its run folder cannot be written: {error}"
+        )
+        if launcher.status(attempt.submission_id).state is JobState.MISSING:
+            token.delete()  # nobody was given it
+        Attempt.objects.filter(pk=attempt.pk, state=Attempt.State.SUBMITTING).update(reason=reason)
+        return _waits(run.pk, reason)
+    if _submitted(attempt):
+        return True
+    _withdraw(attempt, launcher)
+    return False
+
+
+def _launch(run: Run, attempt: Attempt, secret: str) -> Launch:
+    """Write the config beside the run, and say all that the driver needs."""
+    folder = RunFolder(settings.TROUPE_HOME / "runs" / run.pk)
+    folder.root.mkdir(parents=True, exist_ok=True)
+    folder.config.write_text(to_toml(parse_permitted_for(run.owner, run.config)))
+    return Launch(
+        run=run.pk,
+        attempt=attempt.number,
+        folder=folder.root,
+        home=settings.TROUPE_HOME,
+        ingest_url=settings.TROUPE_URL.rstrip("/") + reverse("api:run-events", args=[run.pk]),
+        ingest_token=secret,
+        resume_from=folder.root / attempt.resumed_from if attempt.resumed_from else None,
+        fork_from=_fork_origin(run),
+        fall_back=not attempt.exact,
+    )
+
+
+def _fork_origin(run: Run) -> Path | None:
+    """The checkpoint of another run that this one starts from."""
+    if run.parent_id is None or not run.parent_checkpoint:
+        return None
+    return settings.TROUPE_HOME / "runs" / run.parent_id / run.parent_checkpoint
+
+
+def _withdraw(attempt: Attempt, launcher: Launcher) -> None:
+    """Somebody stopped the run while it was being submitted: its driver is told to exit, and its job is stopped."""
+    try:
+        launcher.stop(attempt.submission_id)
+    except LauncherFailure as error:
+        log.warning(
+            "run %s: the job of its stopped attempt goes on until it reports: %s", attempt.run_id, error
+        )
+
+
+@transaction.atomic
+def _submitted(attempt: Attempt) -> bool:
+    """The job exists. Its driver may have reported already: then the state has moved on by itself.
+
+    False where the run was stopped meanwhile, so that nobody wants the job.
+    """
+    run = Run.objects.select_for_update(no_key=True).get(pk=attempt.run_id)
+    changed = Attempt.objects.filter(pk=attempt.pk, state=Attempt.State.SUBMITTING).update(
+        state=Attempt.State.LIVE, reason=""
+    )
+    if changed and run.state == RunState.QUEUED:
+        run.state, run.reason = RunState.STARTING, ""
+        run.save(update_fields=["state", "reason"])
+    transaction.on_commit(partial(hint, run.pk, run.event_count))
+    attempt.refresh_from_db()
+    # Ended before it was ever heard of: by somebody here, not by its driver.
+    return attempt.state != Attempt.State.ENDED or attempt.heartbeat_at is not None
+
+
+@transaction.atomic
+def _waits(run_id: str, reason: str) -> bool:
+    run = Run.objects.select_for_update(no_key=True).filter(pk=run_id, state=RunState.QUEUED).first()
+    if run is not None:
+        _reason(run, reason)
+    return False
+
+
+def _reason(run: Run, reason: str) -> None:
+    if run.reason != reason:
+        log.info("run %s: %s", run.pk, reason)
+        run.reason = reason
+        run.save(update_fields=["reason"])
+        transaction.on_commit(partial(hint, run.pk, run.event_count))

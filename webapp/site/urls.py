@@ -1,0 +1,31 @@
+"""All URLs: pages, API, health."""
+
+from django.urls import include, path
+from django.views.generic import RedirectView
+
+from webapp.administration.mount import mounted
+
+handler400 = "webapp.site.views.not_understood"
+handler404 = "webapp.site.views.not_found"
+handler500 = "webapp.site.views.failed"
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="runs:list"), name="home"),
+    path("", include("webapp.site.health_urls")),
+    path("account/", include("webapp.accounts.urls")),
+    path("experiments/", include("webapp.experiments.urls")),
+    path("runs/", include("webapp.run_pages.urls")),
+    path("runs/", include("webapp.transcripts.urls")),
+    path("runs/", include("webapp.timeline.urls")),
+    path("runs/", include("webapp.health.urls")),
+    path("", include("webapp.checkpoints.urls")),
+    path("", include("webapp.jobs.urls")),
+    path("", include("webapp.compare.urls")),
+    path("reports/", include("webapp.reports.urls")),
+    path("", include("webapp.shares.urls")),
+    path("", include("webapp.quotas.urls")),
+    path("", include("webapp.webhooks.urls")),
+    path("cluster/", include("webapp.cluster.urls")),
+    path("api/", include("webapp.site.api_urls")),
+    mounted,
+]
