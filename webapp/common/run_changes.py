@@ -1,7 +1,7 @@
-"""Hints: "run R has events up to N". Small, at most 50 a second per run and process, and free for whoever gives them.
+"""Notices that a run has changed: "run R has events up to N", published on a Redis channel for live pages.
 
-A thread publishes on one Redis channel with one long-lived client. Hints may be lost (Redis away, a process that ends
-at once): feeds also look for themselves every few seconds, so that a lost hint only costs time.
+A thread publishes with one long-lived client, at most 50 times a second per run and process; callers never wait. A notice
+may be lost (Redis is away, the process ends). Feeds also poll every few seconds, so a lost notice only delays them.
 """
 
 import logging
@@ -17,15 +17,15 @@ logger = logging.getLogger(__name__)
 CHANNEL = "troupe:hints"
 """Messages are "<run id> <cursor>"."""
 ACCESS = "*"
-"""In the place of a run's id: somebody's rights have changed (webapp/live/access.py)."""
+"""In place of a run's id: the rights of a person have changed (webapp/live/access.py)."""
 INTERVAL = 0.02
-"""Seconds between two hints of one run. How often it is read is the feed's to say, by who watches."""
+"""Seconds between two notices of one run. Feeds may read less often."""
 PAUSE = 1.0
-"""Seconds of silence after Redis has failed."""
+"""Seconds without a notice after Redis has failed."""
 
 
 class HintPublisher:
-    """Coalesces hints by run; the first goes out at once, later ones INTERVAL apart, always with the latest cursor."""
+    """Coalesces notices by run: the first is published at once, later ones INTERVAL apart, always with the latest cursor."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -35,7 +35,7 @@ class HintPublisher:
         self._client: redis.Redis | None = None
         self._complained = False
         self.process = os.getpid()
-        Thread(target=self._work, name="hints", daemon=True).start()
+        Thread(target=self._work, name="run changes", daemon=True).start()
 
     def give(self, run_id: str, cursor: int) -> None:
         """Returns at once and never raises."""
@@ -49,7 +49,7 @@ class HintPublisher:
                 self._publish(run_id, cursor)
 
     def _due(self) -> list[tuple[str, int]]:
-        """Wait for hints whose time has come, and take them."""
+        """Wait for notices that are due, and return them."""
         with self._changed:
             while True:
                 now = time.monotonic()
@@ -69,7 +69,7 @@ class HintPublisher:
             self._complained = False
         except (redis.RedisError, OSError) as error:
             if not self._complained:
-                logger.warning("Hints are not published: %s", error)
+                logger.warning("Changes of runs are not published: %s", error)
             self._complained = True
             time.sleep(PAUSE)
 
@@ -77,9 +77,10 @@ class HintPublisher:
 _publisher: HintPublisher | None = None
 
 
-def hint(run_id: str, cursor: int) -> None:
-    """Tell whoever watches that the run has events up to `cursor`, or that its state has changed. To be called after
-    commit. Costs microseconds and never raises, with or without Redis.
+def publish_change(run_id: str, cursor: int) -> None:
+    """Publish that the run has events up to `cursor`, or that its state has changed. Call it after commit.
+
+    Takes microseconds and never raises, with or without Redis.
     """
     global _publisher
     if _publisher is None or _publisher.process != os.getpid():  # a fork has no threads of its parent

@@ -1,7 +1,6 @@
 """Writing findings: made, kept up and resolved by the rules; dismissed and reopened by people."""
 
 from collections import Counter
-from functools import partial
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
@@ -12,13 +11,13 @@ from training_core.config.kinds import has_networks
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import User
 from webapp.accounts.permissions import Person, can_edit
-from webapp.common.run_changes import hint
 from webapp.health.actions import finding_act
 from webapp.health.levels import Level, level_now
 from webapp.health.models import Checked, Finding
 from webapp.health.observed import Found
 from webapp.health.observing import run_observe
 from webapp.health.rules import judge
+from webapp.runs.lifecycle import run_announce
 from webapp.runs.models import ENDED_STATES, Run
 
 State = Finding.State
@@ -112,7 +111,7 @@ def counts_keep(run: Run) -> None:
     """Open findings by severity, on the run; whoever watches looks again where they have changed."""
     counts = dict(Counter(run.findings.filter(state=State.OPEN).values_list("severity", flat=True)))
     if Run.objects.filter(pk=run.pk).exclude(finding_counts=counts).update(finding_counts=counts):
-        transaction.on_commit(partial(hint, run.pk, run.event_count))
+        run_announce(run)
 
 
 def finding_dismiss(user: Person, finding: Finding) -> Finding:

@@ -2,19 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from django.db import DataError, transaction
 
 from webapp.checkpoints import services as checkpoints
-from webapp.common.run_changes import hint
 from webapp.ingest.batches import Batch, batch_read
 from webapp.ingest.bodies import Room
 from webapp.ingest.errors import IngestRejected, full, gap, invalid
 from webapp.ingest.models import Producer
 from webapp.metrics import services as metrics
-from webapp.quotas.enforcement import HELD, storage_held
+from webapp.quotas.enforcement import storage_held
+from webapp.runs.lifecycle import run_announce, run_locked, run_reason_set
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling import services as runs
 from webapp.scheduling.client_runs import client_run_revive
@@ -83,7 +82,7 @@ def _store_read(run_id: str, batch: Batch) -> IngestAnswer:
 
 def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
     """Under the run's row lock, so that cursors are committed in the order of their numbers."""
-    run = Run.objects.select_for_update(no_key=True).filter(pk=run_id).first()
+    run = run_locked(run_id)
     if run is None:
         raise IngestRejected(404, {"code": "unknown_run", "detail": f"there is no run {run_id}"})
     attempt = run.attempts.filter(number=batch.attempt).first()
@@ -97,24 +96,19 @@ def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
     fresh = batch.events[producer.acknowledged + 1 - batch.first :]
     client_run_revive(run, attempt)
     held = storage_held(run.project_id) if fresh else ""
-    if held or (fresh and run.reason.startswith(HELD)):
-        _say(run, held)
+    if fresh and (held or run.events_held):
+        run.events_held = bool(held)
+        run.save(update_fields=["events_held"])
+        run_reason_set(run, held)
     if fresh and not held:
         run.event_count += len(fresh)
         run.save(update_fields=["event_count"])
         producer.acknowledged = batch.last
         producer.save()
         _store(run, attempt, fresh)
-        transaction.on_commit(partial(hint, run.pk, run.event_count))
+        run_announce(run)
     runs.heartbeat_note(attempt)
     return IngestAnswer(producer.acknowledged, runs.command_for(run, attempt), held)
-
-
-def _say(run: Run, reason: str) -> None:
-    if run.reason != reason:
-        run.reason = reason
-        run.save(update_fields=["reason"])
-        transaction.on_commit(partial(hint, run.pk, run.event_count))
 
 
 def _producer(run: Run, batch: Batch) -> Producer:

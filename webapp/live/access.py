@@ -23,7 +23,7 @@ from django.utils import timezone
 from django.utils.crypto import constant_time_compare
 
 from webapp.accounts.models import Membership, User
-from webapp.common.run_changes import ACCESS, hint
+from webapp.common.run_changes import ACCESS, publish_change
 from webapp.live.feeds import feeds
 from webapp.runs.selectors import runs_visible
 from webapp.shares.models import ShareLink
@@ -153,7 +153,7 @@ def connect() -> None:
 
 def _changed(update_fields: Collection[str] | None = None, **_: Any) -> None:
     if update_fields is None or set(update_fields) - {"last_login", "opened"}:
-        transaction.on_commit(lambda: hint(ACCESS, 0))
+        transaction.on_commit(lambda: publish_change(ACCESS, 0))
 
 
 _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, AccessWatch] = WeakKeyDictionary()

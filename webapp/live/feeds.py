@@ -48,7 +48,7 @@ class Feed:
         """Nobody watches."""
         return not self._sockets
 
-    def hint(self) -> None:
+    def notify(self) -> None:
         """There may be news."""
         self._hinted.set()
 
@@ -146,7 +146,7 @@ class Feeds:
     def _heard(self, run_id: str) -> None:
         for feed in [self._feeds.get(run_id)] if run_id else self._feeds.values():
             if feed:
-                feed.hint()
+                feed.notify()
 
 
 _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Feeds] = WeakKeyDictionary()

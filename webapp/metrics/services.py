@@ -12,6 +12,7 @@ from webapp.metrics.arrays import pack_floats, pack_ints, read, unpack_floats, u
 from webapp.metrics.headline import headline_update
 from webapp.metrics.models import Chunk, Series
 from webapp.runs.facts import server_says
+from webapp.runs.lifecycle import run_locked
 from webapp.runs.models import Run
 from workers.telemetry.events import MetricsEvent
 
@@ -79,8 +80,10 @@ def points_store(run: Run, attempt: int, cursor: int, events: list[MetricsEvent]
 def series_compact(series_id: int) -> int:
     """Merge the small chunks of a series, attempt by attempt; returns by how many the number of rows decreased."""
     owner = Series.objects.values_list("run_id", flat=True).filter(pk=series_id).first()
+    if owner is None:
+        return 0
     with transaction.atomic():
-        Run.objects.select_for_update(no_key=True).filter(pk=owner).first()
+        run_locked(owner)
         series = Series.objects.filter(pk=series_id).first()
         if series is None:
             return 0

@@ -6,17 +6,17 @@ not know it any more and nothing has been heard of it for DEATH_SECONDS.
 
 import logging
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from webapp.common.run_changes import hint
 from webapp.ingest.spool import spool_store
 from webapp.quotas.enforcement import storage_held
 from webapp.reconciliation.cleanup import jobs_end, tokens_end
 from webapp.runs.facts import facts_of
+from webapp.runs.lifecycle import run_move, run_reason_set, runs_locked
 from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunSource, RunState
 from webapp.scheduling.attempts import attempt_end, attempt_lost
 from webapp.scheduling.client_runs import client_run_look_after
@@ -165,7 +165,7 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
         return
     tail = launcher.logs(attempt.submission_id)
     with transaction.atomic():
-        run = Run.objects.select_for_update(no_key=True).get(pk=run.pk)
+        run = runs_locked().get(pk=run.pk)
         attempt.refresh_from_db()
         if attempt.state == Attempt.State.ENDED or run.state not in ACTIVE_STATES:
             return
@@ -176,13 +176,11 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
             how = (
                 f"{_how_ended(run, status)}; what came after the last checkpoint is lost ({saved_words(run)})"
             )
-            attempt_end(attempt, words[run.stop_requested], how)
-            run.state, run.reason, run.stop_requested = words[run.stop_requested], how, ""
-            run.ended_at = timezone.now()
+            state = words[run.stop_requested]
+            attempt_end(attempt, state, how)
+            run_move(run, state, how, stop_requested="")
         else:
             attempt_lost(run, attempt, printed_failure(tail) or _how(status, attempt), again=True)
-        run.save()
-        transaction.on_commit(partial(hint, run.pk, run.event_count))
     if run.state == RunState.QUEUED:
         run_submit_now(run.pk)
 
@@ -217,8 +215,6 @@ def _keep_tail(run: Run, attempt: Attempt, tail: str) -> None:
 
 @transaction.atomic
 def _say(run_id: str, reason: str) -> None:
-    run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
-    if run.reason != reason and run.state in ACTIVE_STATES:
-        run.reason = reason
-        run.save(update_fields=["reason"])
-        transaction.on_commit(partial(hint, run.pk, run.event_count))
+    run = runs_locked().get(pk=run_id)
+    if run.state in ACTIVE_STATES:
+        run_reason_set(run, reason)

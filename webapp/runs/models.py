@@ -99,6 +99,8 @@ class Run(models.Model):
     """Events stored so far: the cursor of the run's live feed."""
     values_dropped = models.BigIntegerField(default=0)
     """Values of metrics that were not stored because the run had too many names."""
+    events_held = models.BooleanField(default=False)
+    """Whether its latest events wait on the trainer's disk, since the project's storage quota is used up."""
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)

@@ -1,7 +1,7 @@
 """The run's state machine: which state may follow which."""
 
 from training_core.errors import TroupeError
-from webapp.runs.models import RunState
+from webapp.runs.models import Run, RunSource, RunState
 
 S = RunState
 
@@ -16,23 +16,30 @@ TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     S.FAILED: frozenset({S.QUEUED}),
     S.FINISHED: frozenset(),
 }
-"""queued after starting or running: the attempt was lost and another one will be made."""
-
-
+"""Of runs that Troupe launches. Queued after starting or running: the attempt was lost, and another one follows."""
+CLIENT_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
+    S.RUNNING: frozenset({S.STOPPING, S.FINISHED, S.STOPPED, S.FAILED}),
+    S.STOPPING: frozenset({S.RUNNING, S.STOPPED, S.FINISHED, S.FAILED}),
+    S.STOPPED: frozenset({S.RUNNING}),
+    S.FAILED: frozenset({S.RUNNING}),
+    S.FINISHED: frozenset({S.RUNNING}),
+}
+"""Of runs of a client program, which may continue a run whenever it wants."""
 RESUMABLE = frozenset({S.PAUSED, S.STOPPED, S.FAILED})
-"""From where a person may have it go on."""
+"""States from which a person may resume a run."""
 
 
 class TransitionRefused(TroupeError):
-    """A run cannot go from where it is to where it was told to go."""
+    """The requested state may not follow the present one."""
 
 
-def allowed(before: str, after: str) -> bool:
-    """Whether `after` may follow `before`."""
-    return RunState(after) in TRANSITIONS[RunState(before)]
+def allowed(run: Run, state: RunState) -> bool:
+    """Whether `state` may follow the run's state, or is it."""
+    table = CLIENT_TRANSITIONS if run.source == RunSource.CLIENT else TRANSITIONS
+    return state == run.state or state in table.get(RunState(run.state), ())
 
 
-def check(before: str, after: str, what: str) -> None:
-    """Raises TransitionRefused, in words for the person who asked for `what`."""
-    if not allowed(before, after):
-        raise TransitionRefused(f"a run that is {before} cannot be {what}")
+def check(run: Run, state: RunState, what: str = "") -> None:
+    """Raises TransitionRefused, in words for the person who requested `what`."""
+    if not allowed(run, state):
+        raise TransitionRefused(f"a run that is {run.state} cannot be {what or state}")

@@ -7,6 +7,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from webapp.checkpoints.damage import damage_note
+from webapp.runs.lifecycle import run_move
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.selectors import first_iteration
 from workers.telemetry.reasons import reason as plain_reason
@@ -27,18 +28,14 @@ def attempt_lost(run: Run, attempt: Attempt, reason: str, *, again: bool) -> Non
     reason = plain_reason(reason)
     attempt_end(attempt, "lost" if again else "failed", reason)
     if run.stop_requested:
-        run.state = RunState.PAUSED if run.stop_requested == "pause" else RunState.STOPPED
-        run.reason = f"ended while it was asked to {run.stop_requested}: {reason}"
-        run.stop_requested = ""
+        state = RunState.PAUSED if run.stop_requested == "pause" else RunState.STOPPED
+        run_move(run, state, f"ended while it was asked to {run.stop_requested}: {reason}", stop_requested="")
     elif again and 1 < int(run.config["run"]["max_attempts"]) > losses_in_a_row(run):
-        run.state = RunState.QUEUED
-        run.reason = f"attempt {attempt.number} was lost ({reason}); starting again from the last checkpoint"
-        return
+        words = f"attempt {attempt.number} was lost ({reason}); starting again from the last checkpoint"
+        run_move(run, RunState.QUEUED, words)
     else:
-        tried = losses_in_a_row(run)
-        run.state = RunState.FAILED
-        run.reason = reason if tried < 2 else f"{reason} (after {tried} attempts)"
-    run.ended_at = timezone.now()
+        lost = losses_in_a_row(run)
+        run_move(run, RunState.FAILED, reason if lost < 2 else f"{reason} (after {lost} attempts)")
 
 
 def losses_in_a_row(run: Run) -> int:

@@ -6,7 +6,6 @@ under `client`.
 
 from collections.abc import Mapping
 from datetime import timedelta
-from functools import partial
 from typing import Any, cast
 
 from django.core.exceptions import PermissionDenied
@@ -19,8 +18,8 @@ from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.accounts.throttling import GUESSES, guess_note, too_many_guesses
-from webapp.common.run_changes import hint
 from webapp.runs.families import family_of
+from webapp.runs.lifecycle import run_add, run_locked, run_move, run_reason_set, runs_locked
 from webapp.runs.models import ACTIVE_STATES, ALPHABET, Attempt, Run, RunNote, RunSource, RunState
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.attempts import attempt_end
@@ -69,7 +68,7 @@ def client_run_begin(user: Person, project: Project, wanted: ClientRun) -> tuple
         )
     if too_many_guesses("run", user.pk):
         raise TransitionRefused(f"{GUESSES} ids were taken by other runs; wait an hour, then begin a run")
-    run = Run.objects.select_for_update(no_key=True).filter(pk=wanted.id).first()
+    run = run_locked(wanted.id)
     if run is None:
         if wanted.resume == "must":
             raise TransitionRefused(f"there is no run {wanted.id} to resume; leave resume out to begin it")
@@ -93,7 +92,7 @@ def _made(user: Person, project: Project, wanted: ClientRun) -> Run:
         check_storable(getattr(wanted, field), field)
     tags = [*wanted.tags, *([f"group:{wanted.group}"] if wanted.group else [])]
     now = timezone.now()
-    run = Run.objects.create(
+    run = Run(
         pk=wanted.id,
         project=project,
         owner=cast(User, user),
@@ -106,10 +105,10 @@ def _made(user: Person, project: Project, wanted: ClientRun) -> Run:
         iterations=wanted.steps,
         started_at=now,
     )
+    run_add(run)
     if wanted.notes.strip():
         RunNote.objects.create(run=run, author=run.owner, text=wanted.notes)
     audit_note(user, project, "run.begin", run.pk, name=run.name)
-    _tell(run)
     return run
 
 
@@ -143,10 +142,7 @@ def _seed(config: Mapping[str, Any]) -> Any:
 def _resumed(run: Run, latest: Attempt, wanted: ClientRun) -> Attempt:
     if latest.state != Attempt.State.ENDED:
         attempt_end(latest, "stopped", "its program began again")
-    run.state, run.reason, run.ended_at, run.stop_requested = RunState.RUNNING, "", None, ""
-    run.iterations = wanted.steps or run.iterations
-    run.save()
-    _tell(run)
+    run_move(run, RunState.RUNNING, stop_requested="", iterations=wanted.steps or run.iterations)
     return _attempt(run, latest.number + 1, wanted.nonce)
 
 
@@ -168,24 +164,21 @@ def _submission(run: Run, number: int, nonce: str) -> str:
 @transaction.atomic
 def client_run_look_after(run_id: str, since: Any) -> None:
     """Say what is not heard of, and give up what has been silent for long. `since`: when we began to look."""
-    run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
+    run = runs_locked().get(pk=run_id)
     attempt = run.attempts.order_by("-number").first()
     if run.state not in ACTIVE_STATES or attempt is None:
         return
     silence = timezone.now() - max(attempt.heartbeat_at or attempt.created_at, since)
-    before = run.reason
     if silence > GIVEN_UP:
         minutes = round(silence.total_seconds() / 60)
-        run.state, run.ended_at = RunState.FAILED, timezone.now()
-        run.reason = f"nothing was heard from its program for {minutes} minutes; if it lives, its next word revives the run"
-        attempt_end(attempt, "lost", run.reason)
+        reason = f"nothing was heard from its program for {minutes} minutes; if it lives, its next word revives the run"
+        run_move(run, RunState.FAILED, reason)
+        attempt_end(attempt, "lost", reason)
     elif silence > QUIET:
-        run.reason = f"nothing was heard from its program for {round(silence.total_seconds(), -1):.0f} s"
+        seconds = round(silence.total_seconds(), -1)
+        run_reason_set(run, f"nothing was heard from its program for {seconds:.0f} s")
     else:
-        run.reason = ""
-    if run.reason != before:
-        run.save()
-        _tell(run)
+        run_reason_set(run, "")
 
 
 def client_run_revive(run: Run, attempt: Attempt) -> None:
@@ -195,12 +188,7 @@ def client_run_revive(run: Run, attempt: Attempt) -> None:
         return
     attempt.state, attempt.ended_as, attempt.reason, attempt.ended_at = Attempt.State.LIVE, "", "", None
     attempt.save()
-    run.state, run.reason, run.ended_at = RunState.RUNNING, "", None
-    run.save()
-
-
-def _tell(run: Run) -> None:
-    transaction.on_commit(partial(hint, run.pk, run.event_count))
+    run_move(run, RunState.RUNNING)
 
 
 def client_run_read(data: Any) -> ClientRun:

@@ -10,6 +10,7 @@ from django.http import Http404
 from training_core.errors import ConfigError, TroupeError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.permissions import Person, can_edit
+from webapp.runs.lifecycle import runs_locked
 from webapp.runs.models import Run
 from webapp.runs.selectors import run_get
 from webapp.runs.states import TransitionRefused
@@ -94,7 +95,7 @@ def _mine(user: Person, run: Run) -> Run:
     """The run, locked. Raises PermissionDenied."""
     if not can_edit(user, run.project):
         raise PermissionDenied(f"you may not change runs of the project {run.project.slug}")
-    return Run.objects.select_for_update(no_key=True).get(pk=run.pk)
+    return runs_locked().get(pk=run.pk)
 
 
 def _save(run: Run, **fields: Any) -> None:

@@ -22,10 +22,10 @@ from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.checkpoints.damage import require_whole
 from webapp.checkpoints.selectors import checkpoint_named
-from webapp.common.run_changes import hint
 from webapp.runs import states
 from webapp.runs.facts import facts_add
 from webapp.runs.families import family_of
+from webapp.runs.lifecycle import run_add, run_announce, run_move, run_reason_set, runs_locked
 from webapp.runs.models import Attempt, LogLine, Phase, Run, RunSource, RunState
 from webapp.runs.permitted import parse_permitted_for
 from webapp.runs.queue import look_soon, submit_soon
@@ -65,7 +65,7 @@ def run_create(
         raise ConfigError({"run.iterations": f"at most {MOST_ITERATIONS}"})
     resolved = config.model_dump(mode="json")
     check_storable(resolved)
-    run = Run.objects.create(
+    run = Run(
         project=project,
         owner=user,
         name=(name or config.run.name or preset or config.environment.type)[:120],
@@ -75,8 +75,8 @@ def run_create(
         family=family_of(resolved),
         iterations=config.run.iterations,
     )
+    run_add(run)
     audit_note(user, project, "run.launch", run.pk, name=run.name)
-    _tell(run)
     transaction.on_commit(partial(submit_soon, run.pk))
     return run
 
@@ -107,14 +107,19 @@ def run_resume(user: Person, run: Run, checkpoint: str = "") -> Run:
 def _resumed(user: Person, run: Run, resume_from: str) -> Run:
     run = _locked(user, run)
     _ours(run, "resumed")
-    if run.state not in states.RESUMABLE:  # a run that is at work also goes back to queued, but by itself
+    if (
+        run.state not in states.RESUMABLE
+    ):  # an active run returns to queued too, but not at a person's request
         raise states.TransitionRefused(f"a run that is {run.state} cannot be resumed")
-    run.state, run.reason, run.stop_requested, run.ended_at = RunState.QUEUED, "", "", None
-    run.end_requested_at = None
-    run.losses_from = run.attempts.aggregate(last=Max("number"))["last"] or 0
-    run.resume_from = resume_from
-    run.save()
-    _tell(run)
+    last_attempt = run.attempts.aggregate(last=Max("number"))["last"] or 0
+    run_move(
+        run,
+        RunState.QUEUED,
+        stop_requested="",
+        end_requested_at=None,
+        losses_from=last_attempt,
+        resume_from=resume_from,
+    )
     transaction.on_commit(partial(submit_soon, run.pk))
     return run
 
@@ -134,7 +139,7 @@ def run_end_now(user: Person, run: Run) -> Run:
         run.end_requested_at = timezone.now()
         run.reason = ENDING
         run.save()
-        _tell(run)
+        run_announce(run)
     transaction.on_commit(partial(look_soon, run.pk))
     return run
 
@@ -154,21 +159,20 @@ def _end(user: Person, run: Run, how: str, directly: RunState) -> Run:
     words = {"stop": "stopped", "pause": "paused"}[how]
     if run.state == RunState.STOPPING and (how == "pause" or run.stop_requested == "stop"):
         return run
-    now = timezone.now()
     if run.state == RunState.QUEUED:
-        run.state, run.reason, run.ended_at = directly, f"{words} before it started", now
+        run_move(run, directly, f"{words} before it started")
         for attempt in run.attempts.exclude(state=Attempt.State.ENDED):
             attempt_end(attempt, words, "")
     elif run.state == RunState.STOPPING:
         run.stop_requested = how
+        run.save()
+        run_announce(run)
     else:
-        states.check(run.state, RunState.STOPPING, words)
-        run.state, run.stop_requested, run.stop_requested_at = RunState.STOPPING, how, now
-        run.end_requested_at = None
-        if run.source != RunSource.CLIENT:
-            run.reason = stopping_words(run, run.attempts.order_by("-number").first())
-    run.save()
-    _tell(run)
+        states.check(run, RunState.STOPPING, words)
+        run.stop_requested, run.stop_requested_at = how, timezone.now()
+        launched = run.source != RunSource.CLIENT
+        reason = stopping_words(run, run.attempts.order_by("-number").first()) if launched else run.reason
+        run_move(run, RunState.STOPPING, reason, end_requested_at=None)
     return run
 
 
@@ -190,16 +194,7 @@ def check_storable(tree: Any, path: str = "") -> None:
 def _locked(user: Person, run: Run) -> Run:
     if not can_edit(user, run.project):
         raise PermissionDenied("you may only read this project; ask an owner for the editor level")
-    return (
-        Run.objects.select_for_update(no_key=True, of=("self",))
-        .select_related("project", "owner")
-        .get(pk=run.pk)
-    )
-
-
-def _tell(run: Run) -> None:
-    """Whoever watches looks again, once this is committed."""
-    transaction.on_commit(partial(hint, run.pk, run.event_count))
+    return runs_locked().select_related("project", "owner").get(pk=run.pk)
 
 
 # What drivers report; called by ingest under the run's lock.
@@ -246,7 +241,7 @@ def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
     elif event.state == "running":
         _started(run, attempt)
     elif event.state == "starting" and run.state in (RunState.QUEUED, RunState.STARTING):
-        run.reason = message  # what it waits for: a base model that is made, say
+        run_reason_set(run, message)  # what it waits for, for example a base model that is made
         facts_add(run, attempt.number, {"starting": message})
     run.save()
     if run.state == RunState.QUEUED:
@@ -260,7 +255,8 @@ def _started(run: Run, attempt: Attempt) -> None:
     attempt.save(update_fields=["started_at", "state"])
     run.started_at = run.started_at or now
     _submission_noted(run)
-    _move(run, RunState.RUNNING, "")
+    if states.allowed(run, RunState.RUNNING):
+        run_move(run, RunState.RUNNING)
 
 
 def _finish(run: Run, word: str, reason: str) -> None:
@@ -268,19 +264,14 @@ def _finish(run: Run, word: str, reason: str) -> None:
     if word != "finished" and run.stop_requested:
         word = {"stop": "stopped", "pause": "paused"}[run.stop_requested]
     _submission_noted(run)
-    _move(run, FINAL[word], reason)
-    run.stop_requested, run.ended_at = "", timezone.now()
+    if states.allowed(run, FINAL[word]):
+        run_move(run, FINAL[word], reason, stop_requested="")
 
 
 def _submission_noted(run: Run) -> None:
-    """A driver that speaks was submitted, whether or not whoever submitted it lived to note it."""
+    """A driver that reports was submitted, even if the process that submitted it ended before it stored that."""
     if run.state == RunState.QUEUED:
-        run.state = RunState.STARTING
-
-
-def _move(run: Run, state: RunState, reason: str) -> None:
-    if states.allowed(run.state, state):
-        run.state, run.reason = state, reason
+        run_move(run, RunState.STARTING, run.reason)
 
 
 def log_lines_store(run: Run, cursor: int, events: list[LogEvent]) -> None:

@@ -6,7 +6,6 @@ a launcher that has that job already answers with it.
 
 import logging
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from training_core.errors import ConfigError
 from webapp.accounts.models import ApiToken
 from webapp.accounts.tokens import token_create
 from webapp.checkpoints.selectors import checkpoint_latest
-from webapp.common.run_changes import hint
+from webapp.runs.lifecycle import run_locked, run_move, run_reason_set, runs_locked
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.permitted import parse_permitted_for
 from webapp.scheduling.admission import what_it_waits_for
@@ -53,12 +52,7 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
     """The attempt to submit, made under the admission lock; None where the run must wait or has moved on."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ADMISSION_LOCK])
-    run = (
-        Run.objects.select_for_update(no_key=True, of=("self",))
-        .select_related("owner")
-        .filter(pk=run_id)
-        .first()
-    )
+    run = run_locked(run_id)
     if run is None or run.state != RunState.QUEUED:
         return None
     attempt = run.attempts.order_by("-number").first()
@@ -69,13 +63,12 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
     try:
         wanted = demand(parse_permitted_for(run.owner, run.config))
     except ConfigError as error:
-        _refuse(
-            run, f"its config is refused, by this version of Troupe or by what its owner may name: {error}"
-        )
+        reason = f"its config is refused, by this version of Troupe or by what its owner may name: {error}"
+        run_move(run, RunState.FAILED, reason)
         return None
     reason = what_it_waits_for(run, wanted, capacity)
     if reason:
-        _reason(run, reason)
+        run_reason_set(run, reason)
         return None
     number = attempt.number + 1 if attempt else 1
     latest = checkpoint_latest(run)
@@ -96,13 +89,6 @@ def _edits_taken(run: Run) -> dict[str, Any]:
     run.edits, run.resume_from = {}, ""
     run.save(update_fields=["edits", "resume_from"])
     return edits
-
-
-def _refuse(run: Run, reason: str) -> None:
-    """What can never be submitted does not wait for ever."""
-    run.state, run.reason, run.ended_at = RunState.FAILED, reason, timezone.now()
-    run.save(update_fields=["state", "reason", "ended_at"])
-    transaction.on_commit(partial(hint, run.pk, run.event_count))
 
 
 def _submit(attempt: Attempt, launcher: Launcher) -> bool:
@@ -168,14 +154,12 @@ def _submitted(attempt: Attempt) -> bool:
 
     False where the run was stopped meanwhile, so that nobody wants the job.
     """
-    run = Run.objects.select_for_update(no_key=True).get(pk=attempt.run_id)
+    run = runs_locked().get(pk=attempt.run_id)
     changed = Attempt.objects.filter(pk=attempt.pk, state=Attempt.State.SUBMITTING).update(
         state=Attempt.State.LIVE, reason=""
     )
     if changed and run.state == RunState.QUEUED:
-        run.state, run.reason = RunState.STARTING, ""
-        run.save(update_fields=["state", "reason"])
-    transaction.on_commit(partial(hint, run.pk, run.event_count))
+        run_move(run, RunState.STARTING)
     attempt.refresh_from_db()
     # Ended before it was ever heard of: by somebody here, not by its driver.
     return attempt.state != Attempt.State.ENDED or attempt.heartbeat_at is not None
@@ -183,15 +167,7 @@ def _submitted(attempt: Attempt) -> bool:
 
 @transaction.atomic
 def _waits(run_id: str, reason: str) -> bool:
-    run = Run.objects.select_for_update(no_key=True).filter(pk=run_id, state=RunState.QUEUED).first()
-    if run is not None:
-        _reason(run, reason)
+    run = run_locked(run_id)
+    if run is not None and run.state == RunState.QUEUED:
+        run_reason_set(run, reason)
     return False
-
-
-def _reason(run: Run, reason: str) -> None:
-    if run.reason != reason:
-        log.info("run %s: %s", run.pk, reason)
-        run.reason = reason
-        run.save(update_fields=["reason"])
-        transaction.on_commit(partial(hint, run.pk, run.event_count))

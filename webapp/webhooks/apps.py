@@ -5,7 +5,7 @@ class WebhooksConfig(AppConfig):
     name = "webapp.webhooks"
 
     def ready(self) -> None:
-        """Connect the signal handlers."""
-        from webapp.webhooks.noticing import connect
+        """Connects the receivers of signals."""
+        from webapp.webhooks.signals import connect
 
         connect()

@@ -14,7 +14,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 
 from webapp.accounts.models import User
-from webapp.common.run_changes import CHANNEL, INTERVAL, HintPublisher, hint
+from webapp.common.run_changes import CHANNEL, INTERVAL, RunChangePublisher, publish_change
 from webapp.live import feeds as feeds_module
 from webapp.live import outbox as outbox_module
 from webapp.live.feeds import feeds
@@ -94,7 +94,7 @@ async def test_fifty_sockets_one_read(user: User, live_run: Run, store: Store, q
     await until(lambda: feed.reads == 2)  # one for the first socket, one when the subscription stood
     before = feed.reads
     await store(3)
-    feed.hint()
+    feed.notify()
     texts = [await client.receive_from() for client in clients]
     assert feed.reads == before + 1
     assert set(texts) == {texts[0]}
@@ -169,7 +169,7 @@ async def test_a_change_of_state_alone_is_told(user: User, live_run: Run) -> Non
         await until(lambda: feeds().of(live_run.pk).cursor == 0)
         await until(_subscribed)
         await sync_to_async(Run.objects.filter(pk=live_run.pk).update)(state="running")
-        hint(live_run.pk, 0)
+        publish_change(live_run.pk, 0)
         delta = await client.receive_json_from()
         assert (delta["from"], delta["to"], delta["run"]["state"]) == (0, 0, "running")
 
@@ -332,7 +332,7 @@ class TestOutbox:
 class TestHints:
     def test_hints_of_a_run_are_coalesced(self, settings: Any) -> None:
         sent: list[tuple[str, int, float]] = []
-        publisher = HintPublisher(settings.REDIS_URL)
+        publisher = RunChangePublisher(settings.REDIS_URL)
         publisher._publish = lambda run, cursor: sent.append((run, cursor, time.monotonic()))  # type: ignore[method-assign]
         began = time.monotonic()
         cursor = 0
@@ -347,7 +347,7 @@ class TestHints:
         assert all(moment - began >= place * INTERVAL for place, moment in enumerate(ones))
 
     def test_redis_away_is_nobodys_error(self, tmp_path: Any) -> None:
-        publisher = HintPublisher(f"unix://{tmp_path}/none.sock")
+        publisher = RunChangePublisher(f"unix://{tmp_path}/none.sock")
         for cursor in range(100):
             publisher.give("one", cursor)
         while publisher._pending or not publisher._complained:

@@ -1,10 +1,13 @@
-"""The table of states: every pair, allowed or refused."""
+"""The table of states, every pair; and the one place that changes a run's state."""
 
 import itertools
+import re
 
 import pytest
 
-from webapp.runs.models import RunState
+from tests.architecture.source import modules
+from webapp.runs.lifecycle import run_move, run_reason_set, run_state_changed, runs_locked
+from webapp.runs.models import Run, RunSource, RunState
 from webapp.runs.states import TransitionRefused, allowed, check
 
 ALLOWED = {
@@ -18,13 +21,65 @@ ALLOWED = {
     "failed": "queued",
     "finished": "",
 }
+OF_CLIENTS = {
+    "running": "stopping finished stopped failed",
+    "stopping": "running stopped finished failed",
+    "stopped": "running",
+    "failed": "running",
+    "finished": "running",
+}
 
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(RunState.values, repeat=2)))
 def test_every_pair(before: str, after: str) -> None:
-    assert allowed(before, after) == (after in ALLOWED[before].split())
+    launched = Run(state=before)
+    assert allowed(launched, RunState(after)) == (after in [before, *ALLOWED[before].split()])
+    external = Run(state=before, source=RunSource.CLIENT)
+    assert allowed(external, RunState(after)) == (after in [before, *OF_CLIENTS.get(before, "").split()])
 
 
 def test_a_refusal_is_a_sentence() -> None:
     with pytest.raises(TransitionRefused, match="a run that is finished cannot be resumed"):
-        check("finished", "queued", "resumed")
+        check(Run(state="finished"), RunState.QUEUED, "resumed")
+
+
+@pytest.mark.django_db
+def test_a_move_is_saved_and_sent_once(run: Run) -> None:
+    sent: list[tuple[str, str]] = []
+
+    def note(run: Run, before: str, **_: object) -> None:
+        sent.append((before, run.state))
+
+    run_state_changed.connect(note)
+    try:
+        locked = runs_locked().get(pk=run.pk)
+        run_move(locked, RunState.STARTING)
+        run_move(locked, RunState.FAILED, "no such model", stop_requested="")
+        run_move(locked, RunState.FAILED, "no such model folder")
+        with pytest.raises(TransitionRefused):
+            run_move(locked, RunState.RUNNING)
+    finally:
+        run_state_changed.disconnect(note)
+    stored = Run.objects.get(pk=run.pk)
+    assert sent == [("queued", "starting"), ("starting", "failed")]
+    assert (stored.state, stored.reason) == ("failed", "no such model folder") and stored.ended_at
+    run_move(runs_locked().get(pk=run.pk), RunState.QUEUED)
+    assert Run.objects.get(pk=run.pk).ended_at is None
+
+
+@pytest.mark.django_db
+def test_an_unchanged_reason_is_not_written_again(run: Run, django_assert_num_queries: object) -> None:
+    run_reason_set(run, "waits for 2 GPUs")
+    with django_assert_num_queries(0):  # type: ignore[operator]
+        run_reason_set(run, "waits for 2 GPUs")
+    assert Run.objects.get(pk=run.pk).reason == "waits for 2 GPUs"
+
+
+def test_only_the_lifecycle_writes_states() -> None:
+    writes = re.compile(r"\brun\.state\b[^=\n(]*(?<![=!<>])=(?!=)")
+    found = {
+        name
+        for name, path in modules().items()
+        if name.startswith("webapp") and writes.search(path.read_text())
+    }
+    assert found == {"webapp.runs.lifecycle"}

@@ -21,6 +21,7 @@ from webapp.common.networks import allowed
 from webapp.common.outgoing import AddressRefused, address_checked, host_of
 from webapp.health.models import Finding
 from webapp.ingest.services import batch_store
+from webapp.runs.lifecycle import run_add
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling.services import run_stop
 from webapp.webhooks import services, tasks
@@ -54,7 +55,7 @@ def test_a_run_tells_its_story(run: Run, user: User, receiver: Receiver) -> None
         run=run, rule="nan", key="loss", severity="bad", title="NaN", first_step=1, last_step=1
     )
     say(run, status | {"state": "finished", "iteration": 2})
-    Run.objects.create(project=run.project, owner=user, name="b", config=run.config, iterations=1)
+    run_add(Run(project=run.project, owner=user, name="b", config=run.config, iterations=1))
     for each in Delivery.objects.order_by("pk"):
         assert delivery_now(each.pk)
     told = [json.loads(body) for _, body in receiver.got]

@@ -1,0 +1,76 @@
+"""The life of a run. Every change of a run's state, or of the reason that its owner reads, is written here.
+
+A change of state is checked against the table of transitions and saved. It is sent as the signal `run_state_changed` within
+the transaction, and published to live pages after commit. Callers hold the run's row lock (`run_locked`).
+"""
+
+import logging
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.dispatch import Signal
+from django.utils import timezone
+
+from webapp.common.run_changes import publish_change
+from webapp.runs.models import ENDED_STATES, Run, RunState
+from webapp.runs.states import check
+
+log = logging.getLogger(__name__)
+run_state_changed = Signal()
+"""Sent with `run` and `before`: the state that the run left, empty for a new run."""
+
+
+def run_locked(run_id: str) -> Run | None:
+    """The run under its row lock, or None if there is no such run. Requires a transaction."""
+    return runs_locked().filter(pk=run_id).first()
+
+
+def runs_locked() -> QuerySet[Run]:
+    """Runs under their row locks. Rows that refer to a run can still be inserted."""
+    return Run.objects.select_for_update(no_key=True, of=("self",))
+
+
+def run_announce(run: Run) -> None:
+    """Publishes after commit that the run has changed."""
+    transaction.on_commit(partial(publish_change, run.pk, run.event_count))
+
+
+def run_add(run: Run) -> Run:
+    """Store a new run and announce its first state."""
+    run.save(force_insert=True)
+    _send(run, "")
+    return run
+
+
+def run_move(run: Run, state: RunState, reason: str = "", **fields: Any) -> None:
+    """Move a run to `state`, set `fields`, and save it with everything that the caller has changed.
+
+    `ended_at` follows the state. Raises TransitionRefused if `state` may not follow.
+    """
+    before = run.state
+    check(run, state)
+    run.state, run.reason = state, reason
+    over = state in (*ENDED_STATES, RunState.PAUSED)
+    run.ended_at = timezone.now() if over else None
+    for name, value in fields.items():
+        setattr(run, name, value)
+    run.save()
+    _send(run, before)
+
+
+def run_reason_set(run: Run, reason: str) -> None:
+    """Store what the run waits for. A reason that is stored already is not written again."""
+    if run.reason == reason:
+        return
+    log.info("run %s: %s", run.pk, reason)
+    run.reason = reason
+    run.save(update_fields=["reason"])
+    run_announce(run)
+
+
+def _send(run: Run, before: str) -> None:
+    if run.state != before:
+        run_state_changed.send(sender=Run, run=run, before=before)
+    run_announce(run)
