@@ -24,7 +24,7 @@ PAUSE = 1.0
 """Seconds without a notice after Redis has failed."""
 
 
-class HintPublisher:
+class RunChangePublisher:
     """Coalesces notices by run: the first is published at once, later ones INTERVAL apart, always with the latest cursor."""
 
     def __init__(self, url: str) -> None:
@@ -74,7 +74,7 @@ class HintPublisher:
             time.sleep(PAUSE)
 
 
-_publisher: HintPublisher | None = None
+_publisher: RunChangePublisher | None = None
 
 
 def publish_change(run_id: str, cursor: int) -> None:
@@ -84,5 +84,5 @@ def publish_change(run_id: str, cursor: int) -> None:
     """
     global _publisher
     if _publisher is None or _publisher.process != os.getpid():  # a fork has no threads of its parent
-        _publisher = HintPublisher(settings.REDIS_URL)
+        _publisher = RunChangePublisher(settings.REDIS_URL)
     _publisher.give(run_id, cursor)

@@ -1,6 +1,6 @@
 """Open websockets end with the right to have them.
 
-A notice on the hints' channel says that somebody's rights have changed (membership, login, account, share link); then, and every
+A notice on the channel of changes says that a person's rights have changed (membership, login, account, share link); then, and every
 LOOK_AGAIN seconds anyway, each server process asks the database which of its sockets may stay, in a few queries for all of them.
 """
 

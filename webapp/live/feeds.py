@@ -12,13 +12,13 @@ from channels.db import database_sync_to_async
 from django.db import Error as DatabaseError
 
 from webapp.live.deltas import Delta, delta_read
-from webapp.live.listener import HintListener
+from webapp.live.listener import RunChangeListener
 from webapp.live.outbox import Outbox, resync
 
 logger = logging.getLogger(__name__)
 
 LOOK_ANYWAY = 3.0
-"""Seconds after which a feed reads without a hint."""
+"""Seconds after which a feed reads without a notice."""
 CLOSEST = 0.02
 """Seconds between two reads, at least."""
 PER_SOCKET = 5e-5
@@ -38,7 +38,7 @@ class Feed:
         self._summary: bytes | None = None
         self._recent: deque[Delta] = deque(maxlen=REMEMBERED)
         self._sockets: set[Outbox] = set()
-        self._hinted = asyncio.Event()
+        self._notified = asyncio.Event()
         self._lock = asyncio.Lock()
         self._last_read = 0.0
         self._task = asyncio.create_task(self._work(), name=f"feed {run_id}")
@@ -50,7 +50,7 @@ class Feed:
 
     def notify(self) -> None:
         """There may be news."""
-        self._hinted.set()
+        self._notified.set()
 
     async def join(self, outbox: Outbox, cursor: int) -> None:
         """Bring a socket from its cursor to the feed's, then let it have what follows. Raises DatabaseError."""
@@ -75,13 +75,13 @@ class Feed:
         self._task.cancel()
 
     async def _work(self) -> None:
-        """Read when hinted, and now and then without; at most every CLOSEST seconds, less often where many watch."""
+        """Reads after a notice, and now and then without one; at most every CLOSEST seconds, less often for many viewers."""
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._hinted.wait(), LOOK_ANYWAY)
+                await asyncio.wait_for(self._notified.wait(), LOOK_ANYWAY)
             rest = CLOSEST + PER_SOCKET * len(self._sockets)
             await asyncio.sleep(max(0.0, self._last_read + rest - time.monotonic()))
-            self._hinted.clear()
+            self._notified.clear()
             try:
                 async with self._lock:
                     await self._read()
@@ -121,7 +121,7 @@ class Feeds:
     """The feeds of one event loop, and the listener that wakes them."""
 
     def __init__(self) -> None:
-        self.listener = HintListener()
+        self.listener = RunChangeListener()
         self._feeds: dict[str, Feed] = {}
 
     def of(self, run_id: str) -> Feed:

@@ -1,4 +1,4 @@
-"""The one Redis subscription of a server process: passes hints on to the feeds of its event loop."""
+"""The one Redis subscription of a server process: passes notices to the feeds of its event loop."""
 
 import asyncio
 import logging
@@ -13,13 +13,13 @@ from webapp.common.run_changes import CHANNEL
 logger = logging.getLogger(__name__)
 
 Heard = Callable[[str], None]
-"""Takes a run id, or ACCESS; an empty one after a (new) subscription: hints may have been lost before it."""
+"""Takes a run id, or ACCESS; an empty one after a (new) subscription: notices may have been lost before it."""
 RETRY = 1.0
 QUIET = 1.0
 """Seconds without a message after which the listener sees whether it is still wanted."""
 
 
-class HintListener:
+class RunChangeListener:
     """Listens while somebody wants to hear; comes back by itself when Redis does."""
 
     def __init__(self) -> None:
@@ -27,10 +27,10 @@ class HintListener:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, heard: Heard) -> None:
-        """From now on `heard` is called with the run id of every hint."""
+        """Calls `heard` with the run id of every notice from now on."""
         self._ears.add(heard)
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._listen(), name="hints")
+            self._task = asyncio.create_task(self._listen(), name="run changes")
 
     def remove(self, heard: Heard) -> None:
         """No more calls; the last one to leave ends the subscription."""

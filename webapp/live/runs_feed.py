@@ -22,14 +22,14 @@ logger = logging.getLogger(__name__)
 
 INTERVAL = 1.0
 LOOK_ANYWAY = 5
-"""Every so many intervals all runs are looked at, for hints that were lost."""
+"""Every so many intervals all runs are looked at, for notices that were lost."""
 LATELY = timedelta(minutes=10)
 """For how long a run that has ended is looked at."""
 Marks = dict[str, tuple[object, ...]]
 
 
 class RunsFeed:
-    """Sockets by user, and the runs that were hinted at."""
+    """Sockets by user, and the runs that have changed."""
 
     def __init__(self) -> None:
         self._sockets: dict[Outbox, int] = {}

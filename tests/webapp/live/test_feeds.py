@@ -18,7 +18,7 @@ from webapp.common.run_changes import CHANNEL, INTERVAL, RunChangePublisher, pub
 from webapp.live import feeds as feeds_module
 from webapp.live import outbox as outbox_module
 from webapp.live.feeds import feeds
-from webapp.live.listener import HintListener
+from webapp.live.listener import RunChangeListener
 from webapp.live.outbox import Outbox
 from webapp.runs.models import Run
 
@@ -125,15 +125,15 @@ async def test_no_update_is_lost_to_any_of_many_when_hints_and_messages_are_drop
 ) -> None:
     """Three of four hints never arrive, and every viewer loses messages of its own: it goes by its cursor, as live.js does."""
     draw, updates, viewers, dropped = random.Random(7), 40, 20, {"hints": 0, "messages": 0}
-    heard = HintListener._tell
+    heard = RunChangeListener._tell
 
-    def lossy(listener: HintListener, run_id: str) -> None:
+    def lossy(listener: RunChangeListener, run_id: str) -> None:
         if draw.random() < 0.75:
             dropped["hints"] += 1
         else:
             heard(listener, run_id)
 
-    monkeypatch.setattr(HintListener, "_tell", lossy)
+    monkeypatch.setattr(RunChangeListener, "_tell", lossy)
     monkeypatch.setattr(feeds_module, "LOOK_ANYWAY", 0.1)
 
     async def view() -> list[int]:
