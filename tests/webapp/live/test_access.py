@@ -149,7 +149,7 @@ async def test_sockets_that_come_and_go_leave_no_task(user: User, live_run: Run)
         assert (await client.connect())[0]
         await client.disconnect()
     async with asyncio.timeout(PATIENCE):
-        while any(task.get_name() in ("hints", "access") for task in asyncio.all_tasks()):
+        while any(task.get_name() in ("run changes", "access") for task in asyncio.all_tasks()):
             await asyncio.sleep(0.05)
 
 
