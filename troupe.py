@@ -1,4 +1,4 @@
-"""Report from any training program to Troupe, by the names that people know.
+"""Report from any training program to Troupe.
 
     import troupe
 
@@ -42,46 +42,46 @@ _crash = ""
 
 @functools.wraps(run_begin)
 def init(*args: Any, **options: Any) -> ClientRun:
-    """Begin this process's run; one that is still open is finished first."""
+    """Start the run of this process; an open run is finished first."""
     global run
     finish()
-    if not _hooked:
-        _hook()
+    if not _exit_hooks:
+        _install_exit_hooks()
     run = run_begin(*args, **options)
     return run
 
 
 def log(values: Mapping[str, Any], step: int | None = None, *, commit: bool = True) -> None:
-    """Scalars of one step; see ClientRun.log."""
+    """Report scalars of one step; see ClientRun.log."""
     _current().log(values, step, commit=commit)
 
 
 def log_episode(*args: Any, **fields: Any) -> None:
-    """A transcript; see ClientRun.log_episode."""
+    """Report a transcript; see ClientRun.log_episode."""
     _current().log_episode(*args, **fields)
 
 
 def alert(*args: Any, **fields: Any) -> None:
-    """A line that people should see; see ClientRun.alert."""
+    """Write a line to the run's log; see ClientRun.alert."""
     _current().alert(*args, **fields)
 
 
 def should_stop() -> bool:
-    """Whether somebody pressed Stop on the run's page."""
+    """Return whether a person pressed Stop on the run's page."""
     return _current().should_stop()
 
 
 def finish(status: Any = "finished", message: str = "") -> bool:
-    """End this process's run, if one is open; whether all of it reached the server."""
+    """End the open run, if any. Returns whether the server has stored all of it."""
     global run
-    ending, run = run, None
-    return ending.finish(status, message) if ending else True
+    finished, run = run, None
+    return finished.finish(status, message) if finished else True
 
 
 def trainer_callback(**options: Any) -> Any:
-    """A callback for transformers' and TRL's trainers: `Trainer(..., callbacks=[troupe.trainer_callback()])`.
+    """Return a callback for transformers' and TRL's trainers: `Trainer(..., callbacks=[troupe.trainer_callback()])`.
 
-    `options` are those of `init`; only the world's first process reports.
+    `options` are those of `init`. In distributed training only rank 0 reports.
     """
     from troupe_client.reporting.trainer import TroupeCallback
 
@@ -90,23 +90,23 @@ def trainer_callback(**options: Any) -> Any:
 
 def _current() -> ClientRun:
     if run is None:
-        raise RuntimeError("no run is open: call troupe.init() first")
+        raise RuntimeError("no run is open; call troupe.init() first")
     return run
 
 
-_hooked = False
+_exit_hooks = False
 
 
-def _hook() -> None:
-    """End the run with the program: as failed when an exception ends it."""
-    global _hooked
-    _hooked = True
-    before = sys.excepthook
+def _install_exit_hooks() -> None:
+    """Finish the run when the program ends, as failed if an exception ends it."""
+    global _exit_hooks
+    _exit_hooks = True
+    previous_hook = sys.excepthook
 
-    def noted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def record_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         global _crash
         _crash = f"{kind.__name__}: {error}"
-        before(kind, error, trace)
+        previous_hook(kind, error, trace)
 
-    sys.excepthook = noted
+    sys.excepthook = record_crash
     atexit.register(lambda: finish("failed" if _crash else "finished", _crash))

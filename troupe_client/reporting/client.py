@@ -1,7 +1,7 @@
 """Report from any training program: `troupe.init`, `log`, `log_episode`, `finish`.
 
-Everything is written to disk first and delivered by a thread of its own; a call costs microseconds and never waits for
-the network. Imports neither Ray, torch nor Django.
+A call writes to disk, takes microseconds and never waits for the network; a separate thread delivers the events.
+Imports neither Ray, torch nor Django.
 """
 
 import logging
@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from training_core.errors import TroupeError
 from troupe_client.reporting.episodes import Message, episode_fields, turns_of
-from troupe_client.reporting.opening import ALPHABET, Opened, ask, begin, data_folder, new_id
+from troupe_client.reporting.opening import ALPHABET, OpenedRun, begin, data_folder, new_id, request_run
 from troupe_client.reporting.scalars import Scalars
 from troupe_client.server_api import Server, ServerAway
 from workers.reporting.reporter import Reporter
@@ -26,15 +26,15 @@ MODES = ("online", "offline", "disabled")
 
 
 class ClientRun:
-    """One run of one process. Methods may be called from any thread."""
+    """A run of this process. Its methods may be called from any thread."""
 
     def __init__(self, run_id: str, reporter: Reporter | None, folder: Path, address: str) -> None:
         self.id = run_id
         self.url = address
-        """Of its page; empty when offline or disabled."""
+        """Address of the run's page; empty if offline or disabled."""
         self.folder = folder
         self.step = 0
-        """Of the next `log` without a step."""
+        """Step of the next `log` without a step."""
         self._reporter = reporter
         self._scalars = Scalars()
         self._episodes = 0
@@ -42,9 +42,9 @@ class ClientRun:
         self._ended = False
 
     def log(self, values: Mapping[str, Any], step: int | None = None, *, commit: bool = True) -> None:
-        """Scalars of one step, nested as you like. Without `step` they count up; `commit=False` stays on the step.
+        """Report scalars of one step; mappings may be nested. Without `step` the step counts up; `commit=False` keeps it.
 
-        Raises TypeError for values that are no numbers, RuntimeError after `finish` or in a forked child.
+        Raises TypeError for values that are not numbers, RuntimeError after `finish` or in a forked child.
         """
         reporter = self._open()
         if step is not None:
@@ -67,39 +67,43 @@ class ClientRun:
         step: int | None = None,
         **facts: Any,
     ) -> None:
-        """A transcript: chat `messages` with one reward, or `turns` (mappings with role, messages, response or
-        candidates, reward; see workers.telemetry.events.Turn). `facts` are an episode's fields: success, outcome, task,
-        title, kind ("train", "eval", "eval_sampled"), probe, board ...
+        """Report a transcript: chat `messages` with one reward, or `turns` (mappings with role, messages, response or
+        candidates, reward; see workers.telemetry.events.Turn). `facts` are fields of an episode: success, outcome, task,
+        title, kind ("train", "eval", "eval_sampled"), probe, final_board ...
 
-        Raises TypeError or ValueError for what is no episode.
+        Raises TypeError or ValueError if the arguments do not describe an episode.
         """
         reporter = self._open()
         if (messages is None) == (turns is None):
-            raise TypeError("give `messages` or `turns`, one of them")
-        spoken = turns_of(messages, role, policy or role, float(reward)) if messages is not None else turns
+            raise TypeError("log_episode needs either `messages` or `turns`")
+        if messages is not None:
+            turns = turns_of(messages, role, policy or role, float(reward))
         number = self.step if step is None else int(step)
         self._episodes += 1
         name = f"{facts.get('kind') or 'train'}-{number}-{self._producer}-{self._episodes}"
-        fields = episode_fields(name, number, spoken or (), facts)
+        fields = episode_fields(name, number, turns or (), facts)
         if reporter:
             reporter.episode(fields)
 
     def alert(
         self, title: str, text: str = "", level: Literal["info", "warning", "error"] = "warning"
     ) -> None:
-        """A line in the run's log that people should see."""
+        """Write a line to the run's log."""
         if reporter := self._open():
             reporter.log(level, "alert", f"{title}: {text}" if text else title)
 
     def should_stop(self) -> bool:
-        """Whether somebody pressed Stop on the run's page. Look at it once a step and end the loop."""
+        """Return whether a person pressed Stop on the run's page. Check it once per step and end the loop."""
         reporter = self._open()
         return reporter is not None and reporter.command is not None
 
     def finish(
         self, status: Literal["finished", "stopped", "failed"] = "finished", message: str = ""
     ) -> bool:
-        """Say how it ended and deliver what is left (30 s at most); whether all of it was. Twice does nothing."""
+        """Report the end and deliver pending events for at most 30 s. A second call does nothing.
+
+        Returns whether the server has stored all events.
+        """
         if self._ended or self._pid != os.getpid():
             return True
         self._ended = True
@@ -110,7 +114,7 @@ class ClientRun:
         delivered = self._reporter.close()
         if not delivered or not self.url:
             logger.warning(
-                "Run %s is kept in %s; deliver it with: TROUPE_HOME=%s troupe sync %s",
+                "Run %s is stored in %s; deliver it with: TROUPE_HOME=%s troupe sync %s",
                 self.id,
                 self.folder,
                 self.folder.parent.parent,
@@ -130,27 +134,29 @@ class ClientRun:
 
     def _open(self) -> Reporter | None:
         if self._ended:
-            raise RuntimeError(f"run {self.id} has ended; begin another one with troupe.init")
+            raise RuntimeError(f"run {self.id} has ended; start another one with troupe.init")
         if self._pid != os.getpid():
-            raise RuntimeError("this run was begun in another process; call troupe.init in the one that logs")
+            raise RuntimeError(
+                "this run belongs to another process; call troupe.init in the process that logs"
+            )
         return self._reporter
 
 
-class Described(TypedDict, total=False):
-    """What a run's page shows of it."""
+class RunDescription(TypedDict, total=False):
+    """Facts about a run that its page shows."""
 
     group: str
-    """Becomes a tag, `group:NAME`."""
+    """Added as the tag `group:NAME`."""
     tags: Sequence[str]
     notes: str
     """Markdown."""
     config: Mapping[str, Any]
     team: Mapping[str, str]
-    """Role to policy: gives each its colour and its curves."""
+    """Policy by role; each gets its own colour and curves."""
     algorithm: str
     environment: str
     steps: int
-    """In all, for progress; 0: unknown."""
+    """Total number of steps, for the progress; 0: unknown."""
 
 
 def run_begin(
@@ -161,24 +167,25 @@ def run_begin(
     resume: Literal["never", "allow", "must"] = "never",
     mode: Mode | None = None,
     dir: str = "",
-    **described: Unpack[Described],
+    **described: Unpack[RunDescription],
 ) -> ClientRun:
-    """Begin a run in `project` (a slug; default: your first).
+    """Start a run in `project` (a slug; default: your first project).
 
-    `id` is chosen for you; one given twice needs resume="allow" or "must". mode: "online", "offline" (`troupe sync ID`
-    delivers it later) or "disabled" (nothing at all). `dir`: where events are kept. Environment variables stand in for
-    what is not given. Raises TroupeError (bad arguments, no server known, refused); a server that is away is no error.
+    `id` is generated; the id of an existing run needs resume="allow" or "must". `mode` is "online", "offline"
+    (`troupe sync ID` delivers later) or "disabled" (nothing is written). `dir` is the folder of events. Arguments
+    default to environment variables (docs/client.md). Raises TroupeError for bad arguments, without a known server,
+    and if the server refuses the run. A server that does not answer is not an error.
     """
-    if unknown := set(described) - set(Described.__annotations__):
-        raise TroupeError(f"init takes no {', '.join(sorted(unknown))}")
+    if unknown := set(described) - set(RunDescription.__annotations__):
+        raise TroupeError(f"init has no argument {', '.join(sorted(unknown))}")
     chosen = mode or os.environ.get("TROUPE_MODE", "").strip() or "online"
     if chosen not in MODES:
-        raise TroupeError(f"mode is {' or '.join(MODES)}, not {chosen!r} (argument, or TROUPE_MODE)")
+        raise TroupeError(
+            f"mode must be {' or '.join(MODES)}, not {chosen!r} (argument `mode` or TROUPE_MODE)"
+        )
     run_id = id or os.environ.get("TROUPE_RUN_ID", "").strip() or new_id()
     if not 8 <= len(run_id) <= 12 or set(run_id) - set(ALPHABET):
-        raise TroupeError(
-            f"the id {run_id!r} must be 8 to 12 characters of {ALPHABET}; leave it out for a new one"
-        )
+        raise TroupeError(f"the id {run_id!r} must be 8 to 12 characters of {ALPHABET}; omit it for a new id")
     folder = data_folder(dir) / "runs" / run_id
     if chosen == "disabled":
         return ClientRun(run_id, None, folder, "")
@@ -191,11 +198,11 @@ def run_begin(
         "resume": resume,
         "nonce": secrets.token_hex(8),
     }
-    opened = ask(folder, body, online=chosen == "online")
+    opened = request_run(folder, body, online=chosen == "online")
     return _reporting(run_id, folder, body, opened)
 
 
-def _reporting(run_id: str, folder: Path, body: dict[str, Any], opened: Opened | None) -> ClientRun:
+def _reporting(run_id: str, folder: Path, body: dict[str, Any], opened: OpenedRun | None) -> ClientRun:
     if opened is None:
         reporter = Reporter(RunFolder(folder), run_id, 1)
         address = ""
@@ -211,13 +218,13 @@ def _reporting(run_id: str, folder: Path, body: dict[str, Any], opened: Opened |
         )
         address = server.address(opened.page or f"/runs/{run_id}/")
         if not opened.page:
-            logger.warning("%s does not answer yet; events wait in %s", server.url, folder)
+            logger.warning("%s does not answer; events are stored in %s until it does", server.url, folder)
     reporter.status("running", 0, facts={"client": True})
     return ClientRun(run_id, reporter, folder, address)
 
 
 def _begin_late(server: Server, body: dict[str, Any]) -> None:
-    """By the delivering thread, until it works."""
+    """Start the run on the server. The delivering thread repeats it until it succeeds."""
     try:
         begin(server, body)
     except ServerAway as error:

@@ -1,4 +1,4 @@
-"""An episode from what a program of any kind has at hand: messages and a reward, or whole turns."""
+"""Build the fields of an episode from chat messages and a reward, or from turns."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,22 +8,22 @@ Message = Mapping[str, Any]
 
 
 def turns_of(messages: Sequence[Message], role: str, policy: str, reward: float) -> list[dict[str, Any]]:
-    """Each answer of the assistant is a turn; what stands before it is its prompt. The last one bears the reward."""
-    spoken = [n for n, message in enumerate(messages) if message.get("role") == "assistant"]
+    """Return one turn per message of the assistant, with the messages before it as its prompt. The last turn gets the reward."""
+    answers = [n for n, message in enumerate(messages) if message.get("role") == "assistant"]
     return [
         {
             "role": role,
             "policy": policy,
             "messages": messages[:n],
             "response": messages[n].get("content"),
-            "reward": reward if n == spoken[-1] else 0.0,
+            "reward": reward if n == answers[-1] else 0.0,
         }
-        for n in spoken
+        for n in answers
     ]
 
 
 def turn_fields(index: int, turn: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of workers.telemetry.events.Turn. Raises ValueError for a turn that says nothing."""
+    """Fields of workers.telemetry.events.Turn. Raises ValueError for a turn without an answer."""
     candidates = turn.get("candidates")
     if candidates is None:
         if "response" not in turn:
@@ -53,8 +53,8 @@ def turn_fields(index: int, turn: Mapping[str, Any]) -> dict[str, Any]:
 _TOKENS = ("token_ids", "tokens", "logprobs", "versions", "stop_reason", "advantage")
 
 
-def _candidate(given: Mapping[str, Any] | str) -> dict[str, Any]:
-    item = {"text": given} if isinstance(given, str) else dict(given)
+def _candidate(candidate: Mapping[str, Any] | str) -> dict[str, Any]:
+    item = {"text": candidate} if isinstance(candidate, str) else dict(candidate)
     reward = float(item.get("reward", 0.0))
     fields = {
         "text": str(item.get("text") or ""),
@@ -71,56 +71,56 @@ def _candidate(given: Mapping[str, Any] | str) -> dict[str, Any]:
 
 
 def episode_fields(
-    name: str, step: int, turns: Iterable[Mapping[str, Any]], given: Mapping[str, Any]
+    name: str, step: int, turns: Iterable[Mapping[str, Any]], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Fields of workers.telemetry.events.EpisodeEvent but for the envelope; what is not given is worked out.
+    """Fields of workers.telemetry.events.EpisodeEvent without the envelope. Missing `facts` are computed from the turns.
 
     Raises TypeError for a field that an episode does not have.
     """
-    if unknown := set(given) - _GIVEN:
+    if unknown := set(facts) - _FACTS:
         raise TypeError(
-            f"an episode has no {', '.join(sorted(unknown))}; it may have {', '.join(sorted(_GIVEN))}"
+            f"an episode has no field {', '.join(sorted(unknown))}; its fields are {', '.join(sorted(_FACTS))}"
         )
-    told = [turn_fields(index, turn) for index, turn in enumerate(turns)]
+    logged_turns = [turn_fields(index, turn) for index, turn in enumerate(turns)]
     rewards: dict[str, float] = {}
-    for turn in told:
+    for turn in logged_turns:
         executed = turn["candidates"][turn["executed"]]["reward"] if turn["candidates"] else 0.0
         rewards[turn["role"]] = rewards.get(turn["role"], 0.0) + executed
-    texts = [candidate for turn in told for candidate in turn["candidates"]]
+    texts = [candidate for turn in logged_turns for candidate in turn["candidates"]]
     now = time.time()
-    worked_out = {
+    computed = {
         "episode": name,
         "iteration": step,
         "kind": "train",
         "probe": False,
         "task": name,
-        "title": _title(told),
+        "title": _title(logged_turns),
         "outcome": "",
         "success": None,
         "truncated": any(
             turn["candidates"][turn["executed"]]["stop_reason"] == "length"
-            for turn in told
+            for turn in logged_turns
             if turn["candidates"]
         ),
         "episode_return": sum(rewards.values()),
         "rewards": rewards,
-        "versions": {turn["policy"]: step for turn in told},
+        "versions": {turn["policy"]: step for turn in logged_turns},
         "tokens": sum(len(item["token_ids"]) for item in texts),
         "started": now,
         "ended": now,
-        "turns": told,
+        "turns": logged_turns,
     }
-    return worked_out | {key: value for key, value in given.items() if value is not None}
+    return computed | {key: value for key, value in facts.items() if value is not None}
 
 
-_GIVEN = {
+_FACTS = {
     *("kind", "probe", "task", "title", "outcome", "success", "failed", "error", "truncated"),
     *("episode_return", "rewards", "versions", "tokens", "started", "ended", "final_board"),
 }
 
 
 def _title(turns: Sequence[Mapping[str, Any]]) -> str:
-    """The first words that the user said."""
+    """The first words of the user."""
     for turn in turns:
         for message in turn["messages"]:
             if message["role"] == "user":

@@ -1,4 +1,4 @@
-"""Begin a run of one's own program on the server: where it is, what is said, and again later if it is away."""
+"""Start a client run on the server, now or when the server answers again."""
 
 import json
 import os
@@ -11,51 +11,51 @@ from training_core.errors import TroupeError
 from troupe_client.server_api import ROOT, Server, ServerAway, find_server, home
 
 ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"
-"""Of run ids: no letters or digits that look alike."""
-ASKED = "client.json"
-"""In the run's folder: what was asked of the server, so that `troupe sync` can ask it later."""
+"""Characters of run ids: no letters or digits that look alike."""
+REQUEST = "client.json"
+"""File in the run folder with the request that starts the run, so that `troupe sync` can repeat it."""
 
 
 def new_id() -> str:
-    """Ten letters and digits; 2 * 10^14 are possible."""
+    """Return a random id of ten characters: one of 8 * 10^14."""
     return "".join(secrets.choice(ALPHABET) for _ in range(10))
 
 
-def data_folder(given: str) -> Path:
-    """`given`, TROUPE_DIR, TROUPE_HOME, the checkout's var/, or troupe/ below the working folder, in this order."""
-    word = given or os.environ.get("TROUPE_DIR", "").strip()
-    if word:
-        return Path(word).expanduser().resolve()
-    known = os.environ.get("TROUPE_HOME", "").strip() or (ROOT / "manage.py").exists()
-    return home() if known else Path("troupe").resolve()
+def data_folder(folder: str) -> Path:
+    """The first of: `folder`, TROUPE_DIR, TROUPE_HOME, var/ of the checkout, troupe/ below the working folder."""
+    chosen = folder or os.environ.get("TROUPE_DIR", "").strip()
+    if chosen:
+        return Path(chosen).expanduser().resolve()
+    has_home = os.environ.get("TROUPE_HOME", "").strip() or (ROOT / "manage.py").exists()
+    return home() if has_home else Path("troupe").resolve()
 
 
 @dataclass(frozen=True)
-class Opened:
-    """Where the run's events go."""
+class OpenedRun:
+    """A run that the server knows, or will know."""
 
     server: Server
     attempt: int
     page: str
-    """Path of its page; empty while the server has not answered."""
+    """Path of its page; empty until the server answers."""
 
 
-def begin(server: Server, body: dict[str, Any]) -> Opened:
-    """Ask for the run; asking twice is safe. Raises ServerAway (try later), ServerFailure (refused)."""
+def begin(server: Server, body: dict[str, Any]) -> OpenedRun:
+    """Start the run on the server; safe to repeat. Raises ServerAway (try later), ServerFailure (refused)."""
     answer = server.call("/api/v1/client-runs/", body)
-    return Opened(server, int(answer["attempt"]), str(answer["run"]["links"]["page"]))
+    return OpenedRun(server, int(answer["attempt"]), str(answer["run"]["links"]["page"]))
 
 
-def ask(folder: Path, body: dict[str, Any], *, online: bool) -> Opened | None:
-    """Note what is asked, and ask it. None when offline.
+def request_run(folder: Path, body: dict[str, Any], *, online: bool) -> OpenedRun | None:
+    """Store the request in the run folder and send it. Returns None if offline.
 
-    Raises TroupeError: no server is known, it refuses, or one to resume from cannot be reached.
+    Raises TroupeError if no server is known, if it refuses, or if it does not answer a request to resume.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ASKED).write_text(json.dumps(body, default=str, ensure_ascii=False))
+    (folder / REQUEST).write_text(json.dumps(body, default=str, ensure_ascii=False))
     if not online:
         if body["resume"] != "never":
-            raise TroupeError('resuming needs the server, to number the attempt: use mode="online"')
+            raise TroupeError('resuming needs the server, which numbers the attempt; use mode="online"')
         return None
     server = find_server()
     try:
@@ -63,11 +63,11 @@ def ask(folder: Path, body: dict[str, Any], *, online: bool) -> Opened | None:
     except ServerAway:
         if body["resume"] != "never":
             raise
-        return Opened(server, 1, "")
+        return OpenedRun(server, 1, "")
 
 
-def ask_again(folder: Path, server: Server) -> None:
-    """Make the run that this folder is of, where a program began it out of the server's sight."""
-    noted = folder / ASKED
-    if noted.exists():
-        begin(server, json.loads(noted.read_text()))
+def begin_from_folder(folder: Path, server: Server) -> None:
+    """Repeat the stored request of a run folder, for runs that were started offline."""
+    request = folder / REQUEST
+    if request.exists():
+        begin(server, json.loads(request.read_text()))

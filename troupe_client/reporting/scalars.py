@@ -1,4 +1,4 @@
-"""What people log, made into what an event may carry: flat names of a safe alphabet, plain numbers."""
+"""Convert logged values to what an event may hold: flat names of permitted characters, plain numbers."""
 
 import re
 from collections.abc import Mapping
@@ -9,15 +9,15 @@ LONGEST = 200
 
 
 class Scalars:
-    """Flattens and cleans; remembers each name, so that a name is cleaned once."""
+    """Flattens mappings and cleans names; each name is cleaned once and cached."""
 
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
 
     def flat(self, values: Mapping[str, Any]) -> dict[str, float]:
-        """{"train": {"loss": tensor(0.5)}} becomes {"train/loss": 0.5}.
+        """Convert {"train": {"loss": tensor(0.5)}} to {"train/loss": 0.5}.
 
-        Raises TypeError for a value that is no number: text and pictures have no curve.
+        Raises TypeError for a value that is not a number, e.g. text or a picture.
         """
         names, out = self._names, {}
         for key, value in values.items():
@@ -40,13 +40,13 @@ class Scalars:
 
 
 def _number(name: str, value: Any) -> float:
-    """bool, numpy and torch scalars, Decimal, Fraction."""
+    """Convert bool, numpy and torch scalars, Decimal and Fraction."""
     size = getattr(value, "numel", None) or getattr(value, "size", 1)
     if isinstance(value, str | bytes) or (size() if callable(size) else size) != 1:
         raise TypeError(
-            f"{name}: one number is needed, not {type(value).__name__}; log its mean, or log_episode"
+            f"{name} must be one number, not {type(value).__name__}; log its mean, or use log_episode"
         )
     try:
         return float(value.item() if hasattr(value, "item") else value)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{name}: {type(value).__name__} is no number") from error
+        raise TypeError(f"{name}: {type(value).__name__} is not a number") from error

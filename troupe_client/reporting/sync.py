@@ -1,4 +1,4 @@
-"""Ship what a dead run left on disk. Shipping twice, or beside the living run, stores nothing twice."""
+"""Deliver the events that a dead run left on disk. The server stores each event once, even if the run still delivers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,19 +8,19 @@ from workers.telemetry.delivery import HttpChannel, SpoolUploader
 
 @dataclass(frozen=True)
 class Shipped:
-    """What `ship_spool` did."""
+    """Result of `ship_spool`."""
 
     spools: int
     events: int
     """Newly acknowledged."""
     rejected: int
-    """Refused by the server and set aside, in total."""
+    """Events that the server has refused and that were set aside, in total."""
 
 
 def ship_spool(folder: Path, url: str, token: str) -> Shipped:
-    """Deliver every spool under a run folder (or one attempt's) to the ingest address `url`.
+    """Deliver every spool below the folder of a run or an attempt to the ingest address `url`.
 
-    Raises Undelivered when the server does not take them; calling again goes on where it stopped.
+    Raises Undelivered if the server does not accept them; the next call continues at that event.
     """
     spools = [
         path for path in sorted(folder.rglob("spool/*.jsonl")) if not path.name.endswith(".rejected.jsonl")
@@ -31,7 +31,7 @@ def ship_spool(folder: Path, url: str, token: str) -> Shipped:
 
 
 def undelivered(folder: Path) -> int:
-    """Events on disk under a run folder that the server has not acknowledged."""
+    """Number of events below a run folder that the server has not acknowledged."""
     count = 0
     for path in folder.rglob("spool/*.jsonl"):
         if not path.name.endswith(".rejected.jsonl"):

@@ -1,6 +1,6 @@
-"""TensorBoard's event files as runs: each folder with event files is one run, as TensorBoard itself counts them.
+"""Import TensorBoard's event files: each folder with event files is one run, as in TensorBoard.
 
-Importing again stores nothing twice: a folder always gets the same run, a file the same producer, a value the same seq.
+A repeated import adds new values only: run, producer and seq are functions of folder, file and value.
 """
 
 import hashlib
@@ -22,40 +22,40 @@ PATTERN = "*tfevents*"
 
 
 def log_folders(root: Path) -> list[Path]:
-    """Folders with event files at or below `root`. Raises TroupeError where there is none."""
-    found = sorted({path.parent for path in root.rglob(PATTERN) if path.is_file()})
-    if not found:
+    """Return the folders with event files at or below `root`. Raises TroupeError if there is none."""
+    folders = sorted({path.parent for path in root.rglob(PATTERN) if path.is_file()})
+    if not folders:
         raise TroupeError(f"there are no TensorBoard event files (*tfevents*) below {root}")
-    return found
+    return folders
 
 
 def stable_id(folder: Path) -> str:
-    """The run's id, made from the folder's whole path."""
+    """The run id of a folder: a hash of its resolved path."""
     number = int.from_bytes(hashlib.sha256(str(folder.resolve()).encode()).digest(), "big")
-    return "".join(ALPHABET[number // len(ALPHABET) ** place % len(ALPHABET)] for place in range(12))
+    return "".join(ALPHABET[number // len(ALPHABET) ** position % len(ALPHABET)] for position in range(12))
 
 
 def import_folder(server: Server, folder: Path, project: str, name: str, tags: list[str]) -> tuple[str, int]:
-    """Bring one folder's scalars to the server; the run's id, and how many values there are.
+    """Deliver the scalars of one folder. Returns the id of the run and the number of values.
 
-    Raises TroupeError (refused, no reader installed), Undelivered.
+    Raises TroupeError (the server refuses, or TensorBoard is not installed), Undelivered.
     """
     run = stable_id(folder)
-    described = {
+    description = {
         "name": name[:120],
         "tags": tags,
         "algorithm": "tensorboard",
         "config": {"folder": str(folder)},
     }
-    opened = begin(server, {"id": run, "project": project, "nonce": "import", **described})
+    opened = begin(server, {"id": run, "project": project, "nonce": "import", **description})
     count = last = 0
     with TemporaryDirectory() as scratch:
         for file in sorted(folder.glob(PATTERN)):
             producer = hashlib.sha256(file.name.encode()).hexdigest()[:16]
             spool = SpoolWriter(Path(scratch) / f"{producer}.jsonl")
             envelope = {"run": run, "attempt": opened.attempt, "producer": producer}
-            for moment, step, values in scalars_of(file):
-                event = {"type": "metrics", "step": step, "values": values, "time": moment}
+            for time_written, step, values in scalars_of(file):
+                event = {"type": "metrics", "step": step, "values": values, "time": time_written}
                 _append(spool, envelope, event)
                 count, last = count + len(values), max(last, step)
             _deliver(spool, server, run)
@@ -69,7 +69,7 @@ def import_folder(server: Server, folder: Path, project: str, name: str, tags: l
 
 
 def scalars_of(file: Path) -> Iterator[tuple[float, int, dict[str, float]]]:
-    """(seconds since the epoch, step, values by tag) of an event file, in its order; what is no scalar is left out."""
+    """Yield (seconds since the epoch, step, values by tag) of an event file, in its order. Only scalars are read."""
     try:
         from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
         from tensorboard.util import tensor_util

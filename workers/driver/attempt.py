@@ -28,9 +28,9 @@ from workers.protocol.records import (
     TrainingBackend,
     WorkerLost,
 )
-from workers.reporting.loggers.base import Opening
+from workers.reporting.loggers.base import LoggerSetup
 from workers.reporting.loggers.feeding import Loggers
-from workers.reporting.loggers.registry import wanted
+from workers.reporting.loggers.registry import enabled_loggers
 from workers.reporting.reporter import Reporter
 from workers.storage.run_folder import RunFolder
 from workers.telemetry.reasons import FAILURE, reason
@@ -165,7 +165,7 @@ def _loggers(attempt: Attempt) -> Loggers:
     """Loggers that also write the metrics to other places. Raises ConfigError if a package is missing."""
     config = attempt.config
     plain = f"{config.algorithm.type}_{config.environment.type}_s{config.run.seed}"
-    opening = Opening(
+    opening = LoggerSetup(
         folder=attempt.folder,
         project=config.reporting.project,
         run=attempt.run,
@@ -173,7 +173,7 @@ def _loggers(attempt: Attempt) -> Loggers:
         config=config.model_dump(mode="json"),
         online=config.reporting.wandb_mode == "online",
     )
-    return Loggers(wanted(config.reporting), opening)
+    return Loggers(enabled_loggers(config.reporting), opening)
 
 
 def _backend(

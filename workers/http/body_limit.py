@@ -1,6 +1,6 @@
-"""A limit on the bodies of HTTP requests, in front of every server of ours: refused before they fill memory or disk.
+"""A limit on the size of request bodies, for every HTTP server of Troupe: refused before they fill memory or disk.
 
-It stands here because the web side and the workers both listen, and this package is what they share.
+The web application and the workers both use it.
 """
 
 import json
@@ -11,13 +11,13 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Any, Any, Any], Awaitable[None]]
-"""An ASGI application: frameworks write the types of its arguments each in their own way."""
+"""An ASGI application. Its arguments are untyped, because frameworks declare them differently."""
 
 
 class BodyLimit:
-    """An ASGI application behind a limit: 413 by Content-Length at once, and as soon as more than that has come.
+    """ASGI middleware that answers 413 to bodies of more than `most` bytes, by Content-Length or by the received bytes.
 
-    `refusal` makes the answer's JSON of a sentence, in the shape that the application's clients know.
+    `refusal` returns the JSON of the response for a message, in the application's format of errors.
     """
 
     def __init__(self, app: App, most: int, refusal: Callable[[str], Any]) -> None:
@@ -26,50 +26,52 @@ class BodyLimit:
         self._refusal = refusal
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """See ASGI."""
+        """Handle one connection; see the ASGI specification."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif _announced(scope) > self._most:
+        elif _content_length(scope) > self._most:
             await self._refuse(send)
         else:
             await self._counted(scope, receive, send)
 
     async def _counted(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Count what comes. Beyond the limit the application hears that its client has left, and is not heard any more."""
-        came, answering = 0, False
+        """Count received bytes. Beyond the limit the application receives a disconnect, and its response is discarded."""
+        received, responding = 0, False
 
-        async def counted() -> Message:
-            nonlocal came
-            message = await receive() if came <= self._most else {"type": "http.disconnect"}
-            came += len(message.get("body", b""))
-            return message if came <= self._most else {"type": "http.disconnect"}
+        async def receive_counted() -> Message:
+            nonlocal received
+            message = await receive() if received <= self._most else {"type": "http.disconnect"}
+            received += len(message.get("body", b""))
+            return message if received <= self._most else {"type": "http.disconnect"}
 
-        async def heard(message: Message) -> None:
-            nonlocal answering
-            if came <= self._most or answering:
-                answering = True
+        async def send_unless_refused(message: Message) -> None:
+            nonlocal responding
+            if received <= self._most or responding:
+                responding = True
                 await send(message)
 
         try:
-            await self._app(scope, counted, heard)
+            await self._app(scope, receive_counted, send_unless_refused)
         except Exception:
-            if came <= self._most:
+            if received <= self._most:
                 raise
-        if came > self._most and not answering:
+        if received > self._most and not responding:
             await self._refuse(send)
 
     async def _refuse(self, send: Send) -> None:
-        said = json.dumps(self._refusal(f"a request's body has at most {self._most} bytes")).encode()
+        body = json.dumps(
+            self._refusal(f"the body of a request may have at most {self._most} bytes")
+        ).encode()
         headers = [
             (b"content-type", b"application/json"),
-            (b"content-length", str(len(said)).encode()),
+            (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
         ]
         await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": said})
+        await send({"type": "http.response.body", "body": body})
 
 
-def _announced(scope: MutableMapping[str, Any]) -> int:
-    """Content-Length, 0 where none is told: then it comes in chunks, which are counted."""
+def _content_length(scope: MutableMapping[str, Any]) -> int:
+    """Content-Length in bytes; 0 without the header, as with chunked bodies, which are counted instead."""
     lengths = [value for name, value in scope["headers"] if name == b"content-length"]
     return int(lengths[0]) if lengths and lengths[0].isdigit() else 0

@@ -1,12 +1,12 @@
-"""Cells of CSV files that people open in a spreadsheet."""
+"""Cells of CSV files that may be opened in a spreadsheet."""
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def cell_text(value: object) -> object:
-    """The value of a cell; text that a spreadsheet would calculate as a formula is preceded by an apostrophe.
+    """Return the value of a cell. Text that a spreadsheet would evaluate as a formula gets an apostrophe in front.
 
-    https://owasp.org/www-community/attacks/CSV_Injection. Numbers, written as text or not, stay as they are.
+    Numbers, also those written as text, are unchanged. See https://owasp.org/www-community/attacks/CSV_Injection.
     """
     if isinstance(value, str) and value.startswith(FORMULA) and not _is_number(value):
         return f"'{value}"

@@ -1,7 +1,7 @@
-"""Events as lines of JSON: fast for what is common, exact for what JSON lacks.
+"""Encode events as lines of JSON, with NaN and infinities as words.
 
-orjson writes NaN and the infinities as null. Only a line with a null in it is walked and written again, so that
-ordinary events pay nothing.
+orjson writes NaN and infinities as null. Only a line that contains null is encoded a second time, so that other events
+cost nothing more.
 """
 
 from math import isfinite, isnan
@@ -13,33 +13,33 @@ _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
 
 
 def encode(event: dict[str, Any]) -> bytes:
-    """One JSON object without a line break. Raises TypeError for objects that are no data."""
+    """Encode as one JSON object without a line break. Raises TypeError for objects that are not data."""
     try:
         line = orjson.dumps(event, default=_plain, option=_OPTIONS)
     except orjson.JSONEncodeError as error:
         if error.__cause__:
             raise TypeError(str(error.__cause__)) from error
-        return orjson.dumps(spelled(event), default=_plain, option=_OPTIONS)
+        return orjson.dumps(encodable(event), default=_plain, option=_OPTIONS)
     if b"null" in line:
-        line = orjson.dumps(spelled(event), default=_plain, option=_OPTIONS)
+        line = orjson.dumps(encodable(event), default=_plain, option=_OPTIONS)
     return line
 
 
-def spelled(value: Any) -> Any:
-    """The same data with NaN and infinities as words, and text that UTF-8 can carry."""
+def encodable(value: Any) -> Any:
+    """Return the data with NaN and infinities as words, and with text that UTF-8 can encode."""
     if isinstance(value, float):
         return value if isfinite(value) else word(value)
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return {spelled(key): spelled(item) for key, item in value.items()}
+        return {encodable(key): encodable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [spelled(item) for item in value]
-    return spelled(value.tolist()) if hasattr(value, "tolist") else value
+        return [encodable(item) for item in value]
+    return encodable(value.tolist()) if hasattr(value, "tolist") else value
 
 
 def word(value: float) -> str:
-    """How a number that JSON lacks travels."""
+    """The word for a number that JSON cannot represent."""
     if isnan(value):
         return "NaN"
     return "Infinity" if value > 0 else "-Infinity"
@@ -48,4 +48,4 @@ def word(value: float) -> str:
 def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} is no data for an event; use numbers, text, lists and dicts")
+    raise TypeError(f"{type(value).__name__} cannot be part of an event; use numbers, text, lists and dicts")

@@ -1,4 +1,4 @@
-"""What a run says: on disk first, then to the server. Saying it costs the caller one encoding and one write."""
+"""The reporter of an attempt: writes events to disk, then delivers them. A call costs one encoding and one write."""
 
 import logging
 import secrets
@@ -17,27 +17,29 @@ from workers.telemetry.spool import SpoolWriter
 
 logger = logging.getLogger(__name__)
 
-LOOK = 0.05
-"""Seconds between looks at what waits. Little goes out at once: somebody may be watching."""
-FEW = 10
-"""Steps that are little."""
-INTERVAL = 0.25
-"""Seconds between batches while more is said: larger batches cost the server less."""
-HURRY = 5000
-"""Steps that go out at once."""
-HEARTBEAT = 5.0
+POLL_SECONDS = 0.05
+"""Seconds between checks for undelivered events."""
+SMALL_BATCH = 10
+"""Up to this number of steps is delivered at the next check, for people who watch the run."""
+BATCH_SECONDS = 0.25
+"""Seconds between larger batches, which cost the server less per event."""
+LARGE_BATCH = 5000
+"""This number of steps is delivered immediately."""
+HEARTBEAT_SECONDS = 5.0
 """Seconds between heartbeats."""
-PROGRESS = 1.0
-"""The same while iterations are completed, so that progress is seen."""
+PROGRESS_SECONDS = 1.0
+"""Seconds between heartbeats after a completed iteration, for the progress bar."""
 _CLIPPED = {"title": 200, "outcome": 200, "task": 200, "error": MAX_TEXT}
 
 
 class Reporter:
-    """One per attempt. Methods may be called from any thread; none blocks on the network and none raises for a full
-    disk: what cannot be written is counted in `lost` and said in the log. TypeError for objects that are no data.
+    """The reporter of one attempt. Methods may be called from any thread and never wait for the network.
 
-    Without `url` events stay on disk, to be shipped later (`troupe_client.reporting.sync`). `before` is called by the
-    delivering thread before the first batch, again and again while it raises Undelivered.
+    A full disk raises nothing: events that cannot be written are counted in `lost` and reported in the log. Methods raise
+    TypeError for objects that are not data.
+
+    Without `url` events stay on disk, to be delivered later (`troupe_client.reporting.sync`). The
+    delivering thread calls `before` ahead of the first batch, and repeats it while it raises Undelivered.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class Reporter:
     ) -> None:
         self.producer = secrets.token_hex(8)
         self.iteration = 0
-        """Iterations completed, as heartbeats tell it; the driver sets it, and so does `status`."""
+        """Completed iterations, sent with heartbeats; set by the driver and by `status`."""
         self.lost = 0
         """Events that could not be written to disk."""
         self._head = (
@@ -60,7 +62,7 @@ class Reporter:
         self._spool = SpoolWriter(folder.spool(attempt) / f"{self.producer}.jsonl")
         self._shipping = Shipping(self._spool.path, url, token, before) if url else None
         self._steps = 0
-        self._unsaid = 0
+        self._unreported = 0
         self._wake = Event()
         self._closing = Event()
         self._close_lock = Lock()
@@ -70,54 +72,54 @@ class Reporter:
 
     @property
     def command(self) -> str | None:
-        """What the server wants: "stop", "pause", "exit" (a newer attempt exists), or None."""
+        """Command of the server: "stop", "pause", "exit" (a newer attempt exists), or None."""
         return self._shipping.command if self._shipping else None
 
     @property
     def acknowledged(self) -> int:
-        """Last seq that the server has stored."""
+        """Seq of the last event that the server has stored."""
         return self._shipping.acknowledged if self._shipping else 0
 
     @property
     def seq(self) -> int:
-        """Last seq on disk."""
+        """Seq of the last event on disk."""
         return self._spool.seq
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
-        """Scalars of one step, in as many events as they need; NaN and infinities travel as such."""
+        """Report scalars of one step, in several events if needed. NaN and infinities are preserved."""
         pairs = list(values.items())
         for start in range(0, len(pairs) or 1, MAX_METRICS):
             self._append(
                 {"type": "metrics", "step": step, "values": dict(pairs[start : start + MAX_METRICS])}
             )
         self._steps += 1
-        if self._steps == HURRY:
+        if self._steps == LARGE_BATCH:
             self._wake.set()
 
     def episode(self, fields: Mapping[str, Any]) -> None:
-        """An episode: the fields of EpisodeEvent but for the envelope."""
+        """Report an episode: the fields of EpisodeEvent without the envelope."""
         clipped = {key: str(fields[key])[:size] for key, size in _CLIPPED.items() if key in fields}
         self._append({**fields, **clipped, "type": "episode"})
 
     def annotation(self, fields: Mapping[str, Any]) -> None:
-        """What the update learnt about an episode: the fields of EpisodeAnnotationEvent but for the envelope."""
+        """Report values of an update for an episode: the fields of EpisodeAnnotationEvent without the envelope."""
         self._append({**fields, "type": "episode_annotation"})
 
     def batch(self, fields: Mapping[str, Any]) -> None:
-        """What an update learnt from: the fields of BatchEvent but for the envelope."""
+        """Report the batch of an update: the fields of BatchEvent without the envelope."""
         self._append({**fields, "type": "batch"})
 
     def phase(self, worker: str, phase: str, iteration: int, start: float, end: float) -> None:
-        """A span of one worker's time; seconds since the epoch."""
+        """Report a span of a worker's time; start and end in seconds since the epoch."""
         fields = {"worker": worker, "phase": phase, "iteration": iteration}
         self._append({"type": "phase", **fields, "start": start, "end": end})
 
     def span(self, fields: Mapping[str, Any]) -> None:
-        """A span of one worker's time, with all that is known of it: the fields of PhaseEvent but for the envelope."""
+        """Report a span of a worker's time in full: the fields of PhaseEvent without the envelope."""
         self._append({**fields, "type": "phase"})
 
     def utilisation(self, fields: Mapping[str, Any]) -> None:
-        """How busy a worker's device was: the fields of UtilisationEvent but for the envelope."""
+        """Report the utilisation of a worker's device: the fields of UtilisationEvent without the envelope."""
         self._append({**fields, "type": "utilisation"})
 
     def checkpoint(
@@ -131,18 +133,18 @@ class Reporter:
         removed: bool = False,
         damaged: str = "",
     ) -> None:
-        """A checkpoint at `path` (relative to the run folder) was written, (removed) deleted, or found damaged: how."""
+        """Report a checkpoint at `path` (relative to the run folder): written, deleted (`removed`), or how it is damaged."""
         flags = {"metrics": dict(metrics), "best": best, "removed": removed, "damaged": damaged[:2000]}
         self._append({"type": "checkpoint", "iteration": iteration, "path": path, "bytes": size, **flags})
 
     def log(self, level: str, source: str, message: str) -> None:
-        """A line for the run's log: debug, info, warning or error."""
+        """Write a line to the run's log. Levels: debug, info, warning, error."""
         self._append({"type": "log", "level": level, "source": source[:80], "message": message[:MAX_TEXT]})
 
     def status(
         self, state: str, iteration: int, message: str = "", facts: Mapping[str, Any] | None = None
     ) -> None:
-        """The driver's state. Sent at once."""
+        """Report the driver's state and deliver it immediately."""
         self.iteration = iteration
         fields = {
             "state": state,
@@ -154,7 +156,10 @@ class Reporter:
         self._wake.set()
 
     def close(self, timeout: float = 30.0) -> bool:
-        """Deliver what is left for at most `timeout` seconds; whether all of it was. More events are refused."""
+        """Deliver pending events for at most `timeout` seconds, then refuse further events.
+
+        Returns whether the server has stored all events.
+        """
         with self._close_lock:
             if not self._closing.is_set():
                 self._deadline = time.monotonic() + timeout
@@ -171,36 +176,38 @@ class Reporter:
             self._spool.append(self._head, tail)
         except OSError as error:
             self.lost += 1
-            self._unsaid += 1
-            if self._unsaid == 1:
+            self._unreported += 1
+            if self._unreported == 1:
                 logger.error("A %s event could not be written to the spool: %s", event["type"], error)
             return
-        if self._unsaid and event["type"] != "log":
-            self._say_lost()
+        if self._unreported and event["type"] != "log":
+            self._report_lost()
 
-    def _say_lost(self) -> None:
-        """Tell how many events are lost. The count stays until this line itself is on disk: while the disk is nearly full, small
-        events may fit and this one not.
+    def _report_lost(self) -> None:
+        """Write the number of lost events to the log.
+
+        The count is reset only when this line is on disk: on a nearly full disk, smaller events may fit and this line not.
         """
-        count = self._unsaid
+        count = self._unreported
         message = f"{count} events could not be written to disk and are lost"
         before = self.lost
         self.log("error", "reporting", message)
         if self.lost == before:
-            self._unsaid -= count
+            self._unreported -= count
 
     def _work(self) -> None:
-        """The thread: heartbeats, and batches when it is time for them."""
-        last, told, shipped = time.monotonic(), 0, 0.0
+        """Send heartbeats and batches; runs in the thread."""
+        last, reported, shipped = time.monotonic(), 0, 0.0
         while not self._closing.is_set():
-            hurried = self._wake.wait(LOOK)
+            woken = self._wake.wait(POLL_SECONDS)
             self._wake.clear()
             now = time.monotonic()
-            wait = HEARTBEAT if self.iteration == told else PROGRESS
+            wait = HEARTBEAT_SECONDS if self.iteration == reported else PROGRESS_SECONDS
             if now - last >= wait:
-                last, told = now, self.iteration
-                self._append({"type": "heartbeat", "iteration": told})
-            if self._shipping and (hurried or self._steps <= FEW or now - shipped >= INTERVAL):
+                last, reported = now, self.iteration
+                self._append({"type": "heartbeat", "iteration": reported})
+            due = woken or self._steps <= SMALL_BATCH or now - shipped >= BATCH_SECONDS
+            if self._shipping and due:
                 shipped, self._steps = now, 0
                 self._shipping.ship()
         if self._shipping:

@@ -1,4 +1,4 @@
-"""Deliver a live spool again and again: back off while the server is away, never let an error out."""
+"""Deliver the spool of a live run, with increasing pauses while the server does not answer. Raises no errors."""
 
 import logging
 import random
@@ -12,12 +12,12 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 8.0
-SAID_AGAIN = 60.0
-"""Seconds between two complaints about the same outage."""
+WARNING_SECONDS = 60.0
+"""Seconds between two warnings about the same outage."""
 
 
 class Shipping:
-    """The sending half of a reporter; used by its thread only, but for the two properties."""
+    """The delivering part of a reporter. Only its thread calls it; `command` and `acknowledged` may be read by others."""
 
     def __init__(self, spool: Path, url: str, token: str, before: Callable[[], None] | None = None) -> None:
         self._spool, self._url, self._token = spool, url, token
@@ -25,17 +25,17 @@ class Shipping:
         self._uploader: SpoolUploader | None = None
         self._pause = 0.0
         self._not_before = 0.0
-        self._complained = -SAID_AGAIN
+        self._last_warning = -WARNING_SECONDS
         self.command: str | None = None
         self.acknowledged = 0
 
     def ship(self) -> None:
-        """Send all there is, unless a pause after a failure still lasts."""
+        """Deliver all pending events, unless a pause after a failure has not ended."""
         while time.monotonic() >= self._not_before and self._step():
             pass
 
     def drain(self, deadline: float) -> None:
-        """Send all there is, trying again until `deadline` (monotonic seconds)."""
+        """Deliver all pending events, repeating failed attempts until `deadline` (monotonic seconds)."""
         self._not_before = 0.0
         while time.monotonic() < deadline:
             if not self._step() and not self._pause:
@@ -44,12 +44,12 @@ class Shipping:
                 time.sleep(max(0.0, min(self._pause, 1.0, deadline - time.monotonic())))
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._uploader:
             self._uploader.close()
 
     def _step(self) -> bool:
-        """One batch; False when there is none or it failed (then `_pause` says for how long to wait)."""
+        """Deliver one batch. Returns False if there is none or if it failed; `_pause` is then the time to wait."""
         try:
             if self._before:
                 self._before()
@@ -61,7 +61,7 @@ class Shipping:
             self.command = (self._uploader and self._uploader.command) or self.command
             self._failed(str(error))
             return False
-        except Exception as error:  # telemetry must not end the run; the spool keeps what was said
+        except Exception as error:  # telemetry must not end the run; the spool has all events
             logger.exception("Delivering events failed")
             self._failed(repr(error))
             return False
@@ -73,6 +73,6 @@ class Shipping:
     def _failed(self, reason: str) -> None:
         self._pause = min(LONGEST_PAUSE, max(FIRST_PAUSE, self._pause * 2))
         self._not_before = time.monotonic() + self._pause * random.uniform(0.5, 1.5)
-        if time.monotonic() - self._complained >= SAID_AGAIN:
-            self._complained = time.monotonic()
-            logger.warning("Events wait on disk, nothing is lost: %s", reason)
+        if time.monotonic() - self._last_warning >= WARNING_SECONDS:
+            self._last_warning = time.monotonic()
+            logger.warning("Events stay on disk until the server accepts them; none is lost: %s", reason)

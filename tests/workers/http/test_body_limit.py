@@ -56,7 +56,7 @@ async def clumsy(scope: Any, receive: Receive, send: Send) -> None:
     raise OSError("the client left")
 
 
-REFUSED = (413, b'{"told": "a request\'s body has at most 10 bytes"}')
+REFUSED = (413, b'{"told": "the body of a request may have at most 10 bytes"}')
 
 
 @pytest.mark.parametrize("parts", [(b"12345", b"67890"), (b"",), (b"1234567890",)])

@@ -251,7 +251,7 @@ def test_delivering_is_not_news(tmp_path: Path, url: str, ingest: Any) -> None:
 def test_heartbeats_come_by_themselves(
     tmp_path: Path, url: str, ingest: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reporter_module, "PROGRESS", 0.01)
+    monkeypatch.setattr(reporter_module, "PROGRESS_SECONDS", 0.01)
     reporter = make(tmp_path, url)
     reporter.iteration = 3
     until(lambda: any(event["type"] == "heartbeat" for event in ingest.events()))

@@ -98,5 +98,5 @@ def test_none_stays_null_and_lone_surrogates_become_text() -> None:
 
 
 def test_what_is_no_data_is_refused() -> None:
-    with pytest.raises(TypeError, match="object is no data"):
+    with pytest.raises(TypeError, match="object cannot be part of an event"):
         encode({"a": object()})

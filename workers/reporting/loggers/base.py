@@ -1,4 +1,4 @@
-"""What writes a run's curves somewhere else as well."""
+"""Loggers: additional outputs of a run's curves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,33 +7,33 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
-class Opening:
-    """What a logger is begun with."""
+class LoggerSetup:
+    """Arguments that a logger is constructed with."""
 
     folder: Path
-    """The run's own; loggers write below it."""
+    """The run folder; loggers write below it."""
     project: str
     run: str
     """Id of the run."""
     name: str
-    """Under which people find it."""
+    """Name of the run for people."""
     config: Mapping[str, Any]
-    """The resolved config, as JSON has it."""
+    """The resolved config, as JSON data."""
     online: bool = False
-    """Whether what can go to a service of others goes there at once."""
+    """Whether a logger for an external service sends to it immediately."""
 
 
 class Logger(Protocol):
-    """Called by one thread, in the order in which the run spoke. Steps may come again and may fall."""
+    """Called by one thread, in the order of the run's calls. Steps may repeat and may decrease."""
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Numbers of one step by name."""
+        """Write the numbers of one step, by name."""
         ...
 
     def histogram(self, step: int, name: str, numbers: Sequence[float]) -> None:
-        """How numbers of one step are distributed; at least one."""
+        """Write the distribution of at least one number of one step."""
         ...
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write pending data and close."""
         ...

@@ -1,4 +1,4 @@
-"""One logger by its name, for scripts: MARLKit's `make_logger` and the methods of its BaseLogger."""
+"""A logger by its name, for scripts: MARLKit's `make_logger` and the methods of its BaseLogger."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Any
 from uuid import uuid4
 
 from training_core.errors import ConfigError
-from workers.reporting.loggers.base import Logger, Opening
+from workers.reporting.loggers.base import Logger, LoggerSetup
 from workers.reporting.loggers.registry import LOGGERS
 
 
 class NamedLogger:
-    """Opens its logger at the first number, with all that was told of the config by then. "none" writes nothing."""
+    """Opens its logger at the first number, with the config as it is then. "none" writes nothing."""
 
     def __init__(
         self, kind: str, folder: Path, project: str, run_name: str, config: Mapping[str, Any]
@@ -21,38 +21,38 @@ class NamedLogger:
         self._logger: Logger | None = None
 
     def log_scalar(self, name: str, value: float, step: int) -> None:
-        """One number."""
+        """Write one number."""
         self.log_scalars({name: value}, step)
 
     def log_scalars(self, values: Mapping[str, float], step: int) -> None:
-        """Numbers of one step by name."""
+        """Write the numbers of one step, by name."""
         if logger := self._open():
             logger.scalars(step, values)
 
     def log_histogram(self, name: str, values: Sequence[float], step: int) -> None:
-        """How numbers of one step are distributed."""
+        """Write the distribution of numbers of one step."""
         logger = self._open()
         if logger and len(values):
             logger.histogram(step, name, [float(value) for value in values])
 
     def log_config(self, config: Mapping[str, Any]) -> None:
-        """Add to the config. Raises ConfigError after the first number, which is when the logger writes it."""
+        """Add to the config. Raises ConfigError after the first number, because the logger has then written the config."""
         if self._logger:
             raise ConfigError(
-                {"config": "log_config comes before the first number; give config to make_logger"}
+                {"config": "log_config must precede the first number; pass config to make_logger"}
             )
         self._config |= config
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write pending data and close."""
         if self._logger:
             self._logger.close()
 
     def _open(self) -> Logger | None:
         if self._logger is None and self._kind != "none":
             self._folder.mkdir(parents=True, exist_ok=True)
-            opening = Opening(self._folder, self._project, uuid4().hex, self._name, self._config)
-            self._logger = LOGGERS[self._kind](opening)
+            setup = LoggerSetup(self._folder, self._project, uuid4().hex, self._name, self._config)
+            self._logger = LOGGERS[self._kind](setup)
         return self._logger
 
 
@@ -63,8 +63,8 @@ def make_logger(
     config: Mapping[str, Any] | None = None,
     folder: str | Path = "runs",
 ) -> NamedLogger:
-    """A logger that writes below `folder`. Raises ConfigError, naming the kinds there are."""
+    """Return a logger that writes below `folder`. Raises ConfigError for an unknown kind."""
     if kind not in LOGGERS and kind != "none":
         raise ConfigError({"logger": f"there is no logger {kind!r}; use none, {', '.join(LOGGERS)}"})
-    # Absolute: the process of W&B has the working directory of the first run that it served.
+    # Absolute: the process of W&B keeps the working directory of its first run.
     return NamedLogger(kind, Path(folder).absolute(), project, run_name, config or {})

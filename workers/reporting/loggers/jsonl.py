@@ -1,4 +1,4 @@
-"""One JSON object a line: `metrics.jsonl` in the run's folder. The config goes before everything else."""
+"""JSON Lines: `metrics.jsonl` in the run folder. The first line has the config."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -6,18 +6,18 @@ from typing import Any
 
 import orjson
 
-from workers.reporting.loggers.base import Opening
+from workers.reporting.loggers.base import LoggerSetup
 
 FILE = "metrics.jsonl"
 
 
 class JsonLines:
-    """See Logger. NaN and infinities become null, as JSON has no word for them."""
+    """See Logger. NaN and infinities become null, because JSON cannot represent them."""
 
-    def __init__(self, opening: Opening) -> None:
-        self._file = (opening.folder / FILE).open("ab")
-        about = {"project": opening.project, "run": opening.run, "name": opening.name}
-        self._write(about | {"config": opening.config})
+    def __init__(self, setup: LoggerSetup) -> None:
+        self._file = (setup.folder / FILE).open("ab")
+        about = {"project": setup.project, "run": setup.run, "name": setup.name}
+        self._write(about | {"config": setup.config})
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         self._write({"step": step, "time": time.time(), "values": values})

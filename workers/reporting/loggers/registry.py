@@ -1,42 +1,42 @@
-"""Loggers by the field of `[reporting]` that asks for them. Imported when asked for: each needs a package of its own."""
+"""Loggers by the field of `[reporting]` that enables them. Imported on first use: each needs its own package."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
 
 from training_core.config.evaluation import Reporting
 from training_core.errors import ConfigError
-from workers.reporting.loggers.base import Logger, Opening
+from workers.reporting.loggers.base import Logger, LoggerSetup
 
 
-def _jsonl(opening: Opening) -> Logger:
+def _jsonl(setup: LoggerSetup) -> Logger:
     from workers.reporting.loggers.jsonl import JsonLines
 
-    return JsonLines(opening)
+    return JsonLines(setup)
 
 
-def _tensorboard(opening: Opening) -> Logger:
+def _tensorboard(setup: LoggerSetup) -> Logger:
     from workers.reporting.loggers.tensorboard import TensorBoard
 
-    return TensorBoard(opening)
+    return TensorBoard(setup)
 
 
-def _wandb(opening: Opening) -> Logger:
+def _wandb(setup: LoggerSetup) -> Logger:
     from workers.reporting.loggers.weights_and_biases import WeightsAndBiases
 
-    return WeightsAndBiases(opening)
+    return WeightsAndBiases(setup)
 
 
-LOGGERS: dict[str, Callable[[Opening], Logger]] = {
+LOGGERS: dict[str, Callable[[LoggerSetup], Logger]] = {
     "jsonl": _jsonl,
     "tensorboard": _tensorboard,
     "wandb": _wandb,
 }
 PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb"}
-"""What a logger needs that a plain install has not; the extra has the same name."""
+"""Package that a logger needs; the extra that installs it has the same name."""
 
 
-def wanted(reporting: Reporting) -> tuple[str, ...]:
-    """Which are asked for. Raises ConfigError where a package is missing."""
+def enabled_loggers(reporting: Reporting) -> tuple[str, ...]:
+    """Return the names of enabled loggers. Raises ConfigError if a package is missing."""
     names = tuple(name for name in LOGGERS if getattr(reporting, name))
     for name in names:
         if name in PACKAGES and find_spec(PACKAGES[name]) is None:

@@ -1,4 +1,4 @@
-"""TensorBoard's event files, below the run's folder: `tensorboard/<project>/<name>/`. Without torch, which drivers do not import."""
+"""TensorBoard's event files in `tensorboard/<project>/<name>/` of the run folder. Does not import torch, as drivers do not."""
 
 import re
 import time
@@ -14,24 +14,21 @@ from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
 from tensorboard.plugins.text.metadata import create_summary_metadata
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from workers.reporting.loggers.base import Opening
+from workers.reporting.loggers.base import LoggerSetup
 
 BINS = 30
 
 
 class TensorBoard:
-    """See Logger. The config is a text."""
+    """See Logger. The config is written as a text."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, setup: LoggerSetup) -> None:
         folder = (
-            opening.folder
-            / "tensorboard"
-            / opening.project
-            / re.sub(r"[^\w.-]", "_", opening.name).lstrip(".")
+            setup.folder / "tensorboard" / setup.project / re.sub(r"[^\w.-]", "_", setup.name).lstrip(".")
         )
         folder.mkdir(parents=True, exist_ok=True)
         self._writer = EventFileWriter(str(folder))
-        text = orjson.dumps(opening.config, option=orjson.OPT_INDENT_2)
+        text = orjson.dumps(setup.config, option=orjson.OPT_INDENT_2)
         shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)])
         tensor = TensorProto(
             dtype="DT_STRING", string_val=[b"```json\n" + text + b"\n```"], tensor_shape=shape

@@ -1,27 +1,27 @@
-"""Weights & Biases. Offline unless asked otherwise: the run's folder holds what `wandb sync` sends later."""
+"""Weights & Biases. Offline unless configured otherwise: `wandb sync` sends the data of the run folder later."""
 
 import os
 from collections.abc import Mapping, Sequence
 
-# Else it tells its makers of errors, offline too. It reads this when it is imported.
+# Otherwise wandb reports errors to its vendor, even offline. It reads the variable at import.
 os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
 import wandb
 
-from workers.reporting.loggers.base import Opening
+from workers.reporting.loggers.base import LoggerSetup
 
 
 class WeightsAndBiases:
-    """See Logger. Steps are a metric of their own, `iteration`: W&B's step may not fall, ours may."""
+    """See Logger. Steps are the separate metric `iteration`, because W&B's step may not decrease."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, setup: LoggerSetup) -> None:
         self._run = wandb.init(
-            project=opening.project,
-            name=opening.name,
-            id=opening.run,
+            project=setup.project,
+            name=setup.name,
+            id=setup.run,
             resume="allow",
-            dir=str(opening.folder),
-            config=dict(opening.config),
-            mode="online" if opening.online else "offline",
+            dir=str(setup.folder),
+            config=dict(setup.config),
+            mode="online" if setup.online else "offline",
             settings=wandb.Settings(silent=True, console="off"),
         )
         self._run.define_metric("*", step_metric="iteration")

@@ -52,6 +52,6 @@ def test_a_logger_that_there_is_not_and_a_late_config_are_refused(tmp_path: Path
         make_logger("mlflow")
     logger = make_logger("jsonl", folder=tmp_path)
     logger.log_scalar("x", 1.0, 1)
-    with pytest.raises(ConfigError, match="log_config comes before the first number"):
+    with pytest.raises(ConfigError, match="log_config must precede the first number"):
         logger.log_config({})
     logger.close()

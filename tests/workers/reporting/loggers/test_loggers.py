@@ -16,13 +16,13 @@ from troupe_client.reporting.tensorboard import scalars_of
 from workers.driver.attempt import run_attempt
 from workers.protocol.records import Attempt
 from workers.reporting.loggers import registry
-from workers.reporting.loggers.base import Opening
+from workers.reporting.loggers.base import LoggerSetup
 from workers.reporting.loggers.feeding import Loggers
 
 
-def opening(folder: Path) -> Opening:
+def opening(folder: Path) -> LoggerSetup:
     config = {"run": {"seed": 3}, "algorithm": {"type": "mappo"}}
-    return Opening(folder, "lab", "abc", "mappo_toy_s3", config)
+    return LoggerSetup(folder, "lab", "abc", "mappo_toy_s3", config)
 
 
 def feed(loggers: Loggers) -> None:
@@ -79,7 +79,7 @@ def test_tensorboard(tmp_path: Path) -> None:
 
 
 def test_a_name_with_slashes_stays_within_the_folder(tmp_path: Path) -> None:
-    made = Opening(tmp_path / "run", "lab", "abc", "../../elsewhere", {})
+    made = LoggerSetup(tmp_path / "run", "lab", "abc", "../../elsewhere", {})
     Loggers(["tensorboard"], made).close()
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -127,20 +127,20 @@ def test_weights_and_biases_offline(tmp_path: Path) -> None:
 
 def test_a_missing_package_is_named_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "find_spec", lambda name: None)
-    assert registry.wanted(Reporting(jsonl=True)) == ("jsonl",)
+    assert registry.enabled_loggers(Reporting(jsonl=True)) == ("jsonl",)
     with pytest.raises(ConfigError, match=r"troupe\[wandb\]"):
-        registry.wanted(Reporting(wandb=True))
+        registry.enabled_loggers(Reporting(wandb=True))
 
 
 def test_every_logger_has_its_field() -> None:
     assert all(Reporting.model_fields[name].annotation is bool for name in registry.LOGGERS)
-    assert registry.wanted(Reporting()) == ()
+    assert registry.enabled_loggers(Reporting()) == ()
 
 
 class Broken:
     """A logger whose disk is full."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: LoggerSetup) -> None:
         pass
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
@@ -160,7 +160,10 @@ def test_a_logger_that_fails_is_said_once_and_leaves_the_others_alone(
     with caplog.at_level(logging.WARNING):
         feed(Loggers(["tensorboard", "jsonl"], opening(tmp_path)))
     (record,) = caplog.records
-    assert record.getMessage() == "reporting.tensorboard stops here: OSError: no space left"
+    assert (
+        record.getMessage()
+        == "reporting.tensorboard is disabled for the rest of this attempt: OSError: no space left"
+    )
     assert len(lines(tmp_path)) == 5
 
 
