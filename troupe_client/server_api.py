@@ -1,4 +1,4 @@
-"""The REST API from a script's side: where the server is, one call, clear errors."""
+"""Client of the REST API: the server's address, requests, errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class ServerFailure(TroupeError):
-    """The server refused; the message says what to do. `fields` has messages per config field."""
+    """The server refused a request. `fields` has messages by config field."""
 
     def __init__(self, message: str, fields: dict[str, str] | None = None) -> None:
         self.fields = fields or {}
@@ -27,117 +27,133 @@ class ServerFailure(TroupeError):
 
 
 class ServerAway(ServerFailure):
-    """The server cannot be reached now; it may come back."""
+    """The server does not answer; a later request may succeed."""
 
 
 def home() -> Path:
-    """TROUPE_HOME; the default is var/ beside manage.py."""
+    """The data folder: TROUPE_HOME; default: var/ next to manage.py."""
     return Path(os.environ.get("TROUPE_HOME", "").strip() or ROOT / "var").expanduser().resolve()
 
 
 @dataclass(frozen=True)
 class Server:
-    """Address and token."""
+    """Address and token of a server."""
 
     url: str
     token: str
 
     def address(self, path: str) -> str:
-        """A path of the server as a whole address."""
+        """The URL of a path."""
         return self.url.rstrip("/") + path
 
     def call(self, path: str, body: Any = None, **query: Any) -> Any:
-        """GET, or POST where there is a body. Raises ServerAway, ServerFailure."""
+        """Send GET, or POST if there is a body, and return the JSON response. Raises ServerAway, ServerFailure."""
         return self.send("GET" if body is None else "POST", path, body, **query)
 
     def send(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """Any method, e.g. DELETE. Raises ServerAway, ServerFailure."""
-        import httpx  # a tenth of a second that --help need not wait for
+        """Send a request and return the JSON response. Raises ServerAway, ServerFailure."""
+        import httpx  # imports for a tenth of a second, which --help does not need
 
         try:
-            answer = httpx.request(
+            response = httpx.request(
                 method,
                 self.address(path),
-                params={name: value for name, value in query.items() if value not in (None, "")},
+                params=_parameters(query),
                 content=None if body is None else _encoded(body),
                 headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
                 timeout=30.0,
                 trust_env=False,
             )
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise ServerFailure(f"TROUPE_URL={self.url!r} is no address: use http://host:port") from error
+            raise self._bad_address() from error
         except httpx.HTTPError as error:
             raise ServerAway(
                 f"{self.url} does not answer ({type(error).__name__}). Start it with `troupe up`, or set TROUPE_URL"
             ) from error
-        return self._document(answer)
+        return self._document(response)
 
     def lines(self, path: str, **query: Any) -> Iterator[str]:
-        """Lines of a streamed answer, as they come. Raises ServerAway, ServerFailure."""
-        with self.stream(path, **query) as answer:
-            yield from answer.iter_lines()
+        """Yield the lines of a streamed response. Raises ServerAway, ServerFailure."""
+        with self.stream(path, **query) as response:
+            yield from response.iter_lines()
 
     @contextmanager
     def stream(self, path: str, **query: Any) -> Iterator[httpx.Response]:
-        """An answer to GET that is read piece by piece. Raises ServerAway, ServerFailure."""
+        """Send GET and stream the response. Raises ServerAway, ServerFailure."""
         import httpx
 
         try:
             with httpx.stream(
                 "GET",
                 self.address(path),
-                params={name: value for name, value in query.items() if value not in (None, "")},
+                params=_parameters(query),
                 headers={"Authorization": f"Bearer {self.token}"},
                 timeout=60.0,
                 trust_env=False,
-            ) as answer:
-                if not answer.is_success:
-                    answer.read()
-                    self._document(answer)
-                yield answer
+            ) as response:
+                if not response.is_success:
+                    response.read()
+                    self._document(response)
+                yield response
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise ServerFailure(f"TROUPE_URL={self.url!r} is no address: use http://host:port") from error
+            raise self._bad_address() from error
         except httpx.HTTPError as error:
-            raise ServerAway(f"{self.url} does not answer, or broke off ({type(error).__name__})") from error
+            text = (
+                f"{self.url} does not answer, or ended the response early ({type(error).__name__}); try again"
+            )
+            raise ServerAway(text) from error
 
-    def _document(self, answer: httpx.Response) -> Any:
+    def _bad_address(self) -> ServerFailure:
+        return ServerFailure(f"TROUPE_URL={self.url!r} is not an address: use http://host:port")
+
+    def _document(self, response: httpx.Response) -> Any:
         try:
-            body = answer.json()
+            body = response.json()
         except ValueError:
             body = None
-        if answer.is_success and body is not None:
+        if response.is_success and body is not None:
             return body
-        if answer.status_code in (502, 503, 504):
-            raise ServerAway(f"{self.url} is not ready (HTTP {answer.status_code}); try again")
+        status = response.status_code
+        if status in (502, 503, 504):
+            raise ServerAway(f"{self.url} is not ready (HTTP {status}); try again")
         if not isinstance(body, dict):
-            raise ServerFailure(
-                f"{self.url} answered HTTP {answer.status_code} and no JSON; is it a Troupe server?"
-            )
-        detail = str(body.get("detail") or f"HTTP {answer.status_code}")
-        if answer.status_code == 401:
+            raise ServerFailure(f"{self.url} answered HTTP {status} without JSON; is it a Troupe server?")
+        detail = str(body.get("detail") or f"HTTP {status}")
+        if status == 401:
             detail += "; then set TROUPE_TOKEN to it"
         raise ServerFailure(detail, body.get("errors"))
 
 
 def run_path(run_id: str, below: str = "") -> str:
-    """Address of a run, or of something below it. Raises ServerFailure for what can be no id."""
+    """Path of a run, or of a resource below it. Raises ServerFailure if `run_id` cannot be an id."""
     if not (run_id.isascii() and run_id.isalnum()):
-        raise ServerFailure(f"{run_id!r} is no run's id; `troupe runs` lists them")
+        raise ServerFailure(f"{run_id!r} is not a run id; `troupe runs` lists them")
     return f"/api/v1/runs/{run_id}/{below}"
 
 
+def project_path(project: str, below: str) -> str:
+    """Path of a resource below a project. Raises ServerFailure if `project` cannot be a slug."""
+    if not project.replace("-", "").replace("_", "").isalnum() or not project.isascii():
+        raise ServerFailure(f"{project!r} is not a project slug; `troupe projects` lists them")
+    return f"/api/v1/projects/{project}/{below}"
+
+
+def _parameters(query: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in query.items() if value not in (None, "")}
+
+
 def _encoded(body: Any) -> bytes:
-    """JSON; TOML's dates travel as text. Raises ServerFailure for NaN and infinities."""
+    """JSON, with TOML's dates as text. Raises ServerFailure for NaN and infinities."""
     try:
         return json.dumps(body, default=str, allow_nan=False).encode()
     except ValueError as error:
-        raise ServerFailure(f"what was given cannot be sent: {error}; use finite numbers") from error
+        raise ServerFailure(f"the request cannot be encoded as JSON: {error}; use finite numbers") from error
 
 
 def find_server() -> Server:
-    """TROUPE_URL and TROUPE_TOKEN; else what `troupe up` wrote on this machine. Raises ServerFailure.
+    """Return the server of TROUPE_URL and TROUPE_TOKEN; otherwise the one that `troupe up` started on this machine.
 
-    The local token is never sent to another address than the one it is for.
+    The token of the local server is sent to its address only. Raises ServerFailure.
     """
     url, token = os.environ.get("TROUPE_URL", "").strip(), os.environ.get("TROUPE_TOKEN", "").strip()
     if url and token:
@@ -145,7 +161,7 @@ def find_server() -> Server:
     local = _read_local(home() / "local.json")
     if url and url.rstrip("/") != local.url.rstrip("/"):
         raise ServerFailure(
-            f"TROUPE_TOKEN is not set. Make a token on {url.rstrip('/')}/account/tokens/ and set it"
+            f"TROUPE_TOKEN is not set. Create a token on {url.rstrip('/')}/account/tokens/ and set it"
         )
     return Server(local.url, token or local.token)
 
@@ -156,9 +172,7 @@ def _read_local(path: Path) -> Server:
         return Server(local["url"], local["token"])
     except FileNotFoundError:
         raise ServerFailure(
-            f"no Troupe runs here (there is no {path}). Start one with `troupe up`, or set TROUPE_URL and TROUPE_TOKEN"
+            f"no Troupe server runs here ({path} does not exist). Start one with `troupe up`, or set TROUPE_URL and TROUPE_TOKEN"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ServerFailure(
-            f"{path} cannot be read ({error}); start `troupe up` again to write it anew"
-        ) from error
+        raise ServerFailure(f"{path} cannot be read ({error}); `troupe up` writes it again") from error

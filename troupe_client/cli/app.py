@@ -1,9 +1,8 @@
-"""The `troupe` command: everything the pages can do, from a terminal.
+"""The `troupe` command: what the pages do, from a terminal.
 
-Imports stay light (no Django, Ray or torch), so that it answers at once.
+Imports neither Django, Ray nor torch, so that it starts fast and runs where only the client is installed.
 """
 
-import json
 import os
 import sys
 import time
@@ -13,8 +12,10 @@ import typer
 from rich.markup import escape
 
 from training_core.errors import TroupeError
+from troupe_client.cli.arguments import AsJson, InProject, Overrides, RunId, RunName, Source, Tags
 from troupe_client.cli.installed import require_server
-from troupe_client.cli.show import ENDED, console, errors, log_line, runs_table
+from troupe_client.cli.output import console, errors, print_json, print_launched, print_line, print_result
+from troupe_client.cli.show import ENDED, log_line, runs_table
 from troupe_client.cli.topics.registry import TOPICS
 from troupe_client.cli.topics.views import view_find
 from troupe_client.server_api import ROOT, find_server, home, run_path
@@ -26,14 +27,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-RunId = Annotated[str, typer.Argument(help="Id of the run, as `troupe runs` shows it.")]
-Source = Annotated[str, typer.Argument(help="A preset's name, or a .toml file.")]
-Overrides = Annotated[list[str] | None, typer.Argument(help="Fields to change: key=value, e.g. run.seed=1.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 def main() -> None:
-    """The console script: our own errors are sentences, not tracebacks. Exit status 1 for them, 2 for usage."""
+    """Run the console script. A TroupeError is printed without a traceback and exits with status 1; wrong usage with 2."""
     try:
         _call()
     except TroupeError as error:
@@ -55,18 +52,20 @@ def _call() -> None:
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def up(context: typer.Context) -> None:
-    """Start the whole stack on this machine and print a link. Ctrl-C ends everything."""
+    """Start all servers on this machine and print a link. Ctrl-C stops them."""
     require_server()
     manage = ROOT / "manage.py"
     words = [str(manage), "up"] if manage.exists() else ["-m", "webapp.stack"]
     if not manage.exists() and not os.environ.get("TROUPE_HOME"):
-        raise TroupeError("set TROUPE_HOME to a folder for data: this is no checkout, which would have var/")
+        raise TroupeError(
+            "set TROUPE_HOME to a folder for data: the default, var/, exists only in a checkout"
+        )
     os.execv(sys.executable, [sys.executable, *words, *context.args])
 
 
 @app.command()
 def run(source: Source, overrides: Overrides = None) -> None:
-    """Run an experiment here, in one process, without Ray and without the web."""
+    """Run an experiment on this machine in one process, without Ray and the web application."""
     from troupe_client.cli.launching import local_command
 
     command = local_command(source, overrides or [], home())
@@ -78,43 +77,40 @@ def run(source: Source, overrides: Overrides = None) -> None:
 def launch(
     source: Source,
     overrides: Overrides = None,
-    name: Annotated[str, typer.Option(help="Shown in tables.")] = "",
-    project: Annotated[str, typer.Option(help="Slug of the project; default: your first.")] = "",
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given several times.")] = None,
-    watch_it: Annotated[bool, typer.Option("--watch", help="Stay and watch it.")] = False,
+    name: RunName = "",
+    project: InProject = "",
+    tag: Tags = None,
+    watch_it: Annotated[bool, typer.Option("--watch", help="Watch the run until it ends.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check the config, and name settings without effect.")
+        bool, typer.Option("--dry-run", help="Only check the config and list settings without effect.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Launch a run on the server. Settings without effect are named on standard error."""
+    """Launch a run on the server. Settings without effect are listed on standard error."""
     from troupe_client.cli.launching import launch_body, unused
 
     body = launch_body(source, overrides or [])
-    told = unused(source, overrides or [])
-    for setting in told:
+    settings = unused(source, overrides or [])
+    for setting in settings:
         errors.print(f"warning: {setting}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     if dry_run:
         if as_json:
-            _print_json({"config": body, "unused": [{"path": each.path, "why": each.why} for each in told]})
+            without_effect = [{"path": setting.path, "why": setting.why} for setting in settings]
+            print_json({"config": body, "unused": without_effect})
         else:
             console.print("The config is valid. Nothing was launched.")
         return
     body |= {key: value for key, value in (("name", name), ("project", project), ("tags", tag)) if value}
     server = find_server()
-    made = server.call("/api/v1/runs/", body)
-    if as_json:
-        _print_json(made)
-    else:
-        page = server.address(made["links"]["page"])
-        console.print(f"{made['id']}  {made['state']}  {page}", highlight=False, soft_wrap=True)
+    launched = server.call("/api/v1/runs/", body)
+    print_launched(server, launched, as_json)
     if watch_it:
-        watch(made["id"])
+        watch(launched["id"])
 
 
 @app.command()
 def runs(
-    query: Annotated[str, typer.Argument(help="Words in name, id or tags.")] = "",
+    query: Annotated[str, typer.Argument(help="Words in the name, id or tags.")] = "",
     state: Annotated[str, typer.Option(help="Only runs in this state.")] = "",
     filter_text: Annotated[
         str, typer.Option("--filter", help="E.g. 'eval/success > 0.8 and tag = baseline'.")
@@ -122,24 +118,22 @@ def runs(
     columns: Annotated[
         str, typer.Option(help="Config fields and metrics to show, e.g. run.seed,eval/success:max.")
     ] = "",
-    sort: Annotated[
-        str, typer.Option(help="E.g. created, run.seed, or -eval/success: the greatest first.")
-    ] = "",
-    view: Annotated[str, typer.Option(help="A saved view; other options go before its own.")] = "",
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=500)] = 20,
+    sort: Annotated[str, typer.Option(help="E.g. created, run.seed, or -eval/success: greatest first.")] = "",
+    view: Annotated[str, typer.Option(help="A saved view; other options override its own.")] = "",
+    limit: Annotated[int, typer.Option(help="Maximum number of runs.", min=1, max=500)] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List runs, newest first."""
-    asked = {"q": query, "state": state, "filter": filter_text, "columns": columns, "sort": sort}
+    parameters = {"q": query, "state": state, "filter": filter_text, "columns": columns, "sort": sort}
     server = find_server()
     if view:
-        kept = {word: text for word, text in view_find(server, view)["query"].items() if word != "group"}
-        asked = kept | {word: text for word, text in asked.items() if text}
-    found = server.call("/api/v1/runs/", **asked, limit=limit)["results"]
+        saved = {key: value for key, value in view_find(server, view)["query"].items() if key != "group"}
+        parameters = saved | {key: value for key, value in parameters.items() if value}
+    listed = server.call("/api/v1/runs/", **parameters, limit=limit)["results"]
     if as_json:
-        _print_json(found)
-    elif found:
-        console.print(runs_table(found))
+        print_json(listed)
+    elif listed:
+        console.print(runs_table(listed))
     elif query or state or filter_text or view:
         console.print("No such run.")
     else:
@@ -149,8 +143,8 @@ def runs(
 @app.command()
 def watch(
     run_id: RunId,
-    interval: Annotated[float, typer.Option(help="Seconds between looks.", min=0.1)] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between updates.", min=0.1)] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the run once and exit.")] = False,
 ) -> None:
     """Watch a run in the terminal until it ends."""
     from troupe_client.cli.watching import watch_run
@@ -161,8 +155,8 @@ def watch(
 @app.command()
 def logs(
     run_id: RunId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run ends.")] = False,
-    limit: Annotated[int, typer.Option(help="Lines to begin with.", min=1, max=2000)] = 200,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run ends.")] = False,
+    limit: Annotated[int, typer.Option(help="Number of latest lines to start with.", min=1, max=2000)] = 200,
 ) -> None:
     """Print a run's log."""
     server, last = find_server(), 0
@@ -180,30 +174,26 @@ def logs(
 
 
 def _act(run_id: str, act: str, as_json: bool, body: dict[str, Any] | None = None) -> None:
-    found = find_server().call(run_path(run_id, f"{act}/"), body or {})
-    if as_json:
-        _print_json(found)
-    else:
-        waits = found["reason"] if found["state"] == "stopping" else ""
-        line = "  ".join(filter(None, (found["id"], found["state"], waits)))
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    changed = find_server().call(run_path(run_id, f"{act}/"), body or {})
+    reason = changed["reason"] if changed["state"] == "stopping" else ""
+    print_result(changed, as_json, "  ".join(filter(None, (changed["id"], changed["state"], reason))))
 
 
 Now = Annotated[
     bool,
-    typer.Option("--now", help="Do not wait for the iteration under way: what it has done is lost."),
+    typer.Option("--now", help="Do not wait for the current iteration; its work is lost."),
 ]
 
 
 @app.command()
 def stop(run_id: RunId, now: Now = False, as_json: AsJson = False) -> None:
-    """End a run: it completes its iteration and writes a checkpoint first."""
+    """Stop a run after its current iteration, with a checkpoint."""
     _act(run_id, "stop", as_json, {"now": now})
 
 
 @app.command()
 def pause(run_id: RunId, now: Now = False, as_json: AsJson = False) -> None:
-    """Complete the iteration, write a checkpoint, end the run and give its devices back; `resume` continues."""
+    """Stop a run after its current iteration, with a checkpoint, and release its devices; `resume` continues it."""
     _act(run_id, "pause", as_json, {"now": now})
 
 
@@ -211,14 +201,14 @@ def pause(run_id: RunId, now: Now = False, as_json: AsJson = False) -> None:
 def resume(
     run_id: RunId,
     overrides: Annotated[
-        list[str] | None, typer.Argument(help="Fields to change from here on: key=value.")
+        list[str] | None, typer.Argument(help="Fields to change from now on: key=value.")
     ] = None,
     checkpoint: Annotated[
         str, typer.Option("--from", help="Checkpoint to start from: last, best, or an iteration.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Resume a run from its last whole checkpoint, in a new attempt, with fields of the config changed where wanted."""
+    """Resume a run from its last complete checkpoint, in a new attempt, with optional changes of the config."""
     from training_core.config.files import parse_overrides
 
     chosen = {"checkpoint": checkpoint} if checkpoint else {}
@@ -227,39 +217,38 @@ def resume(
 
 @app.command()
 def presets(
-    find: Annotated[list[str] | None, typer.Argument(help="Words that a preset is to have.")] = None,
+    find: Annotated[list[str] | None, typer.Argument(help="Words that a preset must contain.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the presets that ship with Troupe: of language models, then of small networks, task by task."""
+    """List the presets that ship with Troupe by task: for language models, then for small networks."""
     from troupe_client.cli import launching
 
     trees = launching.presets(" ".join(find or []))
     if as_json:
-        return _print_json(trees)
+        return print_json(trees)
     for line in launching.preset_lines(trees):
         console.print(line, highlight=False)
 
 
 @app.command()
 def sync(run_id: RunId) -> None:
-    """Deliver what a dead run left on this machine's disk; safe to repeat."""
+    """Deliver the events that a dead run left on this machine's disk; safe to repeat."""
     from troupe_client.cli.shipping import ship_run
 
     shipped = ship_run(find_server(), run_id)
-    console.print(
-        f"{shipped.events} events of {shipped.spools} spools delivered, {shipped.rejected} refused and set aside",
-        highlight=False,
+    print_line(
+        f"{shipped.events} events of {shipped.spools} spools delivered, {shipped.rejected} refused and set aside"
     )
 
 
 @app.command()
 def doctor(as_json: AsJson = False) -> None:
-    """Look at what is installed here, and say what to do."""
+    """Check what is installed here, and name a remedy for each problem."""
     from troupe_client.cli.doctor import examine
 
     findings = examine()
     if as_json:
-        _print_json([vars(finding) for finding in findings])
+        print_json([vars(finding) for finding in findings])
     colours = {"ok": "green", "note": "yellow", "bad": "red"}
     for finding in findings if not as_json else []:
         mark = f"[{colours[finding.level]}]{finding.level:4}[/]"
@@ -269,10 +258,6 @@ def doctor(as_json: AsJson = False) -> None:
 
 for topic in TOPICS:
     app.add_typer(topic)
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What `troupe doctor` looks at."""
+"""The checks of `troupe doctor`."""
 
 import os
 import platform
@@ -31,7 +31,7 @@ GIB = 1024**3
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at. bad: Troupe will not work; note: some part of it will not."""
+    """Result of one check. bad: Troupe does not work; note: some part of it does not."""
 
     level: Literal["ok", "note", "bad"]
     what: str
@@ -39,7 +39,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Everything, in a fixed order."""
+    """Run all checks in a fixed order."""
     return [
         _python(),
         *_packages(),
@@ -53,10 +53,10 @@ def examine() -> list[Finding]:
 
 
 def _python() -> Finding:
-    found = platform.python_version()
-    if found.startswith("3.11."):
-        return Finding("ok", "Python", found)
-    return Finding("bad", "Python", f"{found}; Troupe is pinned to 3.11: make PYTHON=/path/to/python3.11")
+    installed = platform.python_version()
+    if installed.startswith("3.11."):
+        return Finding("ok", "Python", installed)
+    return Finding("bad", "Python", f"{installed}; Troupe needs 3.11: make PYTHON=/path/to/python3.11")
 
 
 def _packages() -> list[Finding]:
@@ -67,9 +67,8 @@ def _packages() -> list[Finding]:
 
 
 def _package(name: str) -> Finding:
-    found = _version(name)
-    if found:
-        return Finding("ok", name, found)
+    if installed := _version(name):
+        return Finding("ok", name, installed)
     return Finding("bad", name, "is not installed; run `make install`")
 
 
@@ -81,13 +80,13 @@ def _version(name: str) -> str:
 
 
 def _torch() -> Finding:
-    found = _version("torch")
-    if found.split("+")[0] == TORCH:
-        return Finding("ok", "torch version", found)
+    installed = _version("torch")
+    if installed.split("+")[0] == TORCH:
+        return Finding("ok", "torch version", installed)
     return Finding(
         "bad",
         "torch version",
-        f"{found or 'none'}, not {TORCH}; install through constraints.txt (`make install`)",
+        f"{installed or 'none'}, not {TORCH}; install through constraints.txt (`make install`)",
     )
 
 
@@ -96,24 +95,26 @@ def _ninja() -> Finding:
         return Finding(
             "bad",
             "django-ninja",
-            "shares its module name with ninja, which DeepSpeed and vLLM need; uninstall it",
+            "has the same module name as ninja, which DeepSpeed and vLLM need; uninstall it",
         )
-    return Finding("ok", "django-ninja", "absent, as it must be")
+    return Finding("ok", "django-ninja", "not installed, as required")
 
 
 def _machine() -> Finding:
     cores, memory = os.cpu_count() or 1, psutil.virtual_memory()
     text = f"{cores} cores, {memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB memory free"
     if memory.available < 4 * GIB:
-        return Finding("note", "machine", f"{text}; the stack and one run take about 4 GiB")
+        return Finding("note", "machine", f"{text}; the stack and one run need about 4 GiB")
     return Finding("ok", "machine", text)
 
 
 def _disk() -> Finding:
-    place = next(folder for folder in (home(), *home().parents) if folder.exists())
-    free = shutil.disk_usage(place).free / GIB
+    existing = next(folder for folder in (home(), *home().parents) if folder.exists())
+    free = shutil.disk_usage(existing).free / GIB
     if free < 5:
-        return Finding("note", "disk", f"{free:.1f} GiB free at {home()}; transcripts take up to 2 GB a run")
+        return Finding(
+            "note", "disk", f"{free:.1f} GiB free at {home()}; transcripts need up to 2 GB per run"
+        )
     return Finding("ok", "disk", f"{free:.0f} GiB free at {home()}")
 
 
@@ -130,7 +131,7 @@ def _chromium() -> Finding:
     if Path("/usr/bin/chromium").exists():
         return Finding("ok", "Chromium", "/usr/bin/chromium")
     return Finding(
-        "note", "Chromium", "is missing: browser tests are skipped (Debian: apt-get install chromium)"
+        "note", "Chromium", "is not installed: browser tests are skipped (Debian: apt-get install chromium)"
     )
 
 

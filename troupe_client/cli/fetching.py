@@ -1,4 +1,4 @@
-"""What the server streams: archives, unpacked as they come in, and lines, written to a file."""
+"""Streamed responses: archives, unpacked while they arrive, and lines, written to a file."""
 
 import io
 import shutil
@@ -14,7 +14,7 @@ from troupe_client.server_api import Server
 
 
 def write_lines(lines: Iterable[str], output: Path | None) -> int:
-    """Write a streamed answer to a file, which is there whole or not at all, or to standard output; the lines written."""
+    """Write streamed lines to a file, or to standard output, and return their number. A partial file is never left at `output`."""
     if output is None:
         return _copy(lines, sys.stdout)
     partial = output.with_name(output.name + ".part")
@@ -33,19 +33,19 @@ def _copy(lines: Iterable[str], file: TextIO) -> int:
 
 
 def _extract(archive: tarfile.TarFile, folder: Path) -> None:
-    """Plain files and folders that stay inside `folder`; Python before 3.11.4 has no filter that sees to it.
+    """Extract plain files and folders inside `folder`; Python before 3.11.4 has no extraction filter.
 
-    Raises TarError for anything else, before it is written.
+    Raises TarError for any other member, before it is written.
     """
     for member in archive:
-        place = PurePosixPath(member.name)
-        if not (member.isfile() or member.isdir()) or place.is_absolute() or ".." in place.parts:
-            raise tarfile.TarError(f"{member.name!r} is no plain file inside the folder")
+        path = PurePosixPath(member.name)
+        if not (member.isfile() or member.isdir()) or path.is_absolute() or ".." in path.parts:
+            raise tarfile.TarError(f"{member.name!r} is not a plain file inside the folder")
         archive.extract(member, folder, set_attrs=False)
 
 
-class _Pieces(io.RawIOBase):
-    """Chunks as a file that can only be read on."""
+class _ChunkReader(io.RawIOBase):
+    """Chunks as a file without seek."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -55,14 +55,14 @@ class _Pieces(io.RawIOBase):
         """At most `size` bytes; empty at the end."""
         if not self._rest:
             self._rest = next(self._chunks, b"")
-        taken, self._rest = self._rest[:size], self._rest[size:]
-        return taken
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        return piece
 
 
 def fetch_tar(server: Server, path: str, to: Path | None, **query: str) -> Path:
-    """Unpack the tar at `path` into the folder `to` (default: that in the archive); it is there whole or not at all.
+    """Unpack the tar at `path` into the folder `to` (default: the folder in the archive). A partial folder is never left there.
 
-    Raises ServerFailure, TroupeError where the folder exists already or cannot be written.
+    Raises ServerFailure, and TroupeError if the folder exists or cannot be written.
     """
     parent = (to.parent if to else Path()).resolve()
     try:
@@ -71,16 +71,16 @@ def fetch_tar(server: Server, path: str, to: Path | None, **query: str) -> Path:
     except OSError as error:
         raise TroupeError(f"cannot write to {parent}: {error}") from error
     try:
-        with server.stream(path, **query) as answer:
-            pieces = _Pieces(answer.iter_bytes(1024 * 1024))
-            with tarfile.open(fileobj=pieces, mode="r|") as archive:
+        with server.stream(path, **query) as response:
+            reader = _ChunkReader(response.iter_bytes(1024 * 1024))
+            with tarfile.open(fileobj=reader, mode="r|") as archive:
                 _extract(archive, draft)
-        [made] = draft.iterdir()
-        place = to or parent / made.name
-        if place.exists():
-            raise TroupeError(f"{place} is there already; name another folder with --to")
-        made.rename(place)
-        return place
+        [unpacked] = draft.iterdir()
+        target = to or parent / unpacked.name
+        if target.exists():
+            raise TroupeError(f"{target} already exists; choose another folder with --to")
+        unpacked.rename(target)
+        return target
     except (tarfile.TarError, OSError, ValueError) as error:
         raise TroupeError(f"the archive could not be unpacked: {error}; try again") from error
     finally:

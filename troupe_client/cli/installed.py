@@ -1,4 +1,4 @@
-"""Which part of Troupe this environment has: the client alone, or the server's packages too."""
+"""Whether this environment has the packages of the server, or the client alone."""
 
 from importlib.util import find_spec
 

@@ -1,6 +1,6 @@
 """Presets, files and overrides as the command line names them.
 
-Imported by the commands that need it only: building the config's classes takes a third of a second.
+Import it inside the commands that need it: building the config classes takes a third of a second.
 """
 
 import sys
@@ -25,9 +25,9 @@ from training_core.errors import ConfigError
 
 
 def launch_body(source: str, words: list[str]) -> dict[str, Any]:
-    """What the API takes: a preset goes by name, a file goes whole with overrides applied. Raises ConfigError.
+    """Return the body of a launch request: the name of a preset with overrides, or the whole config of a file.
 
-    A file is checked here, so that mistakes in it need no server to be seen.
+    A file is checked here, so that its errors are reported without a server. Raises ConfigError.
     """
     changes = parse_overrides(words)
     if not _is_file(source):
@@ -39,18 +39,18 @@ def launch_body(source: str, words: list[str]) -> dict[str, Any]:
 
 
 def config_of(source: str, words: list[str]) -> AnyConfig:
-    """A preset or file under overrides. Raises ConfigError."""
+    """The config of a preset or file with overrides applied. Raises ConfigError."""
     tree = _read(source) if _is_file(source) else read_preset(source)
     return parse_config(apply_overrides(tree, parse_overrides(words)))
 
 
 def unused(source: str, words: list[str]) -> list[Unused]:
-    """Settings of a preset or file under overrides that have no effect. Raises ConfigError."""
+    """Settings without effect of a preset or file with overrides applied. Raises ConfigError."""
     return unused_settings(config_of(source, words))
 
 
 def local_command(source: str, words: list[str], home: Path) -> list[str]:
-    """The command line that plays a run in one process. Raises ConfigError, before torch is imported."""
+    """The command line that runs an experiment in one process. Raises ConfigError before torch is imported."""
     changes = parse_overrides(words)
     tree = _read(source) if _is_file(source) else read_preset(source)
     parse_config(apply_overrides(tree, changes))
@@ -58,25 +58,25 @@ def local_command(source: str, words: list[str], home: Path) -> list[str]:
     return [sys.executable, "-m", "workers.run", *named, "--local", *words, "--home", str(home)]
 
 
-def presets(wanted: str = "") -> dict[str, dict[str, Any]]:
-    """The tree of every preset that has all these words, by name."""
+def presets(words: str = "") -> dict[str, dict[str, Any]]:
+    """The config tree of every preset that contains all `words`, by name."""
     trees = {name: read_preset(name) for name in preset_names()}
     return {
         name: tree
         for name, tree in trees.items()
-        if has_words(searched_text(name, _description(tree), agents_of(tree)), wanted)
+        if has_words(searched_text(name, _description(tree), agents_of(tree)), words)
     }
 
 
 def preset_lines(trees: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Presets under headings that say who plays what, in rich's markup."""
-    said = ""
+    """Presets under a heading for each kind of agents and task, in rich's markup."""
+    last_heading = ""
     for name, tree in trees.items():
         about = GALLERY.get(name)
         heading = AGENTS[agents_of(tree)] + (f": {about.task}" if about else "")
-        if heading != said:
-            yield f"\n[bold cyan]{heading}[/bold cyan]" if said else f"[bold cyan]{heading}[/bold cyan]"
-            said = heading
+        if heading != last_heading:
+            yield ("\n" if last_heading else "") + f"[bold cyan]{heading}[/bold cyan]"
+            last_heading = heading
         yield f"[bold]{name}[/bold]  {escape(_description(tree))}"
         if about:
             yield f"  {about.purpose}\n  takes {about.time}; {about.result}"

@@ -47,7 +47,7 @@ def test_fork_and_lineage(troupe: Troupe, connected: str, run: Run, checkpoint: 
 def test_what_cannot_be_forked(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint) -> None:
     assert "already" in troupe("fork", run.pk, "20", "run.iterations=10").err
     assert "no checkpoint 40" in troupe("fork", run.pk, "40").err
-    assert "names no checkpoint" in troupe("fork", run.pk, "../x").err
+    assert "is not a checkpoint" in troupe("fork", run.pk, "../x").err
 
 
 def test_download(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoint, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_download(troupe: Troupe, connected: str, run: Run, checkpoint: Checkpoi
     assert said.status == 0, said.err
     assert json.loads(said.out)["policies"] == [str(tmp_path / "got" / "it" / "planner")]
     assert (tmp_path / "got" / "it" / "planner" / "model.safetensors").read_text() == "weights"
-    assert "is there already" in troupe("download", run.pk, "--to", str(tmp_path / "got" / "it")).err
+    assert "already exists" in troupe("download", run.pk, "--to", str(tmp_path / "got" / "it")).err
     assert "no policy 'judge'" in troupe("download", run.pk, "20", "--policy", "judge").err
     assert sorted(item.name for item in (tmp_path / "got").iterdir()) == ["it"]
 

@@ -19,7 +19,7 @@ def test_cluster_says_who_holds_what_and_what_is_lacking(
     monkeypatch.setattr("webapp.cluster.selectors.make_launcher", lambda kind: fake)
     said = troupe("cluster")
     assert said.status == 0 and run.pk in said.out
-    assert "first [bold]try[/bold]" in said.out and "there are 0.5 in all" in said.out
+    assert "first [bold]try[/bold]" in said.out and "the cluster has 0.5" in said.out
     assert json.loads(troupe("cluster", "--json").out)["runs"][0]["place"] == 1
     fake.reachable = False
     assert "The cluster does not answer" in troupe("cluster").out

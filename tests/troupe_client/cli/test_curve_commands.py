@@ -31,11 +31,11 @@ def test_notes_are_written_listed_and_removed(troupe: Troupe, run: Run, connecte
 
 
 def test_events_lists_what_is_marked(troupe: Troupe, run: Run, connected: str) -> None:
-    assert "Nothing is marked yet" in troupe("events", run.pk).out
+    assert "No events yet" in troupe("events", run.pk).out
     RunNote.objects.create(run=run, author=run.owner, step=4, text="look")
     assert troupe("events", run.pk).out.strip() == "step 4  note  look  ada"
     assert json.loads(troupe("events", run.pk, "--kind", "note", "--json").out)[0]["title"] == "look"
-    assert "Nothing is marked yet" in troupe("events", run.pk, "--kind", "finding").out
+    assert "No events yet" in troupe("events", run.pk, "--kind", "finding").out
 
 
 def test_curves_are_listed_and_exported(troupe: Troupe, run: Run, connected: str, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"prompt": "a"}\n{', "line 2: no JSON"),
+        ('{"prompt": "a"}\n{', "line 2: not JSON"),
         ('{"text": "a"}', "line 1: no prompt"),
         (
             '{"prompt": "a", "instance_id": 1}\n\n{"prompt": "b", "instance_id": "1"}',

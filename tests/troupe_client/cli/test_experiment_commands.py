@@ -99,7 +99,7 @@ def test_an_estimate_says_what_a_run_takes(troupe: Troupe, monkeypatch: pytest.M
     monkeypatch.setattr("webapp.cluster.selectors.make_launcher", lambda kind: fake)
     said = troupe("estimate", "plan_path_duo", "rollout.group_size=4")
     assert said.status == 0 and said.out.startswith("Fits the cluster now.")
-    assert "wants 1.3 CPU cores and 0 GPUs; the cluster has 2 and 0" in said.out
+    assert "needs 1.3 CPU cores and 0 GPUs; the cluster has 2 and 0" in said.out
     assert "planner: tiny, fp32, 200,512 parameters" in said.out
     assert "48 episodes, at most 1,920 answers and 15,360 tokens" in said.out
     never = troupe("estimate", "plan_path_duo", "resources.environment_workers=100", "--json")

@@ -29,7 +29,7 @@ def test_members_that_are_no_plain_files_inside(tmp_path: Path, name: str, kind:
     folder.mkdir()
     with (
         tarfile.open(fileobj=packed, mode="r|") as archive,
-        pytest.raises(tarfile.TarError, match="no plain"),
+        pytest.raises(tarfile.TarError, match="not a plain file"),
     ):
         _extract(archive, folder)
     assert not list(folder.iterdir()) and not (tmp_path / "outside").exists()

@@ -30,7 +30,7 @@ def test_health_says_what_is_wrong_and_dismiss_hushes_it(troupe: Troupe, run: Ru
     assert "remedy: Lower the learning rate" in said.out
     assert json.loads(troupe("health", run.pk, "--json").out)[0]["figures"] == {"KL": 4.0}
     assert "dismissed" in troupe("dismiss", run.pk, str(finding.pk)).out
-    assert "No rule has anything to say" in troupe("health", run.pk).out
+    assert "No findings" in troupe("health", run.pk).out
     assert "dismissed" in troupe("health", run.pk, "--all").out
     assert json.loads(troupe("reopen", run.pk, str(finding.pk), "--json").out)["state"] == "open"
 
@@ -50,7 +50,7 @@ def test_channels(troupe: Troupe, connected: str) -> None:
     assert tried.status == 1 and "was not sent" in tried.out, "it is inside the network"
     assert "removed" in troupe("channel-remove", "lab", number).out
     assert "No channels yet" in troupe("channels", "lab").out
-    assert "no project's slug" in troupe("channels", "a/b").err
+    assert "is not a project slug" in troupe("channels", "a/b").err
 
 
 def test_fork_finding(

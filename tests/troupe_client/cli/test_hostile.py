@@ -37,7 +37,7 @@ def test_escape_sequences_of_a_run_do_not_reach_the_terminal(troupe: Troupe, run
 def test_what_can_be_no_id_is_told(troupe: Troupe, command: str, run_id: str) -> None:
     said = troupe(command, run_id)
     assert said.status == 1
-    assert "is no run's id" in said.err
+    assert "is not a run id" in said.err
 
 
 @pytest.mark.parametrize(

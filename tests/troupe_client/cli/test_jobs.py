@@ -49,4 +49,4 @@ def test_errors_are_words(troupe: Troupe, connected: str, run: Run) -> None:
     assert "--as ROLE" in troupe("talk", run.pk).err
     assert "there is no role x" in troupe("talk", run.pk, "base", "--as", "x").err
     assert troupe("match", f"{run.pk}:1", f"{run.pk}:2", "--no-wait").status != 0
-    assert "is no job's id" in troupe("job", "../x").err
+    assert "is not a job id" in troupe("job", "../x").err

@@ -27,5 +27,5 @@ def test_people_come_and_go_and_it_is_noted(troupe: Troupe) -> None:
 
 def test_what_is_wrong_is_said(troupe: Troupe) -> None:
     assert "is not a date" in troupe("audit", "lab", "--since", "yesterday").err
-    assert "no project's slug" in troupe("audit", "a/b").err
+    assert "is not a project slug" in troupe("audit", "a/b").err
     assert "no such project" in troupe("members", "other").err.lower()

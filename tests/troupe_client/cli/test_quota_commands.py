@@ -18,5 +18,5 @@ def test_quotas_are_set_and_shown(troupe: Troupe) -> None:
 
 def test_what_is_wrong_is_said(troupe: Troupe) -> None:
     assert "write name=value" in troupe("quota", "lab", "runs").err
-    assert "is no number" in troupe("quota", "lab", "runs=many").err
+    assert "is not a number" in troupe("quota", "lab", "runs=many").err
     assert troupe("quota", "lab", "runs=1.5").status == 1

@@ -24,8 +24,8 @@ def test_a_report_is_written_taken_back_exported_and_shared(troupe: Troupe, tmp_
     assert "first \ufffd[2J" in troupe("report", "show", number, "--version", "1").out
     refused = troupe("report", "write", number, str(text), "--base", "1", "--title", "late")
     assert refused.status == 1 and "kept as version 3" in refused.err
-    assert "beside" in troupe("report", "versions", number).out
-    assert "version 1 is the report again" in troupe("report", "restore", number, "1").out
+    assert "conflict" in troupe("report", "versions", number).out
+    assert "version 1 is restored" in troupe("report", "restore", number, "1").out
     assert Report.objects.get().text.startswith("first")
     page = tmp_path / "out.html"
     assert troupe("report", "export", number, "-o", str(page)).status == 0

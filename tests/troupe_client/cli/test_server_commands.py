@@ -254,7 +254,7 @@ def test_compare_prints_groups(connected: str, troupe: Troupe, run: Run) -> None
     assert json.loads(troupe("compare", run.pk, "--json").out)["groups"][0]["n"] == 1
     assert run.pk in troupe("compare", run.pk, "--key", "no/such").out
     assert troupe("compare").status == 1
-    assert "fields are the same everywhere" in troupe("compare-config", run.pk).out
+    assert "fields are equal in all groups" in troupe("compare-config", run.pk).out
     assert "at_grpo" in troupe("compare-config", run.pk, "--all").out
     assert "run,name,eval/success" in troupe("compare-table", run.pk).out
     Run.objects.filter(pk=run.pk).update(name="=1+1")

@@ -29,7 +29,7 @@ def test_transcripts_are_found_and_read(troupe: Troupe, told: Run) -> None:
     assert "goal \ufffd[2J[bold]x[/bold]" in listed.out
     found = json.loads(troupe("transcripts", told.pk, "-s", "lost", "-f", "outcome=unsolved", "--json").out)
     assert [each["name"] for each in found] == ["1-4-train-0"]
-    assert "No episode fits" in troupe("transcripts", told.pk, "-f", "iteration_min=5").out
+    assert "No episode matches" in troupe("transcripts", told.pk, "-f", "iteration_min=5").out
     pk = str(Episode.objects.get(name="1-3-train-0").pk)
     read = troupe("transcript", pk)
     assert "#1 planner (planner)  reward 1.500" in read.out and "<script>x</script>" in read.out
@@ -73,7 +73,7 @@ def test_mistakes_are_told(troupe: Troupe, told: Run) -> None:
 def test_trees_and_groups(troupe: Troupe, told: Run) -> None:
     pk = str(Episode.objects.get(name="1-3-train-0").pk)
     tree = troupe("tree", pk).out
-    assert "#1 planner  [1.500]  1.500  equal: teaches nothing" in tree and tree.count("#") == 3
+    assert "#1 planner  [1.500]  1.500  equal rewards: no gradient" in tree and tree.count("#") == 3
     assert len(json.loads(troupe("tree", pk, "--json").out)) == 3
     group = troupe("group", pk, "2").out
     assert "#2 executor (executor)  mean reward 1.500  std 0.000" in group

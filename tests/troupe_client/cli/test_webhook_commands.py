@@ -19,7 +19,7 @@ def test_a_webhook_is_made_tried_and_removed(troupe: Troupe) -> None:
     assert "off" in troupe("webhook-act", "lab", number, "off").out
     assert troupe("webhook-act", "lab", number, "explode").status == 2
     assert "remove" in troupe("webhook-act", "lab", number, "remove").out
-    assert "no webhooks" in troupe("webhooks", "lab").out
+    assert "No webhooks." in troupe("webhooks", "lab").out
 
 
 def test_what_is_wrong_is_said(troupe: Troupe) -> None:

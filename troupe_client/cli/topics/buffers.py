@@ -1,4 +1,4 @@
-"""The rollout buffer: rollouts made outside of Troupe, served to its runs."""
+"""`troupe buffer`: serve rollouts from other programs to runs."""
 
 import os
 from pathlib import Path
@@ -15,39 +15,39 @@ app = typer.Typer()
 @app.command("buffer")
 def buffer(
     port: Annotated[
-        int, typer.Option(help="Port; where it is taken, the next free one.", min=0, max=65535)
+        int, typer.Option(help="Port; if it is in use, the next free one.", min=0, max=65535)
     ] = 8889,
     generators: Annotated[
-        Path | None, typer.Option(help="Folder of generator plugins, beside the built-in ones.")
+        Path | None, typer.Option(help="Folder of generator plugins, in addition to the built-in ones.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder that input files must lie in; default: data/ in TROUPE_HOME.")
+        Path | None,
+        typer.Option(help="Folder that must contain the input files; default: data/ in TROUPE_HOME."),
     ] = None,
     group_size: Annotated[
-        int, typer.Option(help="Records of a whole group, where no rollout says another size.", min=1)
+        int, typer.Option(help="Records of a complete group, unless a rollout specifies another size.", min=1)
     ] = BufferLimits.group_size,
     least_reward: Annotated[
-        float, typer.Option(help="A record is valid when its reward is greater.")
+        float, typer.Option(help="A record is valid if its reward is greater.")
     ] = BufferLimits.least_reward,
     minimum_ratio: Annotated[
         float,
         typer.Option(
-            help="Valid share that a group needs, and share of a group that timed out.", min=0.0, max=1.0
+            help="Share of valid records that a group needs, and share of its records after a timeout.",
+            min=0.0,
+            max=1.0,
         ),
     ] = BufferLimits.minimum_ratio,
     timeout: Annotated[
         float, typer.Option(help="Seconds that a group waits after its last record.", min=0.0)
     ] = BufferLimits.timeout,
     max_records: Annotated[
-        int, typer.Option(help="Records held at once; beyond it writers are told to wait.", min=1)
+        int, typer.Option(help="Maximum number of stored records; further writers must wait.", min=1)
     ] = BufferLimits.max_records,
 ) -> None:
-    """Serve a rollout buffer: generators write records, a run with workflow.type = "rollout_buffer" learns from them."""
+    """Serve a rollout buffer: generators write records, and a run with workflow.type = "rollout_buffer" trains on them."""
     from workers.rollout_buffer.server import Settings, serve
 
     limits = BufferLimits(group_size, least_reward, minimum_ratio, timeout, max_records)
-    serve(
-        Settings(
-            home(), os.environ.get("TROUPE_HOST", "").strip() or "127.0.0.1", port, generators, data, limits
-        )
-    )
+    host = os.environ.get("TROUPE_HOST", "").strip() or "127.0.0.1"
+    serve(Settings(home(), host, port, generators, data, limits))

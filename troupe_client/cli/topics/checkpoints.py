@@ -1,54 +1,54 @@
 """Checkpoints: fork, download, pin, delete, lineage."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from troupe_client.cli.show import OUTCOMES, console, known, number, visible
+from troupe_client.cli.arguments import AsJson, Overrides, RunId, RunName, Tags
+from troupe_client.cli.output import (
+    console,
+    plain_table,
+    print_json,
+    print_launched,
+    print_line,
+    print_result,
+    visible,
+)
+from troupe_client.cli.show import OUTCOMES, number, reported_keys
 from troupe_client.server_api import ServerFailure, find_server, run_path
 
 app = typer.Typer()
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-RunId = Annotated[str, typer.Argument(help="Id of the run.")]
 MARKS = ("best", "pinned", "damaged", "removed")
-Name = Annotated[str, typer.Argument(help="last, best, or an iteration.")]
+Checkpoint = Annotated[str, typer.Argument(help="last, best, or an iteration.")]
 
 
 @app.command()
 def fork(
     run_id: RunId,
-    checkpoint: Name,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(help="Fields to change: key=value, e.g. run.seed=1.")
-    ] = None,
-    name: Annotated[str, typer.Option(help="Shown in tables.")] = "",
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given several times.")] = None,
+    checkpoint: Checkpoint,
+    overrides: Overrides = None,
+    name: RunName = "",
+    tag: Tags = None,
     as_json: AsJson = False,
 ) -> None:
-    """Launch a new run that starts from a checkpoint, with fields of the config changed."""
+    """Launch a new run that starts from a checkpoint, with changes of the config."""
     from training_core.config.files import parse_overrides
 
     body: dict[str, Any] = {"overrides": parse_overrides(overrides or []), "name": name, "tags": tag or []}
     server = find_server()
-    made = server.call(checkpoint_path(run_id, checkpoint, "fork/"), body)
-    if as_json:
-        return typer.echo(json.dumps(made, indent=2))
-    page = server.address(made["links"]["page"])
-    console.print(f"{made['id']}  {made['state']}  {page}", highlight=False, soft_wrap=True)
+    print_launched(server, server.call(checkpoint_path(run_id, checkpoint, "fork/"), body), as_json)
 
 
 @app.command()
 def download(
     run_id: RunId,
-    checkpoint: Name = "last",
+    checkpoint: Checkpoint = "last",
     policy: Annotated[str, typer.Option(help="Only this policy.")] = "",
     to: Annotated[
-        Path | None, typer.Option(help="Folder to make; default: named for run and iteration.")
+        Path | None, typer.Option(help="Folder to create; default: named after run and iteration.")
     ] = None,
     merge: Annotated[
         bool,
@@ -56,20 +56,20 @@ def download(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a checkpoint: a folder per policy, Hugging Face's where it is a language model."""
+    """Download a checkpoint: one folder per policy, in Hugging Face's format for language models."""
     from troupe_client.cli.fetching import fetch_tar
 
-    place = fetch_tar(find_server(), checkpoint_path(run_id, checkpoint, "download/"), to, policy=policy)
+    target = fetch_tar(find_server(), checkpoint_path(run_id, checkpoint, "download/"), to, policy=policy)
     if merge:
-        from training_core.llm.models.loading import merge_folder  # torch: seconds
+        from training_core.llm.models.loading import merge_folder  # imports torch, which takes seconds
 
-        for item in place.iterdir():
-            merge_folder(item)
-    folders = sorted(str(item) for item in place.iterdir() if item.is_dir())
+        for folder in target.iterdir():
+            merge_folder(folder)
+    folders = sorted(str(item) for item in target.iterdir() if item.is_dir())
     if as_json:
-        return typer.echo(json.dumps({"folder": str(place), "policies": folders}, indent=2))
-    for folder in folders:
-        console.print(folder, highlight=False, markup=False, soft_wrap=True)
+        return print_json({"folder": str(target), "policies": folders})
+    for path in folders:
+        print_line(path)
 
 
 @app.command()
@@ -77,31 +77,29 @@ def checkpoints(run_id: RunId, as_json: AsJson = False) -> None:
     """List a run's checkpoints, newest first."""
     rows = find_server().call(run_path(run_id, "checkpoints/"))["results"]
     if as_json:
-        return typer.echo(json.dumps(rows, indent=2))
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    shown = known([row["metrics"] for row in rows], OUTCOMES)
-    for heading in ("iteration", "size", *shown, "marks"):
-        table.add_column(heading, justify="left" if heading == "marks" else "right")
+        return print_json(rows)
+    metrics = reported_keys([row["metrics"] for row in rows], OUTCOMES)
+    numeric = ("iteration", "size", *metrics)
+    table = plain_table(*numeric, "marks", right=numeric)
     for row in rows:
-        marks = [mark for mark in MARKS if row[mark]]
-        figures = [number(row["metrics"].get(key)) for key in shown]
-        table.add_row(str(row["iteration"]), f"{row['size'] / 1e6:.1f} MB", *figures, " ".join(marks))
+        values = [number(row["metrics"].get(key)) for key in metrics]
+        table.add_row(str(row["iteration"]), f"{row['size'] / 1e6:.1f} MB", *values, _marks(row))
     console.print(table)
 
 
 @app.command()
 def pin(
     run_id: RunId,
-    checkpoint: Name,
-    off: Annotated[bool, typer.Option("--off", help="Leave it to retention again.")] = False,
+    checkpoint: Checkpoint,
+    off: Annotated[bool, typer.Option("--off", help="Unpin it: retention applies again.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Keep a checkpoint whatever retention says."""
+    """Exempt a checkpoint from retention."""
     _act(run_id, checkpoint, "unpin" if off else "pin", as_json)
 
 
 @app.command()
-def delete_checkpoint(run_id: RunId, checkpoint: Name, as_json: AsJson = False) -> None:
+def delete_checkpoint(run_id: RunId, checkpoint: Checkpoint, as_json: AsJson = False) -> None:
     """Delete a checkpoint from disk."""
     _act(run_id, checkpoint, "delete", as_json)
 
@@ -109,60 +107,57 @@ def delete_checkpoint(run_id: RunId, checkpoint: Name, as_json: AsJson = False) 
 @app.command()
 def prune(
     run_id: RunId,
-    last: Annotated[int, typer.Option(help="Newest ones to keep.", min=0)] = 1,
-    best: Annotated[int, typer.Option(help="Best ones to keep.", min=0)] = 1,
-    dry: Annotated[bool, typer.Option("--dry", help="Only say what would be deleted.")] = False,
+    last: Annotated[int, typer.Option(help="Number of newest checkpoints to keep.", min=0)] = 1,
+    best: Annotated[int, typer.Option(help="Number of best checkpoints to keep.", min=0)] = 1,
+    dry: Annotated[bool, typer.Option("--dry", help="Only list what would be deleted.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete all checkpoints but the last and the best ones; pinned and forked ones are kept too."""
-    done = find_server().call(run_path(run_id, "prune/"), {"last": last, "best": best, "dry": dry})
-    if as_json:
-        return typer.echo(json.dumps(done, indent=2))
-    listed = ", ".join(str(each) for each in done["deleted"]) or "nothing"
-    word = "would delete" if dry else "deleted"
-    console.print(f"{word} {listed} ({done['bytes'] / 1e6:.1f} MB)", highlight=False)
+    """Delete all checkpoints except the last, best, pinned and forked ones."""
+    pruned = find_server().call(run_path(run_id, "prune/"), {"last": last, "best": best, "dry": dry})
+    iterations = ", ".join(map(str, pruned["deleted"])) or "nothing"
+    verb = "would delete" if dry else "deleted"
+    print_result(pruned, as_json, f"{verb} {iterations} ({pruned['bytes'] / 1e6:.1f} MB)")
 
 
 def _act(run_id: str, name: str, act: str, as_json: bool) -> None:
     row = find_server().call(checkpoint_path(run_id, name, f"{act}/"), {})
-    if as_json:
-        return typer.echo(json.dumps(row, indent=2))
-    marks = [mark for mark in MARKS if row[mark]]
-    console.print(f"{row['path']}  {' '.join(marks)}", highlight=False)
+    print_result(row, as_json, f"{row['path']}  {_marks(row)}")
+
+
+def _marks(row: dict[str, Any]) -> str:
+    return " ".join(mark for mark in MARKS if row[mark])
 
 
 @app.command()
 def lineage(run_id: RunId, as_json: AsJson = False) -> None:
-    """Show which run this one was forked from, and which were forked from it."""
-    found = find_server().call(run_path(run_id, "lineage/"))
+    """Show which run this run was forked from, and which runs were forked from it."""
+    root = find_server().call(run_path(run_id, "lineage/"))
     if as_json:
-        return typer.echo(json.dumps(found, indent=2))
-    tree = Tree(_kin(found))
-    _grow(tree, found["forks"])
+        return print_json(root)
+    tree = Tree(_relative(root))
+    _add_forks(tree, root["forks"])
     console.print(tree)
 
 
 def checkpoint_path(run_id: str, name: str, below: str) -> str:
-    """Address of something of a checkpoint. Raises ServerFailure for what can be no name."""
+    """Path of a resource below a checkpoint. Raises ServerFailure if `name` cannot be a checkpoint."""
     if not name.isascii() or not name.replace("-", "").isalnum():
-        raise ServerFailure(f"{name!r} names no checkpoint; give last, best or an iteration")
+        raise ServerFailure(f"{name!r} is not a checkpoint; use last, best or an iteration")
     return run_path(run_id, f"checkpoints/{name}/{below}")
 
 
-def _grow(tree: Tree, forks: list[dict[str, Any]]) -> None:
-    for kin in forks:
-        _grow(tree.add(_kin(kin)), kin["forks"])
+def _add_forks(tree: Tree, forks: list[dict[str, Any]]) -> None:
+    for relative in forks:
+        _add_forks(tree.add(_relative(relative)), relative["forks"])
 
 
-def _outcome(kin: dict[str, Any]) -> str:
-    return (
-        number(kin["success"])
-        if kin["return"] is None or kin["success"] is not None
-        else f"return {number(kin['return'])}"
-    )
+def _outcome(relative: dict[str, Any]) -> str:
+    if relative["return"] is None or relative["success"] is not None:
+        return number(relative["success"])
+    return f"return {number(relative['return'])}"
 
 
-def _kin(kin: dict[str, Any]) -> Text:
-    at = f"  at {kin['forked_at']}" if kin["forked_at"] is not None else ""
-    text = f"{kin['id']}  {visible(kin['name'])}{at}  {kin['state']}  {_outcome(kin)}"
-    return Text(text, style="bold" if kin["here"] else "")
+def _relative(relative: dict[str, Any]) -> Text:
+    at = f"  at {relative['forked_at']}" if relative["forked_at"] is not None else ""
+    text = f"{relative['id']}  {visible(relative['name'])}{at}  {relative['state']}  {_outcome(relative)}"
+    return Text(text, style="bold" if relative["here"] else "")

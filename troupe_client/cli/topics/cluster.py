@@ -1,44 +1,44 @@
-"""The cluster: what it has, who holds it, who waits for what."""
+"""`troupe cluster`: nodes, and what runs hold and wait for."""
 
-import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from troupe_client.cli.show import TONES, console, duration, visible
+from troupe_client.cli.arguments import AsJson
+from troupe_client.cli.output import console, plain_table, print_json, print_line, visible
+from troupe_client.cli.show import TONES, duration
 from troupe_client.server_api import find_server
 
 app = typer.Typer()
 
 
 @app.command()
-def cluster(as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False) -> None:
-    """Show nodes, who holds devices, and what each waiting run lacks."""
-    found = find_server().call("/api/v1/cluster/")
+def cluster(as_json: AsJson = False) -> None:
+    """Show nodes, the runs that hold devices, and what each waiting run lacks."""
+    status = find_server().call("/api/v1/cluster/")
     if as_json:
-        return typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
-    if not found["reachable"]:
+        return print_json(status)
+    if not status["reachable"]:
         console.print("The cluster does not answer.", style="yellow")
-    for node in found["nodes"]:
-        _line(
+    for node in status["nodes"]:
+        print_line(
             f"{node['name']}  {node['free_cpus']:g} of {node['cpus']:g} CPU cores free, "
             f"{node['free_gpus']:g} of {node['gpus']:g} GPUs free"
         )
-    console.print(_table(found["runs"]) if found["runs"] else "Nothing runs or waits.")
-    worker, ingest = found["services"]["worker"], found["services"]["ingest"]
-    _line(
+    console.print(_table(status["runs"]) if status["runs"] else "No run is active or waiting.")
+    worker, ingest = status["services"]["worker"], status["services"]["ingest"]
+    print_line(
         f"worker {'works' if worker['alive'] else 'has not been seen'}, backlog {worker['backlog']}; "
         f"{ingest['producers']} writing, longest silence {duration(ingest['lag_seconds'])}"
     )
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("place", "run", "name", "state", "owner", "priority", "CPU", "GPU", "limited by"):
-        table.add_column(heading)
+    table = plain_table("place", "run", "name", "state", "owner", "priority", "CPU", "GPU", "limited by")
     for row in rows:
+        limits = "; ".join(_limit(limit) for limit in row["limits"])
         table.add_row(
             str(row["place"] or ""),
             row["run"] or "–",
@@ -48,16 +48,12 @@ def _table(rows: list[dict[str, Any]]) -> Table:
             str(row["priority"]),
             "–" if row["cpus"] is None else f"{row['cpus']:g}",
             "–" if row["gpus"] is None else f"{row['gpus']:g}",
-            Text(visible("; ".join(_limit(each) for each in row["limits"]) or row["reason"])),
+            Text(visible(limits or row["reason"])),
         )
     return table
 
 
 def _limit(limit: dict[str, Any]) -> str:
     if limit["never"]:
-        return f"{limit['resource']}: wants {limit['wants']:g}, there are {limit['total']:g} in all"
-    return f"{limit['resource']}: wants {limit['wants']:g}, lacks {limit['lacks']:g}"
-
-
-def _line(text: str) -> None:
-    console.print(Text(visible(text)), soft_wrap=True)
+        return f"{limit['resource']}: needs {limit['wants']:g}, the cluster has {limit['total']:g}"
+    return f"{limit['resource']}: needs {limit['wants']:g}, lacks {limit['lacks']:g}"

@@ -1,4 +1,4 @@
-"""`troupe data`: files of prompts."""
+"""`troupe data`: prompt files."""
 
 import hashlib
 import json
@@ -9,40 +9,38 @@ from typing import Annotated, Any
 import typer
 
 from training_core.errors import TroupeError
-from troupe_client.cli.show import console
+from troupe_client.cli.output import print_line
 
 app = typer.Typer()
-data = typer.Typer(help="Files of prompts.", no_args_is_help=True)
+data = typer.Typer(help="Prompt files.", no_args_is_help=True)
 app.add_typer(data, name="data")
 
 
 @data.callback()
 def _data() -> None:
-    """Files of prompts."""
+    """Prompt files."""
 
 
 @data.command("assign-ids")
 def assign_ids(
-    file: Annotated[Path, typer.Argument(help="JSONL of prompts; it is rewritten in place.")],
-    output: Annotated[Path | None, typer.Option(help="Write here instead.")] = None,
+    file: Annotated[Path, typer.Argument(help="JSONL file of prompts, changed in place.")],
+    output: Annotated[Path | None, typer.Option(help="File to write instead.")] = None,
 ) -> None:
-    """Give every prompt of a file an instance_id; ids that are there stay, and a second time nothing changes."""
+    """Add an instance_id to every prompt that has none. Repeating the command changes nothing."""
     items = _read(file)
     added = add_ids(items)
     target = output or file
     if added or output:
         _write(target, items)
-    console.print(
-        f"{target}: {added} of {len(items)} prompts were given an instance_id", highlight=False, markup=False
-    )
+    print_line(f"{target}: added an instance_id to {added} of {len(items)} prompts")
 
 
 def add_ids(items: list[dict[str, Any]]) -> int:
-    """Give items without an instance_id one that follows from what they say, so that the order of lines does not matter.
+    """Add an instance_id to items without one and return their number.
 
-    Equal items are numbered. Returns how many were without.
+    The id is a hash of the item's content, so that the order of lines does not matter. Equal items are numbered.
     """
-    taken = {str(item["instance_id"]) for item in items if _has_id(item)}
+    used = {str(item["instance_id"]) for item in items if _has_id(item)}
     seen: Counter[str] = Counter()
     added = 0
     for item in items:
@@ -53,9 +51,9 @@ def add_ids(items: list[dict[str, Any]]) -> int:
         while True:
             seen[digest] += 1
             name = digest if seen[digest] == 1 else f"{digest}-{seen[digest]}"
-            if name not in taken:
+            if name not in used:
                 break
-        taken.add(name)
+        used.add(name)
         item["instance_id"] = name
         added += 1
     return added
@@ -66,24 +64,24 @@ def _has_id(item: dict[str, Any]) -> bool:
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """The file's objects. Raises TroupeError, naming file and line."""
+    """Return the file's objects. Raises TroupeError with file and line."""
     try:
         lines = file.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise TroupeError(f"cannot read {file}: {error}") from error
     items: list[dict[str, Any]] = []
-    places: dict[str, int] = {}
+    first_lines: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             item = json.loads(line)
         except ValueError as error:
-            raise TroupeError(f"{file}, line {number}: no JSON ({error})") from error
+            raise TroupeError(f"{file}, line {number}: not JSON ({error})") from error
         if not isinstance(item, dict) or not item.get("prompt"):
             raise TroupeError(f'{file}, line {number}: no prompt; a line is {{"prompt": ..., "label": ...}}')
         if _has_id(item):
-            first = places.setdefault(str(item["instance_id"]), number)
+            first = first_lines.setdefault(str(item["instance_id"]), number)
             if first != number:
                 raise TroupeError(
                     f"{file}: lines {first} and {number} both have instance_id {item['instance_id']}"
@@ -95,7 +93,7 @@ def _read(file: Path) -> list[dict[str, Any]]:
 
 
 def _write(target: Path, items: list[dict[str, Any]]) -> None:
-    """The whole file or nothing, the id first in each line; a file that is there keeps its mode."""
+    """Replace the file atomically, with the id first in each line. An existing file keeps its mode."""
     draft = target.with_name(f".{target.name}.draft")
     ordered = [{"instance_id": item["instance_id"], **item} for item in items]
     try:

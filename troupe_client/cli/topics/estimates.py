@@ -1,13 +1,14 @@
-"""What an experiment takes, before anything is spent."""
+"""`troupe estimate`: what a run needs, before it is launched."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from troupe_client.cli.show import console, size, visible
+from troupe_client.cli.arguments import AsJson, Overrides, Source
+from troupe_client.cli.output import console, plain_table, print_json, print_line, visible
+from troupe_client.cli.show import size
 from troupe_client.server_api import find_server
 
 app = typer.Typer()
@@ -16,62 +17,57 @@ VERDICTS = {
     "fits": "Fits the cluster now.",
     "waits": "Fits, but has to wait.",
     "never": "Does not fit the cluster.",
-    "unknown": "Not known.",
+    "unknown": "Unknown.",
 }
 
 
 @app.command()
 def estimate(
-    source: Annotated[str, typer.Argument(help="A preset's name, or a .toml file.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="Fields to change: key=value.")] = None,
-    prompt_tokens: Annotated[
-        int | None, typer.Option(help="Length that prompts are taken to have.", min=1)
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    source: Source,
+    overrides: Overrides = None,
+    prompt_tokens: Annotated[int | None, typer.Option(help="Assumed length of prompts.", min=1)] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Say what a run takes (devices, memory, tokens), and whether the cluster has it. Status 1 where it never fits."""
+    """Estimate devices, memory and tokens of a run, and whether the cluster has them. Exits with 1 if it never fits."""
     from troupe_client.cli.launching import launch_body
 
     body = launch_body(source, overrides or [])
     body |= {"prompt_tokens": prompt_tokens} if prompt_tokens else {}
-    found = find_server().call("/api/v1/estimate/", body)
+    result = find_server().call("/api/v1/estimate/", body)
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        print_json(result)
     else:
-        _show(found)
-    if found["verdict"]["level"] == "never":
+        _show(result)
+    if result["verdict"]["level"] == "never":
         raise typer.Exit(1)
 
 
-def _show(found: dict[str, Any]) -> None:
-    verdict, cluster, volume = found["verdict"], found["cluster"], found["volume"]
+def _show(result: dict[str, Any]) -> None:
+    verdict, cluster, volume = result["verdict"], result["cluster"], result["volume"]
     console.print(VERDICTS[verdict["level"]], style=TONES[verdict["level"]])
     for reason in verdict["reasons"]:
-        _line(f"  {reason}")
-    console.print(_pools(found["pools"]))
-    wants = f"wants {found['wants']['cpus']:g} CPU cores and {found['wants']['gpus']:g} GPUs"
-    there = f"; the cluster has {cluster['cpus']:g} and {cluster['gpus']:g}" if cluster else ""
-    _line(wants + there)
-    for policy in found["policies"]:
-        counted = f"{policy['parameters']:,} parameters" if policy["parameters"] else policy["unknown"]
-        _line(f"{policy['policy']}: {policy['model']}, {policy['precision']}, {counted}")
+        print_line(f"  {reason}")
+    console.print(_pools(result["pools"]))
+    needed = f"needs {result['wants']['cpus']:g} CPU cores and {result['wants']['gpus']:g} GPUs"
+    available = f"; the cluster has {cluster['cpus']:g} and {cluster['gpus']:g}" if cluster else ""
+    print_line(needed + available)
+    for policy in result["policies"]:
+        parameters = f"{policy['parameters']:,} parameters" if policy["parameters"] else policy["unknown"]
+        print_line(f"{policy['policy']}: {policy['model']}, {policy['precision']}, {parameters}")
         for worker in policy["workers"]:
-            _line(f"  {_device(worker)}: {size(worker['peak'])} at most ({_parts(worker['parts'])})")
-    each = f"{volume['answers']:,} answers and {volume['tokens']:,} tokens"
-    whole = f"at most {volume['tokens_total']:,} tokens; "
-    if not found["policies"]:  # small networks: steps stand for answers
-        each, whole = f"{volume['answers']:,} environment steps", ""
-    _line(f"an iteration: {volume['episodes']:,} episodes, at most {each}")
-    _line(
-        f"the run: {whole}{volume['evaluations']:,} evaluations of {volume['evaluation_episodes']:,} episodes"
+            print_line(f"  {_device(worker)}: at most {size(worker['peak'])} ({_parts(worker['parts'])})")
+    per_iteration = f"{volume['answers']:,} answers and {volume['tokens']:,} tokens"
+    in_total = f"at most {volume['tokens_total']:,} tokens; "
+    if not result["policies"]:  # small networks: environment steps in place of answers
+        per_iteration, in_total = f"{volume['answers']:,} environment steps", ""
+    print_line(f"per iteration: {volume['episodes']:,} episodes, at most {per_iteration}")
+    print_line(
+        f"the run: {in_total}{volume['evaluations']:,} evaluations of {volume['evaluation_episodes']:,} episodes"
     )
 
 
 def _pools(pools: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("pool")
-    for heading in ("workers", "CPU", "GPU"):
-        table.add_column(heading, justify="right")
+    table = plain_table("pool", "workers", "CPU", "GPU", right=("workers", "CPU", "GPU"))
     for pool in pools:
         table.add_row(
             Text(visible(pool["name"])), str(pool["workers"]), f"{pool['cpus']:g}", f"{pool['gpus']:g}"
@@ -84,8 +80,4 @@ def _device(worker: dict[str, Any]) -> str:
 
 
 def _parts(parts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {size(taken)}" for name, taken in parts.items())
-
-
-def _line(text: str) -> None:
-    console.print(Text(visible(text)), soft_wrap=True)
+    return ", ".join(f"{name} {size(count)}" for name, count in parts.items())

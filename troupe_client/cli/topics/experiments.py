@@ -1,58 +1,66 @@
-"""Sweeps: many runs of one experiment, launched and read together."""
+"""Sweeps: many runs of one experiment."""
 
-import json
-import sys
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from troupe_client.cli.show import console, number, state, visible
-from troupe_client.server_api import Server, find_server
+from troupe_client.cli.arguments import AsJson, InProject, Preset, Tags
+from troupe_client.cli.output import (
+    console,
+    plain_table,
+    print_json,
+    print_line,
+    print_result,
+    print_rows,
+    visible,
+)
+from troupe_client.cli.show import number, state
+from troupe_client.server_api import find_server
 
 app = typer.Typer()
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 SweepId = Annotated[int, typer.Argument(help="Number of the sweep, as `troupe sweeps` shows it.", min=1)]
 
 
 @app.command()
 def sweep(  # noqa: PLR0913 - each is an option of the command
-    preset: Annotated[str, typer.Argument(help="A preset's name.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="Shared by all runs: key=value.")] = None,
+    preset: Preset,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Fields to change in all runs: key=value.")
+    ] = None,
     grid: Annotated[
-        list[str] | None, typer.Option(help="field=value,value: every combination. May be repeated.")
+        list[str] | None, typer.Option(help="field=value,value: every combination; may be repeated.")
     ] = None,
     listed: Annotated[
-        list[str] | None, typer.Option("--list", help="field=value,value: the n-th values go together.")
+        list[str] | None,
+        typer.Option("--list", help="field=value,value: the n-th values of all lists form the n-th run."),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="0,1,2 or 0..4: every point under each of them.")] = "",
-    name: Annotated[str, typer.Option(help="Shown in tables.")] = "",
-    project: Annotated[str, typer.Option(help="Slug of the project; default: your first.")] = "",
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given several times.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Only say what it would launch and cost.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Launch without asking.")] = False,
+    seeds: Annotated[str, typer.Option(help="0,1,2 or 0..4: every combination with each seed.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the sweep, shown in tables.")] = "",
+    project: InProject = "",
+    tag: Tags = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only show the number of runs and their cost.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Launch without confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Launch a run for each combination of some fields' values; says how many and what they cost first."""
+    """Launch a run for each combination of values of some fields. Shows number and cost first."""
     body = _body(preset, overrides or [], grid or [], listed or [], seeds)
     body |= {key: value for key, value in (("name", name), ("project", project), ("tags", tag)) if value}
     server = find_server()
     planned = server.call("/api/v1/sweeps/plan/", body)
     if plan and as_json:
-        return _print_json(planned)
+        return print_json(planned)
     if not as_json:
         _show_plan(planned)
     if plan:
         return
     if not (yes or as_json):
         typer.confirm("Launch?", abort=True)
-    made = server.call("/api/v1/sweeps/", body)
-    if as_json:
-        return _print_json(made)
-    console.print(
-        f"sweep {made['id']}  {made['runs']} runs  {server.address(made['links']['page'])}", highlight=False
-    )
+    created = server.call("/api/v1/sweeps/", body)
+    page = server.address(created["links"]["page"])
+    print_result(created, as_json, f"sweep {created['id']}  {created['runs']} runs  {page}")
 
 
 def _body(preset: str, words: list[str], grid: list[str], listed: list[str], seeds: str) -> dict[str, Any]:
@@ -79,67 +87,50 @@ def _show_plan(planned: dict[str, Any]) -> None:
     played = f"at most {cost['answers']:,} answers and {cost['tokens']:,} tokens"
     if not cost["tokens"]:  # small networks
         played = f"{cost['answers']:,} environment steps"
-    console.print(
-        f"{cost['runs']} runs, {cost['iterations']:,} iterations, {played}; up to {devices} a run",
-        highlight=False,
-        soft_wrap=True,
-    )
+    print_line(f"{cost['runs']} runs, {cost['iterations']:,} iterations, {played}; up to {devices} per run")
 
 
 @app.command()
 def sweeps(
-    limit: Annotated[int, typer.Option(help="At most so many.", min=1, max=500)] = 20, as_json: AsJson = False
+    limit: Annotated[int, typer.Option(help="Maximum number of sweeps.", min=1, max=500)] = 20,
+    as_json: AsJson = False,
 ) -> None:
     """List sweeps, newest first."""
-    found = find_server().call("/api/v1/sweeps/", limit=limit)["results"]
+    rows = find_server().call("/api/v1/sweeps/", limit=limit)["results"]
     if as_json:
-        return _print_json(found)
-    table = Table("sweep", "name", "preset", "runs", "ended", "varies", box=None, pad_edge=False)
-    for row in found:
+        return print_json(rows)
+    table = plain_table("sweep", "name", "preset", "runs", "ended", "varies")
+    for row in rows:
         counts = (str(row["runs"]), str(row["ended"]))
         varied = Text(visible(", ".join(row["axes"])))
         table.add_row(str(row["id"]), Text(visible(row["name"])), row["preset"], *counts, varied)
-    console.print(table if found else "No sweeps yet: troupe sweep PRESET --seeds 0,1,2")
+    console.print(table if rows else "No sweeps yet: troupe sweep PRESET --seeds 0,1,2")
 
 
 @app.command()
 def sweep_show(
     sweep_id: SweepId,
     sort: Annotated[
-        str, typer.Option(help="A varied field or a metric; -eval/success: the greatest first.")
+        str, typer.Option(help="A varied field or a metric; -eval/success: greatest first.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show a sweep's runs with their values and headline metrics."""
-    found = find_server().call(f"/api/v1/sweeps/{sweep_id}/", sort=sort)
+    """Show the runs of a sweep with their values and headline metrics."""
+    sweep = find_server().call(f"/api/v1/sweeps/{sweep_id}/", sort=sort)
     if as_json:
-        return _print_json(found)
-    metric = found["metric"]
-    table = Table("run", *found["axes"], "state", "iteration", metric, box=None, pad_edge=False)
-    for row in found["results"]:
-        values = [Text(visible(str(row["values"][path]))) for path in found["axes"]]
+        return print_json(sweep)
+    metric = sweep["metric"]
+    table = plain_table("run", *sweep["axes"], "state", "iteration", metric)
+    for row in sweep["results"]:
+        values = [Text(visible(str(row["values"][path]))) for path in sweep["axes"]]
         progress = f"{row['iteration']}/{row['iterations']}"
         table.add_row(row["id"], *values, state(row), progress, number(row["headline"].get(metric)))
-    console.print(Text(visible(found["name"]), style="bold"))
+    print_line(sweep["name"], "bold")
     console.print(table)
 
 
 @app.command()
 def sweep_stop(sweep_id: SweepId, as_json: AsJson = False) -> None:
-    """Stop those of a sweep's runs that have not ended."""
-    done = _stop(find_server(), sweep_id)
-    if as_json:
-        return _print_json(done)
-    for item in done:
-        console.print(
-            f"{item['id']}  {'stopping' if item['ok'] else item['detail']}", highlight=False, markup=False
-        )
-
-
-def _stop(server: Server, sweep_id: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = server.call(f"/api/v1/sweeps/{sweep_id}/stop/", {})["results"]
-    return found
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Stop the runs of a sweep that have not ended."""
+    stopped = find_server().call(f"/api/v1/sweeps/{sweep_id}/stop/", {})["results"]
+    print_rows(stopped, as_json, lambda row: f"{row['id']}  {'stopping' if row['ok'] else row['detail']}")

@@ -1,20 +1,16 @@
-"""Findings and rules."""
+"""Health: findings of the rules, and channels for messages about them."""
 
-import json
 import sys
 from typing import Annotated, Any
 
 import typer
-from rich.text import Text
 
-from troupe_client.cli.show import console, visible
-from troupe_client.server_api import ServerFailure, find_server, run_path
+from troupe_client.cli.arguments import AsJson, Project, RunId
+from troupe_client.cli.output import console, print_json, print_launched, print_line, print_result, print_rows
+from troupe_client.server_api import find_server, project_path, run_path
 
 app = typer.Typer()
-RunId = Annotated[str, typer.Argument(help="Id of the run, as `troupe runs` shows it.")]
 FindingId = Annotated[int, typer.Argument(help="Number of the finding, as `troupe health` shows it.", min=1)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-Project = Annotated[str, typer.Argument(help="Slug of the project.")]
 ChannelId = Annotated[
     int, typer.Argument(help="Number of the channel, as `troupe channels` shows it.", min=1)
 ]
@@ -24,28 +20,28 @@ COLOURS = {"bad": "bold red", "warn": "yellow"}
 @app.command()
 def health(
     run_id: RunId,
-    every: Annotated[bool, typer.Option("--all", help="Also what is resolved or dismissed.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include resolved and dismissed findings.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is wrong with a run, why that may be, and what to do."""
-    found = find_server().call(run_path(run_id, "findings/"), state="" if every else "open")["results"]
+    """Show what is wrong with a run, possible causes and remedies."""
+    findings = find_server().call(run_path(run_id, "findings/"), state="" if every else "open")["results"]
     if as_json:
-        return _print_json(found)
-    for each in found:
-        _show(each)
-    if not found:
-        console.print("No rule has anything to say.")
+        return print_json(findings)
+    for finding in findings:
+        _show(finding)
+    if not findings:
+        console.print("No findings.")
 
 
 @app.command()
 def dismiss(run_id: RunId, finding: FindingId, as_json: AsJson = False) -> None:
-    """Hear no more of a finding."""
+    """Dismiss a finding: it no longer counts."""
     _act(run_id, finding, "dismiss", as_json)
 
 
 @app.command()
 def reopen(run_id: RunId, finding: FindingId, as_json: AsJson = False) -> None:
-    """Count a dismissed finding again."""
+    """Reopen a dismissed finding."""
     _act(run_id, finding, "reopen", as_json)
 
 
@@ -55,89 +51,70 @@ def fork_finding(
     finding: FindingId,
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(help="Fields to change: key=value; without any, the edits of the finding's rule."),
+        typer.Argument(help="Fields to change: key=value; default: the edits of the finding's rule."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fork a run from its last good checkpoint before a finding, once per finding."""
+    """Fork a run from its last good checkpoint before a finding. Each finding can be forked once."""
     from training_core.config.files import parse_overrides
 
     server = find_server()
     body = {"overrides": parse_overrides(overrides or [])}
-    made = server.call(run_path(run_id, f"findings/{finding}/fork/"), body)
-    if as_json:
-        return _print_json(made)
-    _line(f"{made['id']}  {made['state']}  {server.address(made['links']['page'])}")
+    print_launched(server, server.call(run_path(run_id, f"findings/{finding}/fork/"), body), as_json)
 
 
 def _act(run_id: str, finding: int, act: str, as_json: bool) -> None:
-    found = find_server().call(run_path(run_id, f"findings/{finding}/{act}/"), {})
-    if as_json:
-        return _print_json(found)
-    _line(f"{found['id']}  {found['state']}  {found['title']}")
+    changed = find_server().call(run_path(run_id, f"findings/{finding}/{act}/"), {})
+    print_result(changed, as_json, f"{changed['id']}  {changed['state']}  {changed['title']}")
 
 
-def _show(found: dict[str, Any]) -> None:
-    where = f"steps {found['first_step']} to {found['last_step']}"
-    word = found["severity"] if found["state"] == "open" else found["state"]
-    _line(f"{found['id']}  {word}  {found['title']}  ({where})", COLOURS.get(word, "dim"))
+def _show(finding: dict[str, Any]) -> None:
+    steps = f"steps {finding['first_step']} to {finding['last_step']}"
+    label = finding["severity"] if finding["state"] == "open" else finding["state"]
+    print_line(f"{finding['id']}  {label}  {finding['title']}  ({steps})", COLOURS.get(label, "dim"))
     for name in ("cause", "remedy", "done", "fork"):
-        if found[name]:
-            _line(f"    {name}: {found[name]}")
-
-
-def _line(text: str, style: str = "") -> None:
-    console.print(Text(visible(text), style=style), soft_wrap=True)
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        if finding[name]:
+            print_line(f"    {name}: {finding[name]}")
 
 
 @app.command()
 def channels(project: Project, as_json: AsJson = False) -> None:
-    """List where a project's messages go."""
-    found = find_server().call(_channels(project))["results"]
-    if as_json:
-        return _print_json(found)
-    for each in found:
-        _line(f"{each['id']}  {each['name']}  {each['kind']}  {each['said']}")
-    if not found:
-        console.print("No channels yet: troupe channel-add PROJECT NAME")
+    """List the channels that receive a project's messages."""
+    rows = find_server().call(project_path(project, "channels/"))["results"]
+    print_rows(
+        rows,
+        as_json,
+        lambda channel: f"{channel['id']}  {channel['name']}  {channel['kind']}  {channel['said']}",
+        "No channels yet: troupe channel-add PROJECT NAME",
+    )
 
 
 @app.command()
 def channel_add(
     project: Project,
-    name: Annotated[str, typer.Argument(help="What to call it.")],
+    name: Annotated[str, typer.Argument(help="Name of the channel.")],
     address: Annotated[
         str,
-        typer.Option(prompt="Apprise URL", hide_input=True, help="An Apprise URL; asked for if not given."),
+        typer.Option(prompt="Apprise URL", hide_input=True, help="An Apprise URL; prompted for by default."),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Give a project a channel for messages: webhook, e-mail, chat."""
-    made = find_server().call(_channels(project), {"name": name, "address": address})
-    _print_json(made) if as_json else _line(f"{made['id']}  {made['name']}")
+    """Add a channel for a project's messages: webhook, e-mail or chat."""
+    channel = find_server().call(project_path(project, "channels/"), {"name": name, "address": address})
+    print_result(channel, as_json, f"{channel['id']}  {channel['name']}")
 
 
 @app.command()
 def channel_try(project: Project, channel: ChannelId, as_json: AsJson = False) -> None:
-    """Send a message to a channel now."""
-    tried = find_server().call(_channels(project, f"{channel}/try/"), {})
-    _print_json(tried) if as_json else _line(f"{tried['name']}  {tried['said']}")
-    if not tried["taken"]:
+    """Send a test message to a channel."""
+    result = find_server().call(project_path(project, f"channels/{channel}/try/"), {})
+    print_result(result, as_json, f"{result['name']}  {result['said']}")
+    if not result["taken"]:
         sys.exit(1)
 
 
 @app.command()
 def channel_remove(project: Project, channel: ChannelId, as_json: AsJson = False) -> None:
-    """Send no more messages to a channel."""
-    gone = find_server().call(_channels(project, f"{channel}/remove/"), {})
-    _print_json(gone) if as_json else _line(f"{gone['name']}  removed")
-
-
-def _channels(project: str, below: str = "") -> str:
-    if not project.replace("-", "").replace("_", "").isalnum() or not project.isascii():
-        raise ServerFailure(f"{project!r} is no project's slug")
-    return f"/api/v1/projects/{project}/channels/{below}"
+    """Remove a channel."""
+    removed = find_server().call(project_path(project, f"channels/{channel}/remove/"), {})
+    print_result(removed, as_json, f"{removed['name']}  removed")

@@ -1,12 +1,12 @@
-"""Runs from elsewhere: TensorBoard's event files."""
+"""`troupe import-tensorboard`: import event files of TensorBoard."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from troupe_client.cli.show import console
+from troupe_client.cli.arguments import AsJson, InProject, Tags
+from troupe_client.cli.output import console, print_json, print_line
 from troupe_client.server_api import find_server
 
 app = typer.Typer()
@@ -15,23 +15,23 @@ app = typer.Typer()
 @app.command("import-tensorboard")
 def import_tensorboard(
     folder: Annotated[
-        Path, typer.Argument(help="A log folder; each folder below it with event files is a run.")
+        Path, typer.Argument(help="A log folder; each folder below it with event files becomes a run.")
     ],
-    project: Annotated[str, typer.Option(help="Slug of the project; default: your first.")] = "",
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be given several times.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    project: InProject = "",
+    tag: Tags = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Bring TensorBoard event files in; safe to repeat, what is new is added."""
+    """Import TensorBoard event files. Safe to repeat: only new values are added."""
     from troupe_client.reporting.tensorboard import import_folder, log_folders
 
-    server, made = find_server(), []
+    server, imported = find_server(), []
     folders = log_folders(folder)
-    for number, each in enumerate(folders, 1):
-        name = str(each.relative_to(folder)) if each != folder else folder.resolve().name
+    for number, log_folder in enumerate(folders, 1):
+        name = str(log_folder.relative_to(folder)) if log_folder != folder else folder.resolve().name
         with console.status(f"run {number} of {len(folders)}: {name}"):
-            run, values = import_folder(server, each, project, name, ["tensorboard", *(tag or [])])
-        made.append({"run": run, "name": name, "values": values})
+            run, values = import_folder(server, log_folder, project, name, ["tensorboard", *(tag or [])])
+        imported.append({"run": run, "name": name, "values": values})
         if not as_json:
-            console.print(f"{run}  {name}  {values} values", highlight=False, markup=False)
+            print_line(f"{run}  {name}  {values} values")
     if as_json:
-        typer.echo(json.dumps(made, indent=2))
+        print_json(imported)

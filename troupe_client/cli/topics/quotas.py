@@ -1,11 +1,12 @@
-"""What a project may take."""
+"""`troupe quota`: limits of a project."""
 
 from typing import Annotated, Any
 
 import typer
 
-from troupe_client.cli.topics.projects import AsJson, Project, project_path, say
-from troupe_client.server_api import ServerFailure, find_server
+from troupe_client.cli.arguments import AsJson, Project
+from troupe_client.cli.output import print_json, print_line, print_rows
+from troupe_client.server_api import ServerFailure, find_server, project_path
 
 app = typer.Typer()
 
@@ -15,22 +16,23 @@ def quota(
     project: Project,
     limits: Annotated[
         list[str] | None,
-        typer.Argument(help="Limits to change, e.g. runs=2 gpus=4 points=none; without any they are shown."),
+        typer.Argument(help="Limits to change, e.g. runs=2 gpus=4 points=none; default: show them."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change how much a project may take: runs, cpus, gpus at once; points, gigabytes stored."""
+    """Show or change the limits of a project: runs, cpus, gpus at once; points, gigabytes stored."""
     path = project_path(project, "quota/")
-    body = {name: _number(value) for name, value in (_pair(each) for each in limits or [])}
-    told = find_server().call(path, body) if body else find_server().call(path)
+    body = {name: _number(value) for name, value in (_pair(word) for word in limits or [])}
+    current = find_server().call(path, body) if body else find_server().call(path)
     if as_json:
-        return say([told], True, None)
+        return print_json([current])
     rows = [
-        {"name": name, "used": told["used"][name], "limit": told["limits"][name]} for name in told["limits"]
+        {"name": name, "used": current["used"][name], "limit": limit}
+        for name, limit in current["limits"].items()
     ]
-    say(rows, False, _line)
-    if told["locked"]:
-        typer.echo("set by an administrator")
+    print_rows(rows, False, _row)
+    if current["locked"]:
+        print_line("set by an administrator")
 
 
 def _pair(word: str) -> tuple[str, str]:
@@ -46,10 +48,10 @@ def _number(text: str) -> float | int | None:
     try:
         value = float(text)
     except ValueError:
-        raise ServerFailure(f"{text!r} is no number; none: no limit") from None
+        raise ServerFailure(f"{text!r} is not a number; write none for no limit") from None
     return int(value) if value.is_integer() else value
 
 
-def _line(row: dict[str, Any]) -> str:
+def _row(row: dict[str, Any]) -> str:
     limit = "no limit" if row["limit"] is None else f"of {row['limit']:,}"
     return f"{row['name']:<10} {row['used']:,} {limit}"

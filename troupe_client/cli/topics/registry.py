@@ -1,4 +1,4 @@
-"""All commands by topic; each stands at the top level of `troupe`."""
+"""Commands by topic. All of them are at the top level of `troupe`."""
 
 import typer
 

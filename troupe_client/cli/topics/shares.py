@@ -1,23 +1,26 @@
-"""Read-only links for people without an account."""
+"""Share links: read-only access without an account."""
 
 from typing import Annotated
 
 import typer
 
-from troupe_client.cli.topics.projects import AsJson, Project, project_path, say
-from troupe_client.server_api import find_server, run_path
+from troupe_client.cli.arguments import AsJson, Project
+from troupe_client.cli.output import print_rows
+from troupe_client.server_api import find_server, project_path, run_path
 
 app = typer.Typer()
 
 
 @app.command()
 def share(
-    runs: Annotated[list[str], typer.Argument(help="A run's id; several ids show their comparison.")],
-    title: Annotated[str, typer.Option(help="What the list of links calls it.")] = "",
-    days: Annotated[int, typer.Option(help="How long it works; 0: until it is revoked.", min=0)] = 30,
+    runs: Annotated[list[str], typer.Argument(help="Id of a run; several ids share their comparison.")],
+    title: Annotated[str, typer.Option(help="Title in the list of links.")] = "",
+    days: Annotated[
+        int, typer.Option(help="Days until the link expires; 0: valid until revoked.", min=0)
+    ] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """Make a read-only link to a run, or to a comparison of runs. It is shown this once."""
+    """Create a read-only link to a run or to a comparison of runs. The link is shown only once."""
     server = find_server()
     project = server.call(run_path(runs[0]))["project"]
     one = len(runs) == 1
@@ -27,29 +30,32 @@ def share(
         "title": title,
         "days": days or None,
     }
-    made = server.call(project_path(project, "shares/"), body)
-    say([made], as_json, lambda each: str(each["link"]))
+    created = server.call(project_path(project, "shares/"), body)
+    print_rows([created], as_json, lambda link: str(link["link"]))
 
 
 @app.command()
 def shares(project: Project, as_json: AsJson = False) -> None:
     """List a project's read-only links."""
     rows = find_server().call(project_path(project, "shares/"))["results"]
-    say(rows, as_json, _line, "nothing is shared")
+    print_rows(rows, as_json, _link, "No links.")
 
 
 @app.command()
 def share_revoke(
     project: Project,
-    link: Annotated[int, typer.Argument(help="Its number, as `troupe shares` shows it.")],
+    link: Annotated[int, typer.Argument(help="Number of the link, as `troupe shares` shows it.")],
     as_json: AsJson = False,
 ) -> None:
-    """End a read-only link."""
-    gone = find_server().call(project_path(project, f"shares/{link}/revoke/"), {})
-    say([gone], as_json, _line)
+    """Revoke a read-only link."""
+    revoked = find_server().call(project_path(project, f"shares/{link}/revoke/"), {})
+    print_rows([revoked], as_json, _link)
 
 
-def _line(each: dict[str, object]) -> str:
-    state = "works" if each["live"] else "revoked" if each["revoked_at"] else "over"
-    until = f" until {str(each['expires_at'])[:10]}" if each["live"] and each["expires_at"] else ""
-    return f"{each['id']}  {each['kind']}  {each['target']}  {state}{until}  opened {each['opened']} times  {each['title']}".rstrip()
+def _link(link: dict[str, object]) -> str:
+    state = "works" if link["live"] else "revoked" if link["revoked_at"] else "expired"
+    until = f" until {str(link['expires_at'])[:10]}" if link["live"] and link["expires_at"] else ""
+    opened = f"opened {link['opened']} times"
+    return (
+        f"{link['id']}  {link['kind']}  {link['target']}  {state}{until}  {opened}  {link['title']}".rstrip()
+    )

@@ -1,0 +1,22 @@
+"""Arguments and options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+RunId = Annotated[str, typer.Argument(help="Id of the run, as `troupe runs` shows it.")]
+RunIds = Annotated[list[str] | None, typer.Argument(help="Ids of runs.")]
+RunName = Annotated[str, typer.Option(help="Name of the run, shown in tables.")]
+Tags = Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")]
+Preset = Annotated[str, typer.Argument(help="Name of a preset.")]
+Source = Annotated[str, typer.Argument(help="Name of a preset, or a .toml file.")]
+Overrides = Annotated[list[str] | None, typer.Argument(help="Fields to change: key=value, e.g. run.seed=1.")]
+Project = Annotated[str, typer.Argument(help="Slug of the project, as `troupe projects` shows it.")]
+InProject = Annotated[str, typer.Option(help="Slug of the project; default: your first project.")]
+OutputFile = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="File to write; default: standard output.", dir_okay=False),
+]
+EvaluationKind = Annotated[str, typer.Option(help="eval (greedy) or eval_sampled.")]
