@@ -13,8 +13,7 @@ from training_core.errors import ConfigError
 from webapp.experiments.fields import spell
 from webapp.experiments.sweep_costs import Cost, cost_of
 from webapp.runs.config_differences import flatten
-from webapp.runs.permitted import parse_permitted
-from webapp.scheduling.services import check_storable
+from webapp.runs.permitted import check_storable, parse_permitted
 
 MOST_RUNS = 200
 MOST_AXES = 12

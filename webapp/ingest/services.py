@@ -14,6 +14,7 @@ from webapp.ingest.models import Producer
 from webapp.metrics import services as metrics
 from webapp.quotas.enforcement import storage_held
 from webapp.runs.lifecycle import run_announce, run_locked, run_reason_set
+from webapp.runs.logs import log_lines_store
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling import services as runs
 from webapp.scheduling.client_runs import client_run_revive
@@ -52,9 +53,9 @@ KEPT: dict[type[Event], Callable[[Run, int, list[Any]], None]] = {
     EpisodeAnnotationEvent: transcripts.annotations_store,
     BatchEvent: timeline.batches_store,
     CheckpointEvent: checkpoints.checkpoints_store,
-    PhaseEvent: runs.phases_store,
+    PhaseEvent: timeline.phases_store,
     UtilisationEvent: timeline.utilisation_store,
-    LogEvent: runs.log_lines_store,
+    LogEvent: log_lines_store,
 }
 """Who keeps which events, in this order."""
 

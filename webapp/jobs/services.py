@@ -10,12 +10,10 @@ from typing import Any
 
 import orjson
 import zstandard
-from celery import current_app
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import connection, transaction
 from django.utils import timezone
-from kombu.exceptions import OperationalError
 
 from training_core.config.files import apply_overrides, to_toml
 from training_core.config.kinds import AnyConfig
@@ -26,6 +24,7 @@ from webapp.accounts.models import Project, User
 from webapp.accounts.permissions import Person, can_edit
 from webapp.checkpoints.damage import damage_note, require_whole
 from webapp.checkpoints.models import Checkpoint
+from webapp.common.task_queue import enqueue
 from webapp.jobs.models import Job
 from webapp.jobs.parameters import check_for_networks, parameters_read
 from webapp.runs.models import Run
@@ -214,10 +213,7 @@ def jobs_follow() -> None:
 
 
 def _soon(pk: str) -> None:
-    try:
-        current_app.send_task("jobs.submit")
-    except (OperationalError, OSError) as error:
-        log.warning("job %s waits for the next look at all jobs: the broker does not answer: %s", pk, error)
+    enqueue("jobs.submit")
 
 
 @transaction.atomic

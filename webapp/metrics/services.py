@@ -11,8 +11,8 @@ from django.db import connection, transaction
 from webapp.metrics.arrays import pack_floats, pack_ints, read, unpack_floats, unpack_ints
 from webapp.metrics.headline import headline_update
 from webapp.metrics.models import Chunk, Series
-from webapp.runs.facts import server_says
 from webapp.runs.lifecycle import run_locked
+from webapp.runs.logs import server_says
 from webapp.runs.models import Run
 from workers.telemetry.events import MetricsEvent
 

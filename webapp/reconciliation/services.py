@@ -18,6 +18,7 @@ from webapp.reconciliation.cleanup import jobs_end, tokens_end
 from webapp.runs.facts import facts_of
 from webapp.runs.lifecycle import run_move, run_reason_set, runs_locked
 from webapp.runs.models import ACTIVE_STATES, Attempt, LogLine, Run, RunSource, RunState
+from webapp.runs.states import STATE_AFTER
 from webapp.scheduling.attempts import attempt_end, attempt_lost
 from webapp.scheduling.client_runs import client_run_look_after
 from webapp.scheduling.stopping import ENDING, saved_words, spelled, stopping_words
@@ -172,11 +173,10 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
         if tail:
             _keep_tail(run, attempt, tail)
         if run.stop_requested and status.state is not JobState.MISSING:
-            words = {"stop": RunState.STOPPED, "pause": RunState.PAUSED}
             how = (
                 f"{_how_ended(run, status)}; what came after the last checkpoint is lost ({saved_words(run)})"
             )
-            state = words[run.stop_requested]
+            state = STATE_AFTER[run.stop_requested]
             attempt_end(attempt, state, how)
             run_move(run, state, how, stop_requested="")
         else:

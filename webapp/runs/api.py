@@ -7,7 +7,8 @@ from rest_framework.views import APIView
 
 from webapp.api.queries import number
 from webapp.api.schema import JSON, parameter
-from webapp.runs.selectors import log_lines, run_get
+from webapp.runs.logs import log_lines
+from webapp.runs.selectors import run_get
 from webapp.runs.serializers import LogLineSerializer, RunSerializer
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 from django.db import connection
-from django.utils import timezone
 
-from webapp.runs.models import LogLine, Run
+from webapp.runs.logs import server_says
+from webapp.runs.models import Run
 from workers.telemetry.limits import MAX_DATA
 
 LARGEST_PART, MOST_PARTS = 16 << 10, 16
@@ -55,16 +55,3 @@ def facts_add(run: Run, attempt: int, said: Mapping[str, Any]) -> None:
         words = f"The facts of this run were more than {MAX_DATA} bytes; those that were said before are no longer kept."
         server_says(run, attempt, words)
     run.facts = merged
-
-
-def server_says(run: Run, attempt: int, message: str, level: str = "warning") -> None:
-    """A line of the server's own in the run's log."""
-    LogLine.objects.create(
-        run=run,
-        attempt=attempt,
-        cursor=run.event_count,
-        time=timezone.now(),
-        level=level,
-        source="server",
-        message=message,
-    )

@@ -1,5 +1,6 @@
 """Checks of configs from pages and the API: which code, files and checkpoints they may reference."""
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -59,6 +60,21 @@ def check_runs_visible(user: Person, config: AnyConfig) -> None:
     wrong = {path: refusal(allowed) for path, (run, allowed) in found.items() if run not in seen}
     if wrong:
         raise ConfigError(wrong)
+
+
+def check_storable(tree: Any, path: str = "") -> None:
+    """Raises ConfigError where a config holds what the database cannot: NaN, infinities, NUL characters."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            check_storable(key, path)
+            check_storable(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(tree, list):
+        for place, value in enumerate(tree):
+            check_storable(value, f"{path}.{place}")
+    elif isinstance(tree, float) and not math.isfinite(tree):
+        raise ConfigError({path: f"{tree} is no number to compute with; give a finite one"})
+    elif isinstance(tree, str) and "\0" in tree:
+        raise ConfigError({path.replace("\0", "\ufffd"): "text holds no NUL characters"})
 
 
 def _check_links(config: AnyConfig, permitted: Permitted) -> None:

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from webapp.accounts.permissions import Person, Visitor
 from webapp.accounts.selectors import projects_visible
-from webapp.runs.models import ENDED_STATES, Attempt, LogLine, Run, RunState
+from webapp.runs.models import ENDED_STATES, Attempt, Run, RunState
 
 
 def runs_visible(user: Person) -> QuerySet[Run]:
@@ -138,14 +138,6 @@ def _links(run: Run) -> dict[str, str]:
     for name in ("series", "episodes", "checkpoints", "logs", "stop", "pause", "resume", "events"):
         links[name] = reverse(f"api:run-{name}", args=[run.pk])
     return links
-
-
-def log_lines(run: Run, after: int = 0, limit: int = 500) -> list[LogLine]:
-    """Lines with an id above `after`, oldest first; without `after`, the last ones."""
-    lines = LogLine.objects.filter(run=run)
-    if after:
-        return list(lines.filter(pk__gt=after).order_by("pk")[:limit])
-    return list(reversed(lines.order_by("-pk")[:limit]))
 
 
 def is_over(run: Run) -> bool:

@@ -25,6 +25,8 @@ CLIENT_TRANSITIONS: dict[RunState, frozenset[RunState]] = {
     S.FINISHED: frozenset({S.RUNNING}),
 }
 """Of runs of a client program, which may continue a run whenever it wants."""
+STATE_AFTER = {"stop": S.STOPPED, "pause": S.PAUSED}
+"""Request -> the state in which the run ends."""
 RESUMABLE = frozenset({S.PAUSED, S.STOPPED, S.FAILED})
 """States from which a person may resume a run."""
 

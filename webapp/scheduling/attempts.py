@@ -10,6 +10,7 @@ from webapp.checkpoints.damage import damage_note
 from webapp.runs.lifecycle import run_move
 from webapp.runs.models import Attempt, Run, RunState
 from webapp.runs.selectors import first_iteration
+from webapp.runs.states import STATE_AFTER
 from workers.telemetry.reasons import reason as plain_reason
 
 
@@ -28,8 +29,12 @@ def attempt_lost(run: Run, attempt: Attempt, reason: str, *, again: bool) -> Non
     reason = plain_reason(reason)
     attempt_end(attempt, "lost" if again else "failed", reason)
     if run.stop_requested:
-        state = RunState.PAUSED if run.stop_requested == "pause" else RunState.STOPPED
-        run_move(run, state, f"ended while it was asked to {run.stop_requested}: {reason}", stop_requested="")
+        run_move(
+            run,
+            STATE_AFTER[run.stop_requested],
+            f"ended while it was asked to {run.stop_requested}: {reason}",
+            stop_requested="",
+        )
     elif again and 1 < int(run.config["run"]["max_attempts"]) > losses_in_a_row(run):
         words = f"attempt {attempt.number} was lost ({reason}); starting again from the last checkpoint"
         run_move(run, RunState.QUEUED, words)

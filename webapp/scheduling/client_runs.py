@@ -21,9 +21,9 @@ from webapp.accounts.throttling import GUESSES, guess_note, too_many_guesses
 from webapp.runs.families import family_of
 from webapp.runs.lifecycle import run_add, run_locked, run_move, run_reason_set, runs_locked
 from webapp.runs.models import ACTIVE_STATES, ALPHABET, Attempt, Run, RunNote, RunSource, RunState
+from webapp.runs.permitted import check_storable
 from webapp.runs.states import TransitionRefused
 from webapp.scheduling.attempts import attempt_end
-from webapp.scheduling.services import check_storable
 
 QUIET = timedelta(seconds=60)
 """After this silence the owner is told."""

@@ -14,9 +14,9 @@ from webapp.checkpoints.selectors import checkpoint_latest, checkpoint_named
 from webapp.runs.config_differences import flatten
 from webapp.runs.families import family_of
 from webapp.runs.models import Run
-from webapp.runs.permitted import parse_permitted_for
+from webapp.runs.permitted import check_storable, parse_permitted_for
 from webapp.scheduling.forking import check_fits, fork_family
-from webapp.scheduling.services import check_storable, run_resume
+from webapp.scheduling.services import run_resume
 
 
 def run_resume_edited(user: Person, run: Run, overrides: Mapping[str, Any], checkpoint: str = "") -> Run:

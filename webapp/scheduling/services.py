@@ -3,9 +3,7 @@
 Every change of state happens under the run's row lock.
 """
 
-import math
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -14,8 +12,7 @@ from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
 
-from training_core.config.files import apply_overrides, parse_config, preset_names
-from training_core.config.kinds import AnyConfig
+from training_core.config.files import apply_overrides, preset_names
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
 from webapp.accounts.models import Project, User
@@ -26,12 +23,12 @@ from webapp.runs import states
 from webapp.runs.facts import facts_add
 from webapp.runs.families import family_of
 from webapp.runs.lifecycle import run_add, run_announce, run_move, run_reason_set, runs_locked
-from webapp.runs.models import Attempt, LogLine, Phase, Run, RunSource, RunState
-from webapp.runs.permitted import parse_permitted_for
+from webapp.runs.models import Attempt, Run, RunSource, RunState
+from webapp.runs.permitted import check_storable, parse_permitted_for
 from webapp.runs.queue import look_soon, submit_soon
 from webapp.scheduling.attempts import attempt_end, attempt_lost, origin_apply
 from webapp.scheduling.stopping import ENDING, stopping_words
-from workers.telemetry.events import LogEvent, PhaseEvent, StatusEvent
+from workers.telemetry.events import StatusEvent
 from workers.telemetry.reasons import reason
 
 FINAL = {"finished": RunState.FINISHED, "stopped": RunState.STOPPED, "paused": RunState.PAUSED}
@@ -83,13 +80,13 @@ def run_create(
 
 def run_stop(user: Person, run: Run) -> Run:
     """End a run: a checkpoint first where it is running. Raises PermissionDenied, TransitionRefused."""
-    return _end(user, run, "stop", RunState.STOPPED)
+    return _end(user, run, "stop")
 
 
 def run_pause(user: Person, run: Run) -> Run:
     """Checkpoint, end and give the devices back, to be resumed. Raises PermissionDenied, TransitionRefused."""
     _ours(run, "paused")
-    return _end(user, run, "pause", RunState.PAUSED)
+    return _end(user, run, "pause")
 
 
 def run_resume(user: Person, run: Run, checkpoint: str = "") -> Run:
@@ -153,42 +150,27 @@ def _ours(run: Run, what: str) -> None:
 
 
 @transaction.atomic
-def _end(user: Person, run: Run, how: str, directly: RunState) -> Run:
+def _end(user: Person, run: Run, how: str) -> Run:
     """A queued run ends at once; one that has started is asked to. A stop outweighs a pause that is under way."""
     run = _locked(user, run)
-    words = {"stop": "stopped", "pause": "paused"}[how]
+    state = states.STATE_AFTER[how]
     if run.state == RunState.STOPPING and (how == "pause" or run.stop_requested == "stop"):
         return run
     if run.state == RunState.QUEUED:
-        run_move(run, directly, f"{words} before it started")
+        run_move(run, state, f"{state} before it started")
         for attempt in run.attempts.exclude(state=Attempt.State.ENDED):
-            attempt_end(attempt, words, "")
+            attempt_end(attempt, state, "")
     elif run.state == RunState.STOPPING:
         run.stop_requested = how
         run.save()
         run_announce(run)
     else:
-        states.check(run, RunState.STOPPING, words)
+        states.check(run, RunState.STOPPING, state)
         run.stop_requested, run.stop_requested_at = how, timezone.now()
         launched = run.source != RunSource.CLIENT
         reason = stopping_words(run, run.attempts.order_by("-number").first()) if launched else run.reason
         run_move(run, RunState.STOPPING, reason, end_requested_at=None)
     return run
-
-
-def check_storable(tree: Any, path: str = "") -> None:
-    """Raises ConfigError where a config holds what the database cannot: NaN, infinities, NUL characters."""
-    if isinstance(tree, dict):
-        for key, value in tree.items():
-            check_storable(key, path)
-            check_storable(value, f"{path}.{key}" if path else str(key))
-    elif isinstance(tree, list):
-        for place, value in enumerate(tree):
-            check_storable(value, f"{path}.{place}")
-    elif isinstance(tree, float) and not math.isfinite(tree):
-        raise ConfigError({path: f"{tree} is no number to compute with; give a finite one"})
-    elif isinstance(tree, str) and "\0" in tree:
-        raise ConfigError({path.replace("\0", "\ufffd"): "text holds no NUL characters"})
 
 
 def _locked(user: Person, run: Run) -> Run:
@@ -262,7 +244,7 @@ def _started(run: Run, attempt: Attempt) -> None:
 def _finish(run: Run, word: str, reason: str) -> None:
     """By the driver's last word. A driver that was ended by a signal says "stopped"; what its people asked for counts."""
     if word != "finished" and run.stop_requested:
-        word = {"stop": "stopped", "pause": "paused"}[run.stop_requested]
+        word = states.STATE_AFTER[run.stop_requested]
     _submission_noted(run)
     if states.allowed(run, FINAL[word]):
         run_move(run, FINAL[word], reason, stop_requested="")
@@ -272,44 +254,3 @@ def _submission_noted(run: Run) -> None:
     """A driver that reports was submitted, even if the process that submitted it ended before it stored that."""
     if run.state == RunState.QUEUED:
         run_move(run, RunState.STARTING, run.reason)
-
-
-def log_lines_store(run: Run, cursor: int, events: list[LogEvent]) -> None:
-    """Keep log lines."""
-    LogLine.objects.bulk_create(
-        LogLine(
-            run=run,
-            attempt=event.attempt,
-            cursor=cursor,
-            time=datetime.fromtimestamp(event.time, UTC),
-            level=event.level,
-            source=event.source,
-            message=event.message,
-        )
-        for event in events
-    )
-
-
-def phases_store(run: Run, cursor: int, events: list[PhaseEvent]) -> None:
-    """Keep spans of work."""
-    Phase.objects.bulk_create(
-        Phase(
-            run=run,
-            attempt=event.attempt,
-            cursor=cursor,
-            worker=event.worker,
-            phase=event.phase,
-            policy=event.policy,
-            iteration=event.iteration,
-            start=event.start,
-            end=event.end,
-            flops=event.flops,
-            peak=event.peak,
-        )
-        for event in events
-    )
-
-
-def config_of(run: Run) -> AnyConfig:
-    """The run's config as objects. Raises ConfigError where another version of Troupe wrote it."""
-    return parse_config(run.config)

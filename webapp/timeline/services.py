@@ -3,9 +3,9 @@
 import orjson
 import zstandard
 
-from webapp.runs.models import Run
+from webapp.runs.models import Phase, Run
 from webapp.timeline.models import Batch, Utilisation
-from workers.telemetry.events import BatchEvent, UtilisationEvent
+from workers.telemetry.events import BatchEvent, PhaseEvent, UtilisationEvent
 
 
 def batches_store(run: Run, cursor: int, events: list[BatchEvent]) -> None:
@@ -38,6 +38,26 @@ def utilisation_store(run: Run, cursor: int, events: list[UtilisationEvent]) -> 
             start=min(moment for moment, _ in event.samples),
             end=max(moment for moment, _ in event.samples),
             data=zstandard.compress(orjson.dumps(event.samples)),
+        )
+        for event in events
+    )
+
+
+def phases_store(run: Run, cursor: int, events: list[PhaseEvent]) -> None:
+    """Keep spans of work."""
+    Phase.objects.bulk_create(
+        Phase(
+            run=run,
+            attempt=event.attempt,
+            cursor=cursor,
+            worker=event.worker,
+            phase=event.phase,
+            policy=event.policy,
+            iteration=event.iteration,
+            start=event.start,
+            end=event.end,
+            flops=event.flops,
+            peak=event.peak,
         )
         for event in events
     )

@@ -6,11 +6,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from celery import current_app
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.utils import timezone
-from kombu.exceptions import OperationalError
 
 from training_core.errors import ConfigError
 from webapp.accounts.audit import audit_note
@@ -19,6 +17,7 @@ from webapp.accounts.permissions import Person, is_owner
 from webapp.accounts.secrets import new_secret
 from webapp.common.outgoing import AddressRefused, host_of
 from webapp.common.sealing import seal
+from webapp.common.task_queue import enqueue
 from webapp.runs.models import Run
 from webapp.webhooks.events import EVENTS, PING, run_facts
 from webapp.webhooks.models import Delivery, Webhook
@@ -159,10 +158,7 @@ def _write(hook: Webhook, event: str, facts: dict[str, Any]) -> Delivery:
 
 def _deliver_soon(pk: int) -> None:
     """Queue the delivery. Without a broker, the next periodic task delivers it."""
-    try:
-        current_app.send_task("webhooks.deliver", args=[pk])
-    except (OperationalError, OSError) as error:
-        log.warning("delivery %s waits: the broker does not answer: %s", pk, error)
+    enqueue("webhooks.deliver", pk)
 
 
 def _check_owner(user: Person, project: Project) -> None:

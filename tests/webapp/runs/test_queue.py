@@ -7,6 +7,7 @@ import pytest
 from celery import Celery
 from django.db import connection
 
+from webapp.common import task_queue
 from webapp.runs import queue
 from webapp.runs.models import Attempt, Run
 from webapp.scheduling.submission import run_submit_now
@@ -19,9 +20,9 @@ def test_a_broker_that_does_not_answer_raises_nothing(
 ) -> None:
     away = Celery(broker=f"redis+socket://{tmp_path}/none.sock", set_as_current=False)
     away.conf.task_publish_retry_policy = {"max_retries": 1, "interval_start": 0, "interval_max": 0}
-    monkeypatch.setattr(queue, "current_app", away)
+    monkeypatch.setattr(task_queue, "current_app", away)
     queue.submit_soon("abc")
-    assert "waits for the next reconciliation" in caplog.text
+    assert "waits for the next periodic task" in caplog.text
 
 
 def _submit(run_id: str) -> bool:
