@@ -11,8 +11,8 @@ const count = transcript.count;
 let here = -1, chosen = null;
 
 const pieces = root && new Pieces(root, transcript, mark);
-const beside = matchMedia("(min-width: 1001px)"); // as in transcript.css: otherwise the board is above and would be scrolled out of view
-const board = new Board(transcript, (place) => show(place, { scroll: beside.matches }));
+const wide = matchMedia("(min-width: 1001px)"); // as in transcript.css: otherwise the board is above and would be scrolled out of view
+const board = new Board(transcript, (place) => show(place, { scroll: wide.matches }));
 const panel = document.querySelector("[data-tokens]"); // small networks have none
 const tokens = panel && new TokenPanel(panel, transcript.episode);
 document.querySelector("[data-turn-pages]")?.remove();

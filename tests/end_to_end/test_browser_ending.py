@@ -23,6 +23,11 @@ def test_a_run_that_stops_says_what_it_waits_for_and_is_ended_now_after_a_questi
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("[data-run-head] .state")).to_have_text("stopping")
     expect(page.locator("[data-reason]")).to_contain_text("pausing: completing iteration")
+    expect(page.get_by_role("button", name="Pausing …")).to_be_visible()
+    expect(page.get_by_role("button", name="Stopping …")).to_be_hidden()
+    page.reload()
+    expect(page.get_by_role("button", name="Pausing …")).to_be_visible()
+    expect(page.get_by_role("button", name="Stopping …")).to_be_hidden()
     assert violations(page) == []
     asked: list[str] = []
 
@@ -32,7 +37,7 @@ def test_a_run_that_stops_says_what_it_waits_for_and_is_ended_now_after_a_questi
 
     page.once("dialog", refuse)
     page.get_by_role("button", name="End now").click()
-    assert "What the iteration under way has done is lost" in asked[0]
+    assert "The work of the current iteration is lost" in asked[0]
     run.refresh_from_db()
     assert run.end_requested_at is None, "nothing happens without a yes"
     page.once("dialog", lambda dialog: dialog.accept())

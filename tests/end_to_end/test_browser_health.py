@@ -136,7 +136,7 @@ def test_channels_are_added_and_removed_without_showing_their_address(page: Page
     page.get_by_label("Name").fill("our chat")
     page.get_by_label("Apprise URL").fill("nonsense")
     page.get_by_role("button", name="Add channel").click()
-    expect(page.locator("main")).to_contain_text("Apprise does not know it")
+    expect(page.locator("main")).to_contain_text("Apprise does not support it")
     page.get_by_label("Name").fill("our chat")
     page.get_by_label("Apprise URL").fill("json://ada:hush-hush@hooks.example.org/hook")
     page.get_by_role("button", name="Add channel").click()

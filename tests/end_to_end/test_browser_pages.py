@@ -151,7 +151,7 @@ def test_scripts_in_transcripts_stay_text(page: Page, ada: User) -> None:
 
 def test_form_checks_while_typing_and_launches(page: Page, ada: User) -> None:
     page.goto("/experiments/new/")
-    expect(page.locator("#preview")).to_contain_text("plan_path_duo as it ships")
+    expect(page.locator("#preview")).to_contain_text("plan_path_duo unchanged")
     page.get_by_label("group size").fill("1")
     error = page.locator('[data-field="rollout.group_size"] [data-error]')
     expect(error).to_contain_text("a group of one has no advantage")

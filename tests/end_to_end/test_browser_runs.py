@@ -40,7 +40,7 @@ def test_a_filter_is_written_with_the_keyboard_and_stays_in_the_address(page: Pa
 def test_what_is_not_understood_is_said_at_the_field(page: Page, ada: User) -> None:
     run_make(ada, "one")
     page.goto("/runs/?filter=state+%3D")
-    expect(page.get_by_role("alert")).to_contain_text("ends too early")
+    expect(page.get_by_role("alert")).to_contain_text("is incomplete")
     expect(page.get_by_role("combobox", name="Filter")).to_have_attribute("aria-invalid", "true")
     expect(page.get_by_role("combobox", name="Filter")).to_have_value("state =")
 

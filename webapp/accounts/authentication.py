@@ -1,4 +1,4 @@
-"""Who calls: a bearer token, or the browser's session (with CSRF)."""
+"""Authentication: by a bearer token, or by the browser's session (with CSRF)."""
 
 from typing import Any
 
@@ -18,19 +18,19 @@ class BearerAuthentication(BaseAuthentication):
     """`Authorization: Bearer <token>`."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
-        """The token's person and the token; None without such a header. Raises AuthenticationFailed."""
+        """Return the token's user and the token; None without such a header. Raises AuthenticationFailed."""
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             return None
         token = token_find(secret.strip())
         if token is None:
             raise AuthenticationFailed(
-                "this token is unknown, expired or revoked; make one under Account, API tokens"
+                "this token is unknown, expired or revoked; create one under Account, API tokens"
             )
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
-        """What 401 answers ask for."""
+        """Return the WWW-Authenticate header of 401 responses."""
         return "Bearer"
 
 
@@ -38,11 +38,11 @@ ADMIN_NAMES = frozenset({
     "projects", "members", "member-remove", "quota", "shares", "share-revoke", "report-share", "channels", "channel-try", "channel-remove",
     "webhooks", "webhook-ping", "webhook-on", "webhook-off", "webhook-remove", "delivery-again", "checkpoint-delete", "checkpoints-prune",
 })  # fmt: skip
-"""Names of the URL conf whose changes need the scope admin; every DELETE needs it too."""
+"""URL names whose changes need the scope admin; every DELETE needs it too."""
 
 
 def scope_needed(method: str, url_name: str) -> ApiToken.Scope:
-    """read for reading; admin for deleting and for what others come in by or hear of; launch for every other change."""
+    """Return read for reading; admin for deletion and for access or notification settings; launch for every other change."""
     if method in SAFE_METHODS:
         return ApiToken.Scope.READ
     admin = method == "DELETE" or url_name in ADMIN_NAMES
@@ -50,10 +50,10 @@ def scope_needed(method: str, url_name: str) -> ApiToken.Scope:
 
 
 class ScopedAccess(BasePermission):
-    """Signed in; and a token's scopes cover what is asked, see `scope_needed`."""
+    """Requires a login; a token must have the required scope, see `scope_needed`."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Sessions may do what their person may; visitors read what their link shows. Raises PermissionDenied."""
+        """Sessions have all rights of their user; visitors read the objects of their link. Raises PermissionDenied."""
         if isinstance(request.user, Visitor):
             return request.method in SAFE_METHODS
         if isinstance(request.user, AnonymousUser) or not request.user.is_active:
@@ -64,17 +64,17 @@ class ScopedAccess(BasePermission):
         scope = scope_needed(str(request.method), (match and match.url_name) or "")
         if not token_covers(request.auth, scope):
             raise PermissionDenied(
-                f"this token lacks the scope {scope}; make one that has it under Account, API tokens"
+                f"this token lacks the scope {scope}; create one with it under Account, API tokens"
             )
         return True
 
 
 class BearerScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """How the schema names it."""
+    """The name of the scheme in the OpenAPI schema."""
 
     target_class = BearerAuthentication
     name = "bearer"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        """See OpenAPI's security scheme object."""
+        """Return OpenAPI's security scheme object."""
         return {"type": "http", "scheme": "bearer"}

@@ -13,7 +13,7 @@ from webapp.accounts.selectors import projects_visible
 from webapp.accounts.throttling import WINDOW, failure_note, too_many_failures
 from webapp.accounts.tokens import PERSONAL_SCOPES
 
-LIFETIMES = {"30": "30 days", "365": "a year", "": "for ever"}
+LIFETIMES = {"30": "30 days", "365": "a year", "": "without expiry"}
 
 
 class LoginForm(AuthenticationForm):

@@ -13,12 +13,12 @@ from webapp.api.queries import number
 
 
 class OrderedPages(BasePagination):
-    """`limit` rows from `offset` on, and the addresses of the pages before and after; rows are not counted."""
+    """`limit` rows from `offset` on, and the URLs of the previous and next pages; rows are not counted."""
 
     default, most = 50, 500
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any]:
-        """A page. Raises ParseError."""
+        """Return a page. Raises ParseError."""
         self.address = request.build_absolute_uri()
         self.limit = min(number(request, "limit", self.default, 1), self.most)
         self.offset = number(request, "offset", 0)
@@ -27,7 +27,7 @@ class OrderedPages(BasePagination):
         return rows[: self.limit]
 
     def get_paginated_response(self, data: Any) -> Response:
-        """The same words as pages by cursor have."""
+        """Return the same keys as cursor pagination."""
         after = replace_query_param(self.address, "offset", self.offset + self.limit) if self.more else None
         before = max(0, self.offset - self.limit)
         previous = replace_query_param(self.address, "offset", before) if before else None
@@ -37,19 +37,19 @@ class OrderedPages(BasePagination):
 
 
 class NewestFirst(CursorPagination):
-    """Pages by a cursor: stable while new rows come in."""
+    """Cursor pagination: stable while new rows arrive."""
 
     page_size = 50
     page_size_query_param = "limit"
     max_page_size = 500
 
     def get_page_size(self, request: Request) -> int:
-        """`limit`, at most max_page_size. Raises ParseError where it is no number."""
+        """Return `limit`, at most max_page_size. Raises ParseError for an invalid number."""
         return min(number(request, "limit", self.page_size, 1), self.max_page_size)
 
     def paginate_queryset(self, queryset: Any, request: Request, view: Any = None) -> list[Any] | None:
-        """A page. Raises ParseError for a cursor that was not made here."""
+        """Return a page. Raises ParseError for an invalid cursor."""
         try:
             return super().paginate_queryset(queryset, request, view)
         except (ValueError, TypeError, ValidationError) as error:
-            raise ParseError("the cursor is not one of ours: take it from `next` or `previous`") from error
+            raise ParseError("the cursor is invalid: use the value of `next` or `previous`") from error

@@ -1,4 +1,4 @@
-"""Words of the API's own schema."""
+"""Common parts of the OpenAPI schema."""
 
 from copy import deepcopy
 from typing import Any
@@ -9,7 +9,7 @@ from drf_spectacular.utils import OpenApiParameter
 JSON = OpenApiTypes.OBJECT
 ERROR = {
     "type": "object",
-    "description": "`detail` says what is wrong; `errors` has a message for each field at fault, by its path.",
+    "description": "`detail` describes the error; `errors` has a message for each invalid field, by its path.",
     "properties": {
         "detail": {"type": "string"},
         "errors": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -17,13 +17,13 @@ ERROR = {
     "additionalProperties": {},
 }
 REFUSALS = {
-    "400": "The query or the body is not understood.",
-    "401": "There is no token, or it is unknown, expired or revoked.",
-    "403": "The token lacks the scope, or the user may not do this in the project.",
-    "404": "There is no such object among those that the user may see.",
-    "503": "The database does not answer; try again after the seconds of Retry-After.",
+    "400": "The query or the body is invalid.",
+    "401": "The token is missing, unknown, expired or revoked.",
+    "403": "The token lacks the scope, or the user does not have the permission in the project.",
+    "404": "The object does not exist or is not visible to the user.",
+    "503": "The database does not answer; try again after the number of seconds in Retry-After.",
 }
-"""Statuses with which any operation may refuse a request."""
+"""Statuses of rejected requests, common to all operations."""
 REFUSED_CHANGES = {"409": "The state of the object does not allow it."}
 REFUSED_BODIES = {"413": "The body is too large.", "415": "The body is not of the type application/json."}
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -35,7 +35,7 @@ def parameter(name: str, kind: Any, text: str) -> OpenApiParameter:
 
 
 def refusals_document(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Postprocessing hook of drf-spectacular: adds the statuses of refusals, and that a DELETE answers with a document."""
+    """Postprocessing hook of drf-spectacular: adds the statuses of rejections, and the response document of DELETE."""
     result["components"].setdefault("schemas", {})["Error"] = deepcopy(ERROR)
     for operations in result["paths"].values():
         for method in set(METHODS) & set(operations):
@@ -46,7 +46,7 @@ def refusals_document(result: dict[str, Any], **_: Any) -> dict[str, Any]:
 def _document(method: str, operation: dict[str, Any]) -> None:
     responses = operation["responses"]
     if method == "delete" and "204" in responses:
-        # drf-spectacular takes 204 for granted; views here answer 200 with what was deleted.
+        # drf-spectacular assumes 204; the views return 200 with the deleted object.
         responses["200"] = responses.pop("204") | {
             "content": {"application/json": {"schema": {"type": "object"}}}
         }

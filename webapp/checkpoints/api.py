@@ -86,6 +86,6 @@ class RunCheckpoints(APIView):
 
     @extend_schema(responses=CheckpointSerializer(many=True))
     def get(self, request: Request, run_id: str) -> Response:
-        """Newest first, removed ones too."""
+        """Return the checkpoints newest first, including removed ones."""
         rows = run_get(request.user, run_id).checkpoints.order_by("-iteration", "-pk")
         return Response({"results": CheckpointSerializer(rows, many=True).data})

@@ -10,9 +10,9 @@ from webapp.cluster.selectors import cluster_read
 
 
 class Cluster(APIView):
-    """Devices, and who holds them."""
+    """Devices, and the runs that hold them."""
 
     @extend_schema(responses=JSON)
     def get(self, request: Request) -> Response:
-        """What the cluster has, what is free, which of the caller's runs hold or wait for what."""
+        """Return the cluster's capacity, free devices, and the runs of the caller that hold or wait for devices."""
         return Response(cluster_read(request.user))

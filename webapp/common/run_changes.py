@@ -38,7 +38,7 @@ class RunChangePublisher:
         Thread(target=self._work, name="run changes", daemon=True).start()
 
     def give(self, run_id: str, cursor: int) -> None:
-        """Returns at once and never raises."""
+        """Queue a hint; returns immediately and never raises."""
         with self._changed:
             self._pending[run_id] = max(cursor, self._pending.get(run_id, 0))
             self._changed.notify()

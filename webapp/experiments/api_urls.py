@@ -1,4 +1,4 @@
-"""Addresses of the API of experiments, below /api/v1/."""
+"""URLs of the experiments API, below /api/v1/."""
 
 from django.urls import path
 

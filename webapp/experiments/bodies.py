@@ -1,4 +1,4 @@
-"""What requests of the API bring along."""
+"""Parsing of API request bodies."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ CONFIG_KEYS = {"preset", "overrides", "config"}
 
 
 def body_of(request: Request, known: set[str]) -> dict[str, Any]:
-    """The body, an object of known keys: a typing error must not launch something else. Raises ConfigError."""
+    """Return the body, an object with known keys only: a typing error must not launch something else. Raises ConfigError."""
     if not isinstance(request.data, dict):
-        raise ConfigError({"": "the body is a JSON object"})
+        raise ConfigError({"": "the body must be a JSON object"})
     unknown = sorted(set(request.data) - known)
     if unknown:
         raise ConfigError(dict.fromkeys(unknown, "there is no such field"))
@@ -27,17 +27,17 @@ def body_of(request: Request, known: set[str]) -> dict[str, Any]:
 
 
 def project_of(user: Person, slug: Any) -> Project:
-    """The project of this slug, or the caller's first. Raises Http404, PermissionDenied, ConfigError."""
+    """Return the project with this slug, or the caller's default. Raises Http404, PermissionDenied, ConfigError."""
     if not isinstance(slug, str):
         raise ConfigError({"project": "give a project's slug"})
     project = project_get(user, slug) if slug else project_default(user)
     if project is None:
-        raise PermissionDenied("you may launch in no project; ask an owner for the editor level")
+        raise PermissionDenied("you cannot launch in any project; ask an owner for the editor level")
     return project
 
 
 def config_of(body: dict[str, Any]) -> AnyConfig:
-    """The config that a body names: a preset under overrides, or a whole tree. Raises ConfigError."""
+    """Return the config of a body: a preset with overrides, or a complete tree. Raises ConfigError."""
     preset, overrides, tree = body.get("preset"), body.get("overrides", {}), body.get("config")
     if (preset is None) == (tree is None):
         raise ConfigError({"preset": "give either preset (with overrides) or config"})

@@ -1,4 +1,4 @@
-"""The same run as words to copy: for the shell, for curl."""
+"""Commands that launch the same run: for the shell, for curl."""
 
 import json
 import shlex
@@ -17,7 +17,7 @@ def launch_command(preset: str, overrides: Mapping[str, Any]) -> str:
 
 
 def curl_command(url: str, preset: str, overrides: Mapping[str, Any], **more: Any) -> str:
-    """A POST to the API; the token comes from the environment."""
+    """Return a POST to the API; the token comes from the environment."""
     body = {
         "preset": preset,
         "overrides": dict(overrides),
@@ -32,13 +32,13 @@ def curl_command(url: str, preset: str, overrides: Mapping[str, Any], **more: An
 
 
 def spelled(value: Any) -> str:
-    """As TOML, which is how commands and addresses are read; plain words stay plain."""
+    """Return the value as TOML, the syntax of commands and URLs; plain words stay unquoted."""
     text = _inline(value)
     return value if isinstance(value, str) and _reads_as_itself(value) else text
 
 
 def _inline(value: Any) -> str:
-    """A value in one line of TOML."""
+    """Return a value as one line of TOML."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{name} = {_inline(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -47,7 +47,7 @@ def _inline(value: Any) -> str:
 
 
 def _reads_as_itself(value: str) -> bool:
-    """Whether `key=value` is read as this very string, being no TOML."""
+    """Whether `key=value` is parsed as this exact string, because it is not valid TOML."""
     return (
         value.replace("_", "").replace("-", "").isalnum()
         and value.isascii()
@@ -68,7 +68,7 @@ def sweep_command(
 
 
 def _paired(words: Sequence[str]) -> list[str]:
-    """An option and its value stay on one line."""
+    """Join each option with its value, to keep them on one line."""
     lines: list[str] = []
     for word in words:
         if lines and lines[-1] in ("--seeds", "--grid", "--list"):

@@ -14,18 +14,18 @@ from webapp.runs.permitted import check_runs_visible
 
 
 class Estimates(APIView):
-    """What an experiment takes."""
+    """Estimates of an experiment's resources."""
 
     @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
-        """Devices, memory (bytes) and volume of {"preset", "overrides"} or {"config"}, against the cluster as it is now;
-        "prompt_tokens" is the length that prompts are taken to have. "unused" lists settings without effect. Nothing is created.
+        """Return devices, memory (bytes) and volume of {"preset", "overrides"} or {"config"}, compared with the current cluster;
+        "prompt_tokens" is the assumed length of prompts. "unused" lists settings without effect. Nothing is created.
         """
         body = body_of(request, CONFIG_KEYS | {"prompt_tokens"})
         prompt = body.get("prompt_tokens")
         if prompt is not None and not (type(prompt) is int and 1 <= prompt <= LONGEST_PROMPT):
-            raise ConfigError({"prompt_tokens": f"give a whole number from 1 to {LONGEST_PROMPT}"})
+            raise ConfigError({"prompt_tokens": f"give an integer from 1 to {LONGEST_PROMPT}"})
         config = config_of(body)
-        check_runs_visible(request.user, config)  # its models are read
+        check_runs_visible(request.user, config)  # the estimate reads its models
         unused = [{"path": each.path, "why": each.why} for each in unused_settings(config)]
         return Response(appraisal_document(appraise(config, prompt)) | {"unused": unused})

@@ -1,4 +1,4 @@
-"""The estimate beside the form, asked for by htmx as fields change."""
+"""The estimate next to the form, requested by htmx when fields change."""
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -19,11 +19,11 @@ BAR = 100.0
 @login_required
 @require_POST
 def experiment_estimate(request: HttpRequest) -> HttpResponse:
-    """What the form's experiment takes (a fragment); a word where the form has errors."""
+    """Return the estimate of the form's experiment (a fragment), or a message if the form has errors."""
     draft, error = posted_draft(request)
     try:
         if draft.config is not None:
-            check_runs_visible(request.user, draft.config)  # its models are read
+            check_runs_visible(request.user, draft.config)  # the estimate reads its models
     except ConfigError as refused:
         error = str(refused)
     if draft.config is None or error:
@@ -47,7 +47,7 @@ def _prompt_tokens(text: str) -> int:
 
 
 def _drawn(found: Appraisal, worker: WorkerMemory) -> dict[str, object]:
-    """A worker with its parts as lengths of a bar; the longest bar of all is full."""
+    """Return a worker with its parts as lengths of a bar; the longest bar has full width."""
     workers = [each for policy in found.estimate.policies for each in policy.workers]
     longest = max(sum(each.parts.values()) for each in workers) or 1
     parts, start = [], 0.0

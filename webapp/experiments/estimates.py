@@ -1,4 +1,4 @@
-"""What an experiment takes against what the cluster has, before anything is spent."""
+"""Estimated resources of an experiment compared with the cluster, before the launch."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -13,24 +13,24 @@ from workers.launchers.launcher import Capacity
 from workers.sizing.estimates import Estimate, PolicyMemory, WorkerMemory, estimate
 
 LONGEST_PROMPT = 1_000_000
-"""Tokens that may be asked about."""
+"""Maximum prompt length of an estimate."""
 SPARE = 0.1
-"""Share of a device's memory that is left to the runtime and the allocator."""
+"""Share of a device's memory reserved for the runtime and the allocator."""
 FITS, WAITS, NEVER, UNKNOWN = "fits", "waits", "never", "unknown"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether it fits."""
+    """Whether the experiment fits on the cluster."""
 
     level: str
-    """fits: at once; waits: when others are done; never: not on this cluster; unknown: the cluster does not answer."""
+    """fits: now; waits: after other runs; never: not on this cluster; unknown: the cluster does not answer."""
     reasons: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Appraisal:
-    """An estimate beside the cluster."""
+    """An estimate and its comparison with the cluster."""
 
     estimate: Estimate
     capacity: Capacity | None
@@ -38,16 +38,16 @@ class Appraisal:
 
 
 def appraise(config: AnyConfig, prompt_tokens: int | None = None) -> Appraisal:
-    """Estimate a config and compare it with the cluster as it is now."""
+    """Estimate a config and compare it with the current cluster."""
     estimated = estimate(config, settings.TROUPE_HOME, prompt_tokens)
     capacity = capacity_read()
     return Appraisal(estimated, capacity, verdict(estimated, capacity))
 
 
 def verdict(estimated: Estimate, capacity: Capacity | None) -> Verdict:
-    """Devices first, then memory."""
+    """Compare the devices first, then the memory."""
     if capacity is None:
-        return Verdict(UNKNOWN, ["The cluster does not answer; a run that is launched now waits for it."])
+        return Verdict(UNKNOWN, ["The cluster does not answer; a run launched now waits for it."])
     limits = limits_read(estimated.demand, capacity, demands_ahead(capacity))
     never = [_never(limit) for limit in limits if limit["never"]] + _too_little_memory(estimated, capacity)
     if never:
@@ -70,17 +70,17 @@ def appraisal_document(found: Appraisal) -> dict[str, Any]:
 
 def _never(limit: dict[str, Any]) -> str:
     return (
-        f"It wants {limit['wants']:g} {limit['resource']}, and there are {limit['total']:g}. "
+        f"It needs {limit['wants']:g} {limit['resource']}, and the cluster has {limit['total']:g}. "
         "Add nodes, or lower policies.*.devices and resources.environment_cpus."
     )
 
 
 def _waits(limit: dict[str, Any]) -> str:
-    return f"It wants {limit['wants']:g} {limit['resource']}; runs before it leave {limit['free']:g} now."
+    return f"It needs {limit['wants']:g} {limit['resource']}; the runs before it leave {limit['free']:g} now."
 
 
 def _too_little_memory(estimated: Estimate, capacity: Capacity) -> list[str]:
-    """Workers that no GPU here can hold; all CPU workers together against main memory."""
+    """Return the workers too large for every GPU; compares all CPU workers together with main memory."""
     cards = [node.gpu_memory for node in capacity.nodes if node.gpu_memory]
     found = []
     for policy in estimated.policies:
@@ -103,19 +103,19 @@ def _too_little_main_memory(estimated: Estimate, capacity: Capacity) -> list[str
     if not there or any(not node.memory for node in capacity.nodes) or whole <= there * (1 - SPARE):
         return []
     _, policy, worker = max(on_cpu, key=lambda each: each[0])
-    return [f"Its workers want {size(whole)} of main memory. " + _too_large(policy, worker, size(there))]
+    return [f"Its workers need {size(whole)} of main memory. " + _too_large(policy, worker, size(there))]
 
 
 def _too_large(policy: PolicyMemory, worker: WorkerMemory, there: str) -> str:
     part = max(worker.parts, key=lambda name: worker.parts[name])
     return (
-        f"A {KINDS[worker.kind]} worker of {policy.policy} wants {size(worker.peak)}, and there are {there}. "
+        f"A {KINDS[worker.kind]} worker of {policy.policy} needs {size(worker.peak)}, and {there} are available. "
         f"Most of it is {PARTS[part]}: {REMEDIES[part].format(policy=policy.policy)}."
     )
 
 
 KINDS = {"policy": "rollout and update", "rollout": "rollout", "update": "update"}
-"""What a worker does, in words."""
+"""Labels of worker kinds."""
 PARTS = {
     "weights": "weights",
     "reference": "the base model for the KL penalty",
@@ -126,7 +126,7 @@ PARTS = {
     "kv_cache": "the KV cache",
     "engine_weights": "vLLM's copy of the weights",
 }
-"""What fills a device, in words, in the order in which it is shown."""
+"""Labels of memory parts, in display order."""
 _SMALLER = "choose a smaller policies.{policy}.model"
 _SHORTER = "lower policies.{policy}.learner.micro_batch_tokens"
 REMEDIES = {

@@ -1,4 +1,4 @@
-"""The form's fields, drawn from the run config's JSON schema and a tree of values."""
+"""The form's fields, generated from the run config's JSON schema and a tree of values."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from webapp.common.formats import NONE
 
 Schema = Mapping[str, Any]
 LONG_TEXT = 500
-"""Texts that may be longer get several lines."""
+"""Length above which a text field has several lines."""
 
 
 @dataclass(frozen=True)
@@ -25,42 +25,42 @@ class Field:
     label: str
     help: str
     kind: str
-    """bool, int, float, choice, list, text, long, model (a base model's name), or table: any names and values."""
+    """bool, int, float, choice, list, text, long, model (a base model's name), or table: arbitrary names and values."""
     value: Any
     preset: Any
-    """What the preset says, defaults included; the default where the preset has no such part."""
+    """The preset's value, defaults included; the default if the preset has no such part."""
     choices: tuple[Any, ...] = ()
     """Texts, or numbers."""
     reshapes: bool = False
-    """Whether another choice gives its section other fields."""
+    """Whether another choice changes the fields of its section."""
     minimum: float | None = None
     maximum: float | None = None
     error: str = ""
 
     @property
     def id(self) -> str:
-        """For labels and links."""
+        """The id of its input element."""
         return "f-" + self.path.replace(".", "-")
 
     @property
     def changed(self) -> bool:
-        """Whether it departs from the preset; an empty text does not from nothing."""
+        """Whether it differs from the preset; an empty text equals a missing value."""
         return bool(self.value != self.preset) and (self.value, self.preset) != ("", None)
 
     @property
     def shown(self) -> str:
-        """The value as it stands in its input."""
+        """The value as the text of its input."""
         return spell(self.value)
 
     @property
     def preset_shown(self) -> str:
-        """The preset's value, for reading."""
+        """The preset's value as text."""
         return spell(self.preset) or NONE
 
 
 @dataclass(frozen=True)
 class Section:
-    """Fields that stand together, and sections below it."""
+    """A group of fields with its subsections."""
 
     path: str
     title: str
@@ -69,25 +69,25 @@ class Section:
     sections: list["Section"] = field(default_factory=list)
 
     def walk(self) -> Iterator[Field]:
-        """All fields, those of sections below too."""
+        """Yield all fields, including those of subsections."""
         yield from self.fields
         for section in self.sections:
             yield from section.walk()
 
     @property
     def changed(self) -> int:
-        """How many fields depart from the preset."""
+        """Number of fields that differ from the preset."""
         return sum(each.changed for each in self.walk())
 
     @property
     def wrong(self) -> int:
-        """How many fields have an error."""
+        """Number of fields with an error."""
         return sum(bool(each.error) for each in self.walk())
 
 
 @cache
 def run_schema(kind: type[ExperimentConfig]) -> Schema:
-    """The JSON schema of a kind of config, made once: it takes longer than all the rest of the form."""
+    """Return the JSON schema of a kind of config, cached: it takes longer than the rest of the form."""
     return kind.model_json_schema()
 
 
@@ -96,7 +96,7 @@ def _stands_between_commas(text: str) -> bool:
 
 
 def spell(value: Any) -> str:
-    """A value as text: lists with commas, or as TOML where an item's own text would not survive that; tables as TOML."""
+    """Return a value as text: lists with commas, or as TOML if an item would be split or quoted; tables as TOML."""
     if isinstance(value, Mapping):
         return tomlkit.dumps(value).strip()
     if isinstance(value, bool):
@@ -110,7 +110,7 @@ def spell(value: Any) -> str:
 def config_sections(
     tree: Mapping[str, Any], preset: Mapping[str, Any], errors: Mapping[str, str]
 ) -> list[Section]:
-    """The whole form: one section per part of the config. `tree` and `preset` are resolved, with all defaults."""
+    """Return the whole form: one section per part of the config. `tree` and `preset` are resolved, with all defaults."""
     schema = run_schema(config_class(tree))
     reader = _Reader(schema["$defs"], preset, tuple(tree.get("policies") or ()))
     sections = [reader.section(name, part, tree.get(name)) for name, part in schema["properties"].items()]
@@ -119,9 +119,9 @@ def config_sections(
 
 
 def file_errors(errors: Mapping[str, str], paths: list[str]) -> dict[str, str]:
-    """Errors by the field that they belong to: `betas.0` is filed at `betas`; what fits none stays as it is.
+    """Return errors by field: an error of `betas.0` belongs to `betas`; others keep their path.
 
-    A union's tag in a path (algorithm.at_grpo.clip_low) is left out.
+    A union's tag in a path (algorithm.at_grpo.clip_low) is removed.
     """
     known = set(paths)
     return {_nearest(path, known): text for path, text in errors.items()}
@@ -148,14 +148,14 @@ def _with_errors(section: Section, errors: Mapping[str, str]) -> Section:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Walks schema and values together."""
+    """Walks the schema and the values together."""
 
     definitions: Schema
     preset: Mapping[str, Any]
     policies: tuple[str, ...]
 
     def section(self, path: str, schema: Schema, value: Any) -> Section:
-        """The section at `path`; a table of named parts has a section per name."""
+        """Return the section at `path`; a table of named parts has a section per name."""
         shape = self._shape(schema, value)
         title = path.rsplit(".", 1)[-1].replace("_", " ")
         found = Section(path, title, schema.get("description", shape.get("description", "")))
@@ -180,7 +180,7 @@ class _Reader:
         return shape.get("type") == "object" and shape.get("additionalProperties") is not True
 
     def _shape(self, schema: Schema, value: Any) -> Schema:
-        """The schema behind references; of a union, the member that the value's `type` names."""
+        """Return the schema behind references; of a union, the member with the value's `type`."""
         if "$ref" in schema:
             return self._shape(self.definitions[schema["$ref"].rsplit("/", 1)[-1]], value)
         if "discriminator" in schema:
@@ -223,7 +223,7 @@ class _Reader:
 
 
 def value_at(tree: Mapping[str, Any], path: str) -> Any:
-    """What a dotted path leads to; None where there is nothing."""
+    """Return the value at a dotted path; None if it is missing."""
     here: Any = tree
     for name in path.split("."):
         here = here.get(name) if isinstance(here, Mapping) else None

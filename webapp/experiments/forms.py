@@ -1,4 +1,4 @@
-"""What the form sends: posted text to config values, and what departs from the preset."""
+"""Parsing of the form: posted text to config values, and the differences from the preset."""
 
 import re
 import tomllib
@@ -15,11 +15,11 @@ from webapp.runs.config_differences import departures, flatten, preset_tree
 from webapp.runs.permitted import parse_permitted
 
 STRUCTURE = {"structure.roles": "team.roles", "structure.policies": "policies"}
-"""Hidden inputs with the names of a table, with commas -> the table."""
+"""Hidden inputs with the comma-separated names of a table -> the table."""
 FIRST = "plan_path_duo"
-"""The preset that the form begins with: the demonstration."""
+"""The default preset of the form: the demonstration."""
 NAME = re.compile(r"[^.,\s]{1,80}")
-"""What can be part of a dotted path."""
+"""Valid parts of a dotted path."""
 ESSENTIALS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -39,23 +39,23 @@ ESSENTIALS = tuple(
         r"policies\.[^.]+\.learner\.(actor|critic)_learning_rate",
     )
 )
-"""Fields that stand open at the top; a later pattern comes after an earlier one."""
+"""Patterns of the fields at the top of the form, in display order."""
 TEAM = re.compile(r"team\.(roles\.[^.]+\.(policy|trained|prompt)|turn_order|parallel)")
-"""Fields that the team editor has."""
+"""Fields of the team editor."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """An experiment that is being set up."""
+    """An experiment in preparation."""
 
     preset: str
     base: dict[str, Any]
-    """The preset, resolved."""
+    """The resolved preset."""
     tree: dict[str, Any]
-    """The same with what was changed."""
+    """The preset with the changes."""
     overrides: dict[str, Any]
     config: AnyConfig | None
-    """None while something is wrong."""
+    """None while there are errors."""
     errors: dict[str, str]
 
     @property
@@ -75,17 +75,17 @@ class Draft:
 
 
 def draft_make(preset: str, overrides: Mapping[str, Any]) -> Draft:
-    """A preset under dotted overrides, validated. Raises ConfigError where there is no such preset."""
+    """Return a preset with dotted overrides, validated. Raises ConfigError if the preset does not exist."""
     base = preset_tree(preset)
     departing = {path: value for path, value in overrides.items() if value_at(base, path) != value}
     try:
         return _draft(preset, base, apply_overrides(base, departing), departing)
-    except ConfigError as error:  # an override names no place
+    except ConfigError as error:  # an override has an invalid path
         return Draft(preset, base, _tree(base, departing), departing, None, error.fields)
 
 
 def draft_from_tree(preset: str, tree: dict[str, Any]) -> Draft:
-    """A whole tree as a departure from a preset. Raises ConfigError where there is no such preset."""
+    """Return a complete tree as differences from a preset. Raises ConfigError if the preset does not exist."""
     base = preset_tree(preset)
     before = flatten(base)
     departing = {path: value for path, value in flatten(tree).items() if before.get(path) != value}
@@ -101,10 +101,10 @@ def _draft(preset: str, base: dict[str, Any], tree: dict[str, Any], departing: d
 
 
 def _shaped(base: Mapping[str, Any], tree: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """The tree, with the base's tables and lists where it has something else in their place: pages can draw it.
+    """Return the tree with mismatched tables and lists replaced by the base's, so that pages can display it.
 
-    Where the base has an empty table any text may stand: it is a field, to be put right there. Roles and policies that were
-    taken out stay out.
+    Text in place of an empty table of the base is kept: it is a field, to be corrected there. Removed roles and policies
+    stay removed.
     """
     shaped = dict(tree)
     named = path in STRUCTURE.values()
@@ -121,7 +121,7 @@ def _shaped(base: Mapping[str, Any], tree: Mapping[str, Any], path: str = "") ->
 
 
 def _tree(base: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The values to show while something is wrong; overrides that name no place are left out."""
+    """Return the values to show while there are errors; overrides with invalid paths are ignored."""
     tree = base
     for path, value in overrides.items():
         try:
@@ -132,29 +132,29 @@ def _tree(base: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def draft_from_query(query: Mapping[str, str]) -> Draft:
-    """?preset=NAME&algorithm.clip_low=0.3: what is no dotted path is left out."""
+    """Parse ?preset=NAME&algorithm.clip_low=0.3; other parameters are ignored."""
     preset = query.get("preset", "")
     return draft_make(preset if preset in preset_names() else FIRST, query_overrides(query))
 
 
 def query_overrides(query: Mapping[str, str]) -> dict[str, Any]:
-    """Fields that an address sets."""
+    """Return the fields set by a query string."""
     return {path: parse_value(text) for path, text in query.items() if "." in path}
 
 
 def draft_from_run(preset: str, config: Mapping[str, Any]) -> Draft:
-    """A run's config as a departure from its preset; from the demonstration's where it had none."""
+    """Return a run's config as differences from its preset; from the demonstration's if it had none."""
     return draft_from_tree(preset if preset in preset_names() else FIRST, dict(config))
 
 
 def draft_edited(draft: Draft, query: Mapping[str, str]) -> Draft:
-    """A draft with the fields that an address sets. Raises ConfigError where it sets what is no field."""
+    """Apply the fields of a query string to a draft. Raises ConfigError for an unknown field."""
     edits = query_overrides(query)
     return draft_from_tree(draft.preset, apply_overrides(draft.tree, edits)) if edits else draft
 
 
 def draft_from_post(post: Mapping[str, str]) -> Draft:
-    """What the form holds. Raises ConfigError where its preset is gone."""
+    """Return the form's draft. Raises ConfigError if its preset no longer exists."""
     preset = post.get("preset", "")
     base = preset_tree(preset)
     shape = _posted_shape(base, post)
@@ -164,7 +164,7 @@ def draft_from_post(post: Mapping[str, str]) -> Draft:
 
 
 def _posted_shape(base: dict[str, Any], post: Mapping[str, str]) -> dict[str, Any]:
-    """The preset's tree with the roles, policies and types of parts that the form has."""
+    """Return the preset's tree with the roles, policies and types of parts in the form."""
     shape = apply_overrides(base, {})
     for path, at in STRUCTURE.items():
         names = [name for name in post.get(path, "").split(",") if NAME.fullmatch(name)]
@@ -182,7 +182,7 @@ def _was_posted(field: Field, post: Mapping[str, str]) -> bool:
 
 
 def posted_value(field: Field, post: Mapping[str, str]) -> Any:
-    """Text as the value it spells; what spells none stays text, for the config to complain about."""
+    """Parse text as the field's type; invalid text stays text, and the config's validation reports it."""
     if field.kind == "bool":
         return field.path in post
     text = post[field.path].strip()
@@ -198,7 +198,7 @@ def posted_value(field: Field, post: Mapping[str, str]) -> Any:
 
 
 def _list(text: str, *, numeric: bool) -> Any:
-    """Items between commas, or a TOML array."""
+    """Parse comma-separated items, or a TOML array."""
     if text.startswith("["):
         array = _table(f"items = {text}")
         return array["items"] if isinstance(array, dict) else text
@@ -227,10 +227,10 @@ def _number(text: str) -> int | float | str:
 
 
 def essentials(draft: Draft) -> list[Field]:
-    """The fields that stand at the top, in the order of ESSENTIALS."""
+    """Return the fields at the top of the form, in the order of ESSENTIALS."""
     return [each for pattern in ESSENTIALS for path, each in draft.fields.items() if pattern.fullmatch(path)]
 
 
 def stands_apart(path: str) -> bool:
-    """Whether a field stands at the top or in the team editor, and not in its section."""
+    """Whether a field is shown at the top or in the team editor instead of its section."""
     return bool(TEAM.fullmatch(path)) or any(pattern.fullmatch(path) for pattern in ESSENTIALS)

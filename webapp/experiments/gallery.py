@@ -1,4 +1,4 @@
-"""The presets with what to expect of them: as documented, and as seen on this server."""
+"""The presets with their expected results: as documented, and as measured on this server."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,12 +16,12 @@ from webapp.runs.models import RunState
 from webapp.runs.selectors import runs_visible
 
 LATEST = 20
-"""Runs of a preset that are looked at."""
+"""Maximum number of runs of a preset to evaluate."""
 
 
 def gallery(user: Person) -> list[dict[str, Any]]:
-    """[{"name", "agents", "description", "expected": {"task", "purpose", "time", "result"} | None, "seen": {"runs", "seconds",
-    "value"} | None}]; agents as in AGENTS.
+    """Return [{"name", "agents", "description", "expected": {"task", "purpose", "time", "result"} | None, "seen": {"runs",
+    "seconds", "value"} | None}]; agents as in AGENTS.
     """
     found = []
     for name in preset_names():
@@ -45,19 +45,19 @@ class Task:
 
     name: str
     presets: list[dict[str, Any]]
-    """As `gallery` tells them, with "text" (what they are found by) and "found"."""
+    """Entries of `gallery`, with "text" (searchable) and "found"."""
     chosen: bool
-    """Whether the preset that is chosen is among them."""
+    """Whether it contains the selected preset."""
 
     @property
     def found(self) -> int:
-        """How many have the words that are looked for."""
+        """Number of entries that match the search."""
         return sum(preset["found"] for preset in self.presets)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Presets whose agents are of one kind, task by task."""
+    """Presets with agents of one kind, grouped by task."""
 
     agents: str
     label: str
@@ -65,12 +65,12 @@ class Group:
 
     @property
     def found(self) -> int:
-        """How many have the words that are looked for."""
+        """Number of entries that match the search."""
         return sum(task.found for task in self.tasks)
 
 
 def groups(presets: Sequence[dict[str, Any]], wanted: str, chosen: str) -> list[Group]:
-    """The gallery as the page shows it: those that lack a word of `wanted` are there, but not shown."""
+    """Return the gallery of the page: presets that do not match `wanted` are included, but hidden."""
     entries = [_entry(preset, wanted) for preset in presets]
     found = []
     for agents, label in AGENTS.items():
@@ -94,7 +94,7 @@ def _task(entry: dict[str, Any]) -> str:
 
 
 def _seen(user: Person, config: AnyConfig) -> dict[str, Any] | None:
-    """Medians over the user's latest finished runs of this very config, the seed apart: seconds, and greedy success."""
+    """Return medians over the user's latest finished runs of exactly this config except the seed: seconds, and greedy success."""
     ended = runs_visible(user).filter(
         family=family_of(config.model_dump(mode="json")),
         state=RunState.FINISHED,

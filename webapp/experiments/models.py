@@ -1,4 +1,4 @@
-"""What people keep of experiments beside runs: templates and sweeps."""
+"""Templates and sweeps."""
 
 from django.conf import settings
 from django.db import models
@@ -7,7 +7,7 @@ from webapp.accounts.models import Project
 
 
 class Template(models.Model):
-    """A preset with changed fields, kept under a name."""
+    """A named preset with changed fields."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="templates")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
@@ -31,11 +31,11 @@ class Sweep(models.Model):
     name = models.CharField(max_length=120)
     preset = models.CharField(max_length=80)
     overrides = models.JSONField(default=dict)
-    """What all its runs share: dotted field path -> value."""
+    """Shared overrides of all runs: dotted field path -> value."""
     axes = models.JSONField(default=dict)
-    """What varies: dotted field path -> list of values."""
+    """Varied fields: dotted field path -> list of values."""
     method = models.CharField(max_length=8, default="grid")
-    """grid: every combination; list: the n-th values of all axes together. Seeds cross both."""
+    """grid: every combination; list: the n-th values of all axes together. Both are repeated for every seed."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

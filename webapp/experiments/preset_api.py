@@ -15,16 +15,14 @@ from webapp.experiments.gallery import gallery
 
 
 class Presets(APIView):
-    """What ships with Troupe."""
+    """The presets of Troupe."""
 
     @extend_schema(
         responses=JSON,
-        parameters=[
-            parameter("find", str, "words that name, description, purpose, task or kind of agents have")
-        ],
+        parameters=[parameter("find", str, "words in name, description, purpose, task or kind of agents")],
     )
     def get(self, request: Request) -> Response:
-        """Name, agents (language_models or networks), description, what to expect (with its task), what was seen of it here,
+        """Return name, agents (language_models or networks), description, expected result (with its task), results on this server,
         config tree and TOML of every preset.
         """
         wanted = text(request, "find")
@@ -47,10 +45,10 @@ class RunSchema(APIView):
     @extend_schema(
         responses=JSON,
         parameters=[
-            parameter("agents", str, f"one of {', '.join(CONFIGS)}: whose config; the first by default")
+            parameter("agents", str, f"one of {', '.join(CONFIGS)}: the kind of config; the first by default")
         ],
     )
     def get(self, request: Request) -> Response:
-        """Every field with its description, bounds and default."""
+        """Return every field with its description, bounds and default."""
         agents = choice(request, "agents", CONFIGS) or next(iter(CONFIGS))
         return Response(run_schema(CONFIGS[agents]))

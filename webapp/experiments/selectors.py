@@ -1,4 +1,4 @@
-"""What the new experiment page shows."""
+"""Context of the new experiment page."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,11 +21,11 @@ from workers.sizing.estimates import max_turns, volume
 from workers.storage.base_models import base_models
 
 TABLES = {"team.roles": "role-name", "policies": "policy-name"}
-"""Tables of the config that the team editor changes -> the input that an error about them is shown at."""
+"""Config tables of the team editor -> the input that displays their errors."""
 
 
 def form_context(draft: Draft) -> dict[str, Any]:
-    """Essentials, the team editor, the other sections."""
+    """Return the essential fields, the team editor and the other sections."""
     rest = [_rest(section) for section in draft.sections]
     return {
         "draft": draft,
@@ -38,7 +38,7 @@ def form_context(draft: Draft) -> dict[str, Any]:
 
 
 def team_context(draft: Draft) -> dict[str, Any]:
-    """What the team editor shows: roles in turn order with their fields, policies, the picture."""
+    """Return the context of the team editor: roles in turn order with their fields, policies, the picture."""
     team = team_read(draft.tree)
     fields, named = draft.fields, file_errors(draft.errors, [*draft.fields, *TABLES])
 
@@ -60,13 +60,13 @@ def team_context(draft: Draft) -> dict[str, Any]:
 
 
 def _roles_wanted(draft: Draft) -> tuple[str, ...]:
-    """Roles that the environment is played by."""
+    """Return the roles required by the environment."""
     section = environment_section(draft.tree)
     return tuple(getattr(section, "roles", ()))
 
 
 def _rest(section: Section) -> Section:
-    """A section without what stands at the top or in the team editor."""
+    """Return a section without the fields shown at the top or in the team editor."""
     below = [_rest(each) for each in section.sections]
     return replace(
         section,
@@ -76,7 +76,7 @@ def _rest(section: Section) -> Section:
 
 
 def preview_context(draft: Draft, address: str) -> dict[str, Any]:
-    """The same run as TOML, curl and `troupe launch`, and what the browser marks in the form."""
+    """Return the run as TOML, curl and `troupe launch`, and the marks that the browser sets in the form."""
     fields, filed = draft.fields, file_errors(draft.errors, [*draft.fields, *TABLES])
     anchors = {path: each.id for path, each in fields.items()} | TABLES
     return {
@@ -100,13 +100,13 @@ def preview_context(draft: Draft, address: str) -> dict[str, Any]:
 
 
 def draft_query(draft: Draft, **more: str) -> str:
-    """What stands in an address for a draft: its preset and changed fields, as `draft_from_query` reads them."""
+    """Return the query string of a draft: its preset and changed fields, in the format of `draft_from_query`."""
     changed = {path: spelled(value) for path, value in draft.overrides.items()}
     return urlencode({"preset": draft.preset} | more | changed)
 
 
 def _budget(draft: Draft) -> str:
-    """What one iteration costs, in answers sampled at most."""
+    """Describe the cost of one iteration: the maximum number of sampled responses."""
     if draft.config is None:
         return ""
     config = draft.config

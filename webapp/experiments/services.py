@@ -1,4 +1,4 @@
-"""Writing sweeps and templates."""
+"""Changes to sweeps and templates."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -51,7 +51,7 @@ def sweep_create(
 
 
 def sweep_stop(user: Person, sweep: Sweep) -> list[dict[str, Any]]:
-    """Stop those of its runs that have not ended: [{"id", "ok", "detail"}]. Raises PermissionDenied."""
+    """Stop the runs that have not ended: [{"id", "ok", "detail"}]. Raises PermissionDenied."""
     _may(user, sweep.project)
     alive = list(sweep.runs.filter(state__in=STOPPABLE).values_list("pk", flat=True))
     done = runs_do(user, alive, "stop") if alive else []
@@ -69,23 +69,23 @@ def template_save(
     description: str = "",
     replace: bool = False,
 ) -> Template:
-    """Keep a preset with changed fields under a name; it must be a config that works.
+    """Store a preset with changed fields under a name; the config must be valid.
 
-    Raises ConfigError (also where the name is taken and `replace` is false), PermissionDenied.
+    Raises ConfigError (also if the name exists and `replace` is false), PermissionDenied.
     """
     _may(user, project)
     name, description = _name(name), description.strip()
     if not name:
-        raise ConfigError({"name": "name the template"})
+        raise ConfigError({"name": "give the template a name"})
     if len(description) > LONGEST_DESCRIPTION or "\0" in description:
-        raise ConfigError({"description": f"at most {LONGEST_DESCRIPTION:,} characters, none of them NUL"})
+        raise ConfigError({"description": f"at most {LONGEST_DESCRIPTION:,} characters, without NUL"})
     config = parse_permitted(apply_overrides(read_preset(preset), overrides))
     check_storable(config.model_dump(mode="json"))
     fields = {"preset": preset, "overrides": dict(overrides), "description": description}
-    Project.objects.select_for_update().get(pk=project.pk)  # two that save at once take turns
+    Project.objects.select_for_update().get(pk=project.pk)  # serialises concurrent saves
     known = Template.objects.select_for_update().filter(project=project, name=name).first()
     if known and not replace:
-        raise ConfigError({"name": f"there is a template {name!r}; choose another name, or replace it"})
+        raise ConfigError({"name": f"a template {name!r} already exists; choose another name, or replace it"})
     template = known or Template(project=project, name=name, owner_id=user.pk)
     for field, value in fields.items():
         setattr(template, field, value)
@@ -96,7 +96,7 @@ def template_save(
 
 @transaction.atomic
 def template_delete(user: Person, template: Template) -> None:
-    """Forget it; runs that started from it stay. Raises PermissionDenied."""
+    """Delete a template; runs that started from it stay. Raises PermissionDenied."""
     _may(user, template.project)
     audit_note(user, template.project, "template.delete", str(template.pk), name=template.name)
     template.delete()
@@ -105,12 +105,12 @@ def template_delete(user: Person, template: Template) -> None:
 def _may(user: Person, project: Project) -> None:
     if not isinstance(user, User) or not can_edit(user, project):
         raise PermissionDenied(
-            f"you may not change experiments of the project {project.slug}; ask an owner for the editor level"
+            f"you cannot change experiments of the project {project.slug}; ask an owner for the editor level"
         )
 
 
 def _name(text: str) -> str:
     name = text.strip()
     if "\0" in name:
-        raise ConfigError({"name": "text holds no NUL characters"})
+        raise ConfigError({"name": "text cannot contain NUL characters"})
     return name[:LONGEST_NAME]

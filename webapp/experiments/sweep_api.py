@@ -25,14 +25,14 @@ class Sweeps(APIView):
         operation_id="v1_sweeps_list", parameters=[parameter("limit", int, "at most 500")], responses=JSON
     )
     def get(self, request: Request) -> Response:
-        """The caller's sweeps, newest first, with counts of their runs."""
+        """Return the caller's sweeps, newest first, with counts of their runs."""
         found = sweeps_visible(request.user)[: min(number(request, "limit", 50, 1), MOST)]
         return Response({"results": [sweep_summary(sweep) for sweep in found]})
 
     @extend_schema(request=JSON, responses={201: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
         """Launch {"preset", "overrides", "axes": {field: [values]}, "seeds", "method": "grid"|"list", "name", "project",
-        "tags"}: all of its runs, or none and one message per field path.
+        "tags"}: all of its runs, or none with one message per field path.
         """
         body = body_of(request, SWEEP_KEYS)
         name, tags = body.get("name", ""), body.get("tags", [])
@@ -47,11 +47,11 @@ class Sweeps(APIView):
 
 
 class SweepPlans(APIView):
-    """A sweep before it is launched."""
+    """Preview of a sweep."""
 
     @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
-        """The runs that such a sweep would launch, and what they cost; nothing is created."""
+        """Return the runs that the sweep would launch, and their cost; nothing is created."""
         plan = plan_from_body(body_of(request, SWEEP_KEYS))
         if plan.errors:
             raise ConfigError(plan.errors)
@@ -63,17 +63,17 @@ class SweepDetail(APIView):
 
     @extend_schema(
         parameters=[
-            parameter("sort", str, "a varied field or a headline metric; -NAME: the greatest first"),
+            parameter("sort", str, "a varied field or a headline metric; -NAME: descending"),
             parameter(
                 "metric",
                 str,
-                f"what points are ranked by: one of {', '.join(HEADLINE)}; default: eval/success, or eval/return where no run knows it",
+                f"the metric to rank points by: one of {', '.join(HEADLINE)}; default: eval/success, or eval/return if no run has it",
             ),
         ],
         responses=JSON,
     )
     def get(self, request: Request, pk: int) -> Response:
-        """Its runs with their values, and its points (all but the seed) with mean and sd."""
+        """Return its runs with their values, and its points (everything except the seed) with mean and sd."""
         metric = choice(request, "metric", HEADLINE) or ""
         sweep = sweep_get(request.user, pk)
         return Response(sweep_document(request.user, sweep, text(request, "sort"), metric))
@@ -84,5 +84,5 @@ class SweepStop(APIView):
 
     @extend_schema(request=None, responses=JSON)
     def post(self, request: Request, pk: int) -> Response:
-        """Stops those of its runs that have not ended: [{"id", "ok", "detail"}]."""
+        """Stop the runs that have not ended: [{"id", "ok", "detail"}]."""
         return Response({"results": sweep_stop(request.user, sweep_get(request.user, pk))})

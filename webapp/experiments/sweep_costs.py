@@ -1,4 +1,4 @@
-"""What runs cost before they are launched: iterations, answers, tokens, devices."""
+"""Estimated cost of runs before the launch: iterations, responses, tokens, devices."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from workers.sizing.estimates import volume
 
 @dataclass(frozen=True)
 class Cost:
-    """Upper bounds over all runs; devices are those of the hungriest single run."""
+    """Upper bounds over all runs; devices are those of the largest single run."""
 
     runs: int
     iterations: int
     answers: int
-    """Training answers sampled at most; of small networks, environment steps."""
+    """Maximum number of sampled training responses; for small networks, environment steps."""
     tokens: int
-    """Tokens of those answers at most, prompts not counted."""
+    """Maximum number of tokens of those responses, prompts not counted."""
     cpus: float
     gpus: float
 
 
 def cost_of(configs: Sequence[AnyConfig]) -> Cost:
-    """Of all of them together."""
+    """Return the cost of all configs together."""
     wanted = [demand(config) for config in configs]
     return Cost(
         runs=len(configs),

@@ -1,4 +1,4 @@
-"""What the form of a sweep and the API send, as a plan."""
+"""Parsing of a sweep's form and API body into a plan."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,11 +12,11 @@ from webapp.experiments.forms import FIRST, query_overrides
 from webapp.experiments.sweep_planning import SweepPlan, plan_make
 
 ROWS = 3
-"""Empty rows of fields that the form begins with."""
+"""Number of empty rows in a new form."""
 
 
 def plan_from_post(post: QueryDict) -> SweepPlan:
-    """The form: rows of `field` and `values`, `seeds`, shared changes as key=value lines. Never raises ConfigError."""
+    """Parse the form: rows of `field` and `values`, `seeds`, shared changes as key=value lines. Never raises ConfigError."""
     preset = post.get("preset", "")
     axes: dict[str, list[Any]] = {}
     errors: dict[str, str] = {}
@@ -43,19 +43,19 @@ def _row(path: str, text: str, axes: Mapping[str, Any]) -> dict[str, list[Any]]:
     if not path:
         raise ConfigError({"axes": f"name the field that takes {text.strip()[:40]}"})
     if path in axes:
-        raise ConfigError({path: "stands in two rows; put all values in one"})
+        raise ConfigError({path: "is in two rows; put all values in one"})
     if path == SEED:
-        raise ConfigError({path: "has a place of its own: Seeds"})
+        raise ConfigError({path: "has its own input: Seeds"})
     return parse_axes([f"{path}={text}"])
 
 
 def shared_overrides(text: str) -> dict[str, Any]:
-    """key=value lines. Raises ConfigError."""
+    """Parse key=value lines. Raises ConfigError."""
     return parse_overrides([line.strip() for line in text.splitlines() if line.strip()])
 
 
 def form_values(query: Mapping[str, str]) -> dict[str, Any]:
-    """What the form shows at first: ?preset=NAME&algorithm.clip_low=0.3 (shared by all runs)."""
+    """Return the initial values of the form: ?preset=NAME&algorithm.clip_low=0.3 (shared by all runs)."""
     preset = query.get("preset", "")
     shared = query_overrides(query)
     seed = shared.pop(SEED, None)
@@ -70,7 +70,7 @@ def form_values(query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def posted_values(post: QueryDict) -> dict[str, Any]:
-    """The same as it was sent, so that nothing is lost."""
+    """Return the posted values, to show them again after an error."""
     rows = list(zip(post.getlist("field"), post.getlist("values"), strict=False))
     return {name: post.get(name, "") for name in ("preset", "shared", "seeds", "method", "name")} | {
         "rows": rows + [("", "")] * max(0, ROWS - len(rows))
@@ -78,7 +78,7 @@ def posted_values(post: QueryDict) -> dict[str, Any]:
 
 
 def plan_from_body(body: Mapping[str, Any]) -> SweepPlan:
-    """The API: {"preset", "overrides", "axes": {field: [values]}, "seeds": [...], "method"}. Raises ConfigError."""
+    """Parse the API body: {"preset", "overrides", "axes": {field: [values]}, "seeds": [...], "method"}. Raises ConfigError."""
     preset, overrides = body.get("preset"), body.get("overrides", {})
     axes, seeds = body.get("axes", {}), body.get("seeds", [])
     if not isinstance(preset, str):
@@ -88,7 +88,7 @@ def plan_from_body(body: Mapping[str, Any]) -> SweepPlan:
     if not isinstance(axes, dict) or not all(isinstance(values, list) for values in axes.values()):
         raise ConfigError({"axes": "give an object: field path to a list of values"})
     if not isinstance(seeds, list):
-        raise ConfigError({"seeds": "give a list of whole numbers"})
+        raise ConfigError({"seeds": "give a list of integers"})
     if seeds and SEED in axes:
         raise ConfigError({"seeds": f"give either seeds or an axis {SEED}"})
     return plan_make(
@@ -97,7 +97,7 @@ def plan_from_body(body: Mapping[str, Any]) -> SweepPlan:
 
 
 def plan_document(plan: SweepPlan) -> dict[str, Any]:
-    """A plan as JSON."""
+    """Return a plan as JSON."""
     cost = plan.cost
     return {
         "preset": plan.preset,

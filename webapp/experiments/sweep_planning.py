@@ -1,4 +1,4 @@
-"""A sweep before it is launched: its runs, each checked by the config's schema, and what they cost."""
+"""The plan of a sweep: its runs, each validated by the config's schema, and their cost."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,38 +18,38 @@ from webapp.runs.permitted import check_storable, parse_permitted
 MOST_RUNS = 200
 MOST_AXES = 12
 MOST_TOLD = 5
-"""Combinations whose mistakes are told."""
+"""Maximum number of combinations with reported errors."""
 METHODS = ("grid", "list")
 COMMON_NAMES = {"lr": "policies.*.learner.learning_rate", "batch_size": "rollout.tasks"}
-"""What others call a field."""
+"""Common synonyms of field names."""
 
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What a sweep would launch."""
+    """The runs that a sweep would launch."""
 
     preset: str
     overrides: dict[str, Any]
-    """What all its runs share."""
+    """Overrides shared by all runs."""
     axes: dict[str, list[Any]]
-    """What varies; a path may have `*` parts."""
+    """Varied fields; a path may have `*` parts."""
     method: Method = "grid"
     points: list[dict[str, Any]] = field(default_factory=list)
     """Per run: axis -> value."""
     configs: list[AnyConfig] = field(default_factory=list)
     cost: Cost | None = None
     errors: dict[str, str] = field(default_factory=dict)
-    """By field path; nothing may be launched while there are any."""
+    """Errors by field path; the launch is rejected while there are any."""
 
     def settings(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """All overrides of one run, with no `*` left."""
+        """Return all overrides of one run, with `*` expanded."""
         return self.overrides | spread(point, _whole(self.preset, self.overrides))
 
 
 def plan_make(
     preset: str, overrides: Mapping[str, Any], axes: Mapping[str, Sequence[Any]], method: str = "grid"
 ) -> SweepPlan:
-    """Check every value, then every combination. Mistakes are in the plan's `errors`, by field path."""
+    """Validate every value, then every combination. Errors are in the plan's `errors`, by field path."""
     kept = {path: list(values) for path, values in axes.items()}
     plan = SweepPlan(preset, dict(overrides), kept, cast(Method, method))
     try:
@@ -62,12 +62,12 @@ def plan_make(
 
 
 def spread(point: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's values under the paths of single fields."""
+    """Return a run's values by the paths of single fields."""
     return {single: value for path, value in point.items() for single in expand_path(path, tree)}
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:
-    """The last parts of each path that tell it from the others, for headings and names."""
+    """Return the shortest unambiguous suffix of each path, for headings and names."""
     names: dict[str, str] = {}
     for path in paths:
         parts = path.split(".")
@@ -85,7 +85,7 @@ def point_name(point: Mapping[str, Any], names: Mapping[str, str]) -> str:
 
 
 def _checked(plan: SweepPlan) -> None:
-    """Raises ConfigError for what is wrong with the sweep as a whole, or with one of its values."""
+    """Raises ConfigError for errors of the sweep as a whole, or of one of its values."""
     if plan.method not in METHODS:
         raise ConfigError({"method": f"use one of {', '.join(METHODS)}"})
     if not plan.axes:
@@ -97,11 +97,11 @@ def _checked(plan: SweepPlan) -> None:
     if wrong:
         raise ConfigError(wrong)
     if (runs := count(plan.axes, plan.method)) > MOST_RUNS:
-        raise ConfigError({"axes": f"{runs:,} runs are more than the {MOST_RUNS} that one sweep may launch"})
+        raise ConfigError({"axes": f"{runs:,} runs exceed the limit of {MOST_RUNS} for one sweep"})
 
 
 def _wrong(plan: SweepPlan, tree: Mapping[str, Any], path: str, values: Sequence[Any]) -> str:
-    """What is wrong with one axis; empty for nothing."""
+    """Return the error of one axis; empty if there is none."""
     if not values:
         return "give one or more values"
     if len(set(map(repr, values))) < len(values):
@@ -109,7 +109,7 @@ def _wrong(plan: SweepPlan, tree: Mapping[str, Any], path: str, values: Sequence
     if path in plan.overrides:
         return "is both fixed and varied; leave out one of them"
     if "*" in path and not expand_path(path, tree):
-        return "fits no field"
+        return "does not match any field"
     singles = expand_path(path, tree)
     for value in values:
         found = _mistakes(plan, dict.fromkeys(singles, value))
@@ -123,7 +123,7 @@ def _wrong(plan: SweepPlan, tree: Mapping[str, Any], path: str, values: Sequence
 
 
 def _same(at: str, path: str) -> bool:
-    """Whether a message filed `at` is about the field at `path`, a part of it, or an unknown section above it."""
+    """Whether a message at path `at` concerns the field at `path`, a part of it, or an unknown section above it."""
     return at == path or at.startswith(f"{path}.") or path.startswith(f"{at}.")
 
 
@@ -136,7 +136,7 @@ def _mistakes(plan: SweepPlan, values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _meant(path: str, tree: Mapping[str, Any]) -> str:
-    """The field that was likely meant."""
+    """Suggest a field with a similar name."""
     leaf, paths = path.rsplit(".", 1)[-1], list(flatten(tree))
     by_leaf = {known.rsplit(".", 1)[-1]: known for known in reversed(paths)}
     near = [COMMON_NAMES[leaf]] if leaf in COMMON_NAMES else get_close_matches(path, paths, 1, 0.75)
@@ -145,7 +145,7 @@ def _meant(path: str, tree: Mapping[str, Any]) -> str:
 
 
 def _configs(plan: SweepPlan, points: Sequence[Mapping[str, Any]]) -> list[AnyConfig]:
-    """Every run's config. Raises ConfigError for combinations that cannot work."""
+    """Return every run's config. Raises ConfigError for invalid combinations."""
     configs: list[AnyConfig] = []
     wrong: dict[str, str] = {}
     base, tree = read_preset(plan.preset), _whole(plan.preset, plan.overrides)
@@ -166,5 +166,5 @@ def _configs(plan: SweepPlan, points: Sequence[Mapping[str, Any]]) -> list[AnyCo
 
 
 def _whole(preset: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The shared config, with all defaults. Raises ConfigError."""
+    """Return the shared config, with all defaults. Raises ConfigError."""
     return parse_permitted(apply_overrides(read_preset(preset), overrides)).model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""Reading sweeps: the list, and the table of one sweep's runs by what they vary."""
+"""Queries of sweeps: the list, and the table of one sweep's runs by varied field."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
@@ -27,7 +27,7 @@ LABELS = {
 
 
 def sweeps_visible(user: Person) -> QuerySet[Sweep]:
-    """Sweeps of the user's projects, the newest first, with counts of their runs: `total`, `over`, `active`."""
+    """Return the sweeps of the user's projects, newest first, with counts of their runs: `total`, `over`, `active`."""
     return (
         Sweep.objects.filter(project__in=projects_visible(user))
         .select_related("project", "owner")
@@ -41,15 +41,15 @@ def sweeps_visible(user: Person) -> QuerySet[Sweep]:
 
 
 def sweep_get(user: Person, pk: int) -> Sweep:
-    """One sweep. Raises Http404 for those of other people's projects too."""
+    """Return one sweep. Raises Http404, also for projects that are not visible to the user."""
     sweep = sweeps_visible(user).filter(pk=pk).first()
     if sweep is None:
-        raise Http404(f"there is no sweep {pk} that you may see")
+        raise Http404(f"there is no sweep {pk} that is visible to you")
     return sweep
 
 
 def sweep_summary(sweep: Sweep) -> dict[str, Any]:
-    """JSON shape of one of `sweeps_visible`."""
+    """Return JSON of one of `sweeps_visible`."""
     return {
         "id": sweep.pk,
         "name": sweep.name,
@@ -68,9 +68,9 @@ def sweep_summary(sweep: Sweep) -> dict[str, Any]:
 
 
 def sweep_rows(user: Person, sweep: Sweep, sort: str = "") -> list[dict[str, Any]]:
-    """Its runs as `run_summary` with `values` (axis -> value): as launched, or by an axis or a headline metric.
+    """Return its runs as `run_summary` with `values` (axis -> value): in launch order, or sorted by an axis or a headline metric.
 
-    sort: a name, with a minus sign for the greatest first; what has no value comes last.
+    sort: a name, with a minus sign for descending order; missing values come last.
     """
     rows = []
     for run in runs_visible(user).filter(sweep=sweep).order_by("created_at", "pk"):
@@ -79,7 +79,7 @@ def sweep_rows(user: Person, sweep: Sweep, sort: str = "") -> list[dict[str, Any
 
 
 def value_at(config: Mapping[str, Any], path: str) -> Any:
-    """A field of a config; of several (`*`), the first."""
+    """Return a field of a config; of several (`*`), the first."""
     here: Any = config
     for name in next(iter(expand_path(path, config)), path).split("."):
         here = here.get(name) if isinstance(here, Mapping) else None
@@ -106,7 +106,7 @@ def _sorted(rows: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
 
 
 def sweep_points(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]]:
-    """Runs that differ by seed alone as one row: values, runs, n, mean and sd of `metric`; the best mean first."""
+    """Return one row per group of runs that differ only by seed: values, runs, n, mean and sd of `metric`; best mean first."""
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         values = {path: value for path, value in row["values"].items() if path != SEED}
@@ -128,14 +128,14 @@ def _point(rows: list[Mapping[str, Any]], metric: str) -> dict[str, Any]:
 
 
 def sweep_document(user: Person, sweep: Sweep, sort: str = "", metric: str = "") -> dict[str, Any]:
-    """One sweep, whole, as JSON; its points by `metric`, or by what its runs are usually compared by."""
+    """Return one complete sweep as JSON; its points by `metric`, or by the default metric of its runs."""
     rows = sweep_rows(user, sweep, sort)
     metric = metric or outcome_key(row["headline"] for row in rows)
     return sweep_summary(sweep) | {"metric": metric, "results": rows, "points": sweep_points(rows, metric)}
 
 
 def sweep_context(user: Person, sweep: Sweep, sort: str, metric: str) -> dict[str, Any]:
-    """What the page of a sweep shows."""
+    """Return the context of the page of a sweep."""
     document = sweep_document(user, sweep, sort, metric)
     metric = document["metric"]
     names = short_names(list(sweep.axes))

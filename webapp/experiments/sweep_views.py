@@ -24,13 +24,13 @@ from webapp.runs.config_differences import flatten, preset_tree
 
 PER_PAGE = 50
 SHOWN = 12
-"""Runs that the plan lists by name."""
+"""Number of runs listed by name in the plan."""
 
 
 @login_required
 @require_GET
 def sweeps_page(request: HttpRequest) -> HttpResponse:
-    """All sweeps that the user may see."""
+    """List all sweeps that are visible to the user."""
     page = Paginator(sweeps_visible(request.user), PER_PAGE).get_page(request.GET.get("page"))
     rows = [(sweep, short_names(list(sweep.axes))) for sweep in page]
     return render(request, "experiments/sweeps.html", {"place": "sweeps", "page": page, "rows": rows})
@@ -39,14 +39,14 @@ def sweeps_page(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def sweep_new(request: HttpRequest) -> HttpResponse:
-    """The form of a sweep; posting it launches all of its runs."""
+    """Show the form of a sweep; a POST launches all of its runs."""
     if request.method == "GET":
         values = form_values(request.GET.dict())
         return _form(request, values, None)
     plan, error = plan_from_post(request.POST), ""
     project = project_editable(request.user, request.POST.get("project", ""))
     if project is None:
-        error = "Choose a project that you may launch in."
+        error = "Select a project in which you can launch runs."
     if project is not None and not plan.errors:
         try:
             sweep = sweep_create(request.user, project, plan, request.POST.get("name", ""))
@@ -99,14 +99,14 @@ def _plan_context(plan: SweepPlan | None) -> dict[str, Any]:
 @login_required
 @require_POST
 def sweep_check(request: HttpRequest) -> HttpResponse:
-    """What the form holds so far: its errors, or the runs and their cost (a fragment for htmx)."""
+    """Validate the current form: its errors, or the runs and their cost (a fragment for htmx)."""
     return render(request, "experiments/_sweep_plan.html", _plan_context(plan_from_post(request.POST)))
 
 
 @login_required
 @require_GET
 def sweep_page(request: HttpRequest, pk: int) -> HttpResponse:
-    """One sweep: its runs with their values and headline metrics. htmx asks for the table alone."""
+    """Show one sweep: its runs with their values and headline metrics. htmx requests only the table."""
     sweep = sweep_get(request.user, pk)
     metric = request.GET.get("metric", "")
     sort = request.GET.get("sort", "")
@@ -119,11 +119,11 @@ def sweep_page(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 @require_POST
 def sweep_end(request: HttpRequest, pk: int) -> HttpResponse:
-    """Stop its runs."""
+    """Stop the runs of a sweep."""
     sweep = sweep_get(request.user, pk)
     done = sweep_stop(request.user, sweep)
     for refused in [item for item in done if not item["ok"]]:
         messages.error(request, f"{refused['id']}: {refused['detail']}")
     stopped = sum(item["ok"] for item in done)
-    messages.success(request, f"{stopped} run{'' if stopped == 1 else 's'} told to stop.")
+    messages.success(request, f"{stopped} run{'' if stopped == 1 else 's'} requested to stop.")
     return redirect(reverse("experiments:sweep", args=[pk]))

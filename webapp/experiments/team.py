@@ -1,4 +1,4 @@
-"""The team of a config, as it is drawn and told: who speaks when, through which policy, and who learns."""
+"""The team of a config for pictures and text: turn order, the policy of each role, and which are trained."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,11 +15,11 @@ class Seat:
 
     role: str
     policy: str
-    """May name no policy while a form is being filled in."""
+    """May be empty while a form is incomplete."""
     trained: bool
     prompt: str
     speaks: tuple[int, ...]
-    """Steps of a turn, from 1; roles that act at once share one."""
+    """Steps of a turn, from 1; simultaneous roles share one."""
     tone: int
 
 
@@ -30,7 +30,7 @@ class Speaker:
     policy: str
     model: str
     trained: bool
-    """Whether some trained role uses it."""
+    """Whether a trained role uses it."""
     roles: tuple[str, ...]
     tone: int
 
@@ -43,13 +43,13 @@ class Team:
     speakers: list[Speaker]
     order: list[str]
     steps: list[list[str]]
-    """Who acts after whom within a turn; those of one step act at once."""
+    """Order of the roles within a turn; those of one step act simultaneously."""
     networks: bool = False
     """Whether its agents are small networks: all of them act in every step."""
 
 
 def team_read(tree: Mapping[str, Any]) -> Team:
-    """From a config tree, which may still have mistakes in it."""
+    """Read the team of a config tree, which may still contain errors."""
     team = tree.get("team") or {}
     roles = {name: role for name, role in (team.get("roles") or {}).items() if isinstance(role, Mapping)}
     said = team.get("turn_order")
@@ -76,7 +76,7 @@ def team_read(tree: Mapping[str, Any]) -> Team:
 
 
 def team_document(team: Team) -> dict[str, Any]:
-    """JSON shape, without colours."""
+    """Return JSON, without colours."""
 
     def plain(each: Seat | Speaker) -> dict[str, Any]:
         return {name: value for name, value in asdict(each).items() if name != "tone"}
@@ -90,7 +90,7 @@ def team_document(team: Team) -> dict[str, Any]:
 
 
 def team_words(team: Team) -> str:
-    """The picture in words, for those who do not see it."""
+    """Describe the picture in text, for readers who cannot see it."""
     order = ", then ".join(" and ".join(step) + (" at once" if len(step) > 1 else "") for step in team.steps)
     said = [
         f"{seat.role} speaks through {seat.policy}, {'trained' if seat.trained else 'frozen'}"

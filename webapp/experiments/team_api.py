@@ -1,4 +1,4 @@
-"""Teams in the REST API: as facts, and drawn; and the devices that they are spread over."""
+"""Teams in the REST API: as facts, as a picture; and resource profiles."""
 
 from typing import Any
 
@@ -21,20 +21,20 @@ KEYS = CONFIG_KEYS | {"run"}
 
 
 class Teams(APIView):
-    """Who speaks in an experiment."""
+    """The team of an experiment."""
 
     @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
-        """Turn order, roles and policies of {"preset", "overrides"}, {"config"} or {"run": id}; nothing is created."""
+        """Return turn order, roles and policies of {"preset", "overrides"}, {"config"} or {"run": id}; nothing is created."""
         return Response(team_document(_team(request)))
 
 
 class TeamPictures(APIView):
-    """The same, drawn."""
+    """The picture of a team."""
 
     @extend_schema(request=JSON, responses={(200, "image/svg+xml"): OpenApiTypes.STR, 400: JSON})
     def post(self, request: Request) -> HttpResponse:
-        """Roles in turn order, a line from each to its policy (dashed: frozen), as SVG."""
+        """Return roles in turn order, a line from each to its policy (dashed: frozen), as SVG."""
         return HttpResponse(team_svg(_team(request)), content_type="image/svg+xml")
 
 
@@ -43,9 +43,9 @@ class Profiles(APIView):
 
     @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
-        """Devices of each profile, and the overrides that spread {"preset", "overrides"} or {"config"} over them.
+        """Return the devices of each profile, and the overrides that distribute {"preset", "overrides"} or {"config"} over them.
 
-        Of language models; small networks learn in one process and are refused.
+        Only for language models; small networks learn in one process and are rejected.
         """
         return Response(profiles_document(config_of(body_of(request, CONFIG_KEYS))))
 

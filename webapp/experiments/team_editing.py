@@ -1,4 +1,4 @@
-"""Acts of the team editor: roles and policies added, removed, moved. Pure functions from tree to tree."""
+"""Operations of the team editor: add, remove and move roles and policies. Pure functions from tree to tree."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +18,11 @@ from training_core.errors import ConfigError
 
 Tree = dict[str, Any]
 MOST = 64
-"""Roles and policies that a config may have."""
+"""Maximum number of roles and of policies in a config."""
 
 
 def role_add(tree: Tree, name: str) -> Tree:
-    """A further role, which speaks last, through the first policy. Raises ConfigError for a name that cannot be one."""
+    """Add a role, last in the turn order, with the first policy. Raises ConfigError for an invalid name."""
     roles = tree["team"]["roles"]
     _check_name("team.roles", name, roles)
     kind = MarlRole if has_networks(tree) else Role
@@ -31,7 +31,7 @@ def role_add(tree: Tree, name: str) -> Tree:
 
 
 def role_remove(tree: Tree, name: str) -> Tree:
-    """Without a role. Raises ConfigError where it is the last one."""
+    """Remove a role. Raises ConfigError if it is the last one."""
     roles = {each: role for each, role in tree["team"]["roles"].items() if each != name}
     if not roles:
         raise ConfigError({"team.roles": "a team has at least one role; add another one first"})
@@ -39,7 +39,7 @@ def role_remove(tree: Tree, name: str) -> Tree:
 
 
 def role_move(tree: Tree, name: str, by: int) -> Tree:
-    """A role changes places with the one that speaks `by` places after it (before it where negative)."""
+    """Swap a role with the one `by` positions after it (before it if negative)."""
     order = _order(tree)
     if name not in order or not 0 <= order.index(name) + by < len(order):
         return tree
@@ -49,7 +49,7 @@ def role_move(tree: Tree, name: str, by: int) -> Tree:
 
 
 def policy_add(tree: Tree, name: str) -> Tree:
-    """A further policy, with the settings of the first one. Raises ConfigError for a name that cannot be one."""
+    """Add a policy with the settings of the first one. Raises ConfigError for an invalid name."""
     policies = tree["policies"]
     _check_name("policies", name, policies)
     kind = MarlPolicy if has_networks(tree) else Policy
@@ -58,7 +58,7 @@ def policy_add(tree: Tree, name: str) -> Tree:
 
 
 def policy_remove(tree: Tree, name: str) -> Tree:
-    """Without a policy; the first of the others speaks for its roles. Raises ConfigError where it is the last one."""
+    """Remove a policy and assign its roles to the first other one. Raises ConfigError if it is the last one."""
     policies = {each: policy for each, policy in tree["policies"].items() if each != name}
     if not policies:
         raise ConfigError({"policies": "a team has at least one policy; add another one first"})
@@ -71,7 +71,7 @@ def policy_remove(tree: Tree, name: str) -> Tree:
 
 
 def team_follow(tree: Tree) -> Tree:
-    """The team that the environment is played by: its roles as they were where they are known, new ones for the others."""
+    """Replace the team with the roles of the environment: existing roles are kept, new ones are added."""
     section = environment_section(tree)
     wanted: Sequence[str] = getattr(section, "roles", ())
     roles = tree["team"]["roles"]
@@ -85,9 +85,9 @@ def team_follow(tree: Tree) -> Tree:
 
 
 def profile_take(tree: Tree, name: str) -> Tree:
-    """Devices and environment workers of a resource profile. Raises ConfigError for one that is not there, or a wrong tree."""
+    """Apply the devices and environment workers of a resource profile. Raises ConfigError for an unknown one, or an invalid tree."""
     if name not in PROFILES:
-        raise ConfigError({"resources": f"no profile {name!r}; profiles are {', '.join(PROFILES)}"})
+        raise ConfigError({"resources": f"unknown profile {name!r}; profiles are {', '.join(PROFILES)}"})
     return apply_overrides(tree, profile_overrides(name, parse_config(tree)))
 
 
@@ -101,11 +101,11 @@ ACTS: dict[str, Callable[[Tree, str], Tree]] = {
     "profile": profile_take,
     "reshape": lambda tree, _: team_follow(tree),
 }
-"""act -> (tree, name) -> tree. reshape: a part has become another type, and the team follows."""
+"""act -> (tree, name) -> tree. reshape: the type of a part has changed, and the team follows."""
 
 
 def environment_section(tree: Tree) -> type[EnvironmentSection] | None:
-    """The config class of the environment that a tree names."""
+    """Return the config class of the tree's environment."""
     known: Mapping[str, Any] = MARL_ENVIRONMENT_CONFIGS if has_networks(tree) else ENVIRONMENT_CONFIGS
     return known.get(str(tree["environment"].get("type")))
 
@@ -119,15 +119,19 @@ def _order(tree: Tree) -> list[str]:
 def _with_team(tree: Tree, roles: Mapping[str, Any], order: Sequence[str]) -> Tree:
     at_once = [name for name in tree["team"].get("parallel") or () if name in roles]
     changed: dict[str, Any] = {"team.roles": {name: roles[name] for name in order}}
-    if not has_networks(tree):  # whose roles all act at once
+    if not has_networks(tree):  # all roles of small networks act simultaneously
         changed |= {"team.turn_order": list(order), "team.parallel": at_once}
     return apply_overrides(tree, changed)
 
 
 def _check_name(path: str, name: str, known: Mapping[str, Any]) -> None:
     if not re.fullmatch(NAME_PATTERN, name):
-        raise ConfigError({path: f"{name!r} is no name: small letters, digits and _, a letter first"})
+        raise ConfigError(
+            {
+                path: f"{name!r} is not a valid name: use lower-case letters, digits and _, starting with a letter"
+            }
+        )
     if name in known:
-        raise ConfigError({path: f"there is a {name} already"})
+        raise ConfigError({path: f"{name} already exists"})
     if len(known) >= MOST:
-        raise ConfigError({path: f"there may be {MOST} at most"})
+        raise ConfigError({path: f"at most {MOST} are allowed"})

@@ -13,9 +13,9 @@ ROW, BOX = 60, 44
 ROLE_LEFT, ROLE_RIGHT = 40, 208
 POLICY_LEFT, POLICY_RIGHT = 272, 446
 BEND = 34
-"""How far turn arrows bend to the left at most."""
+"""Maximum bend of turn arrows to the left."""
 LONGEST = 20
-"""Letters of a name that fit a box."""
+"""Maximum characters of a name in a box."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Box:
     whole: str
     under: str
     y: float
-    """Of its upper edge."""
+    """Position of its upper edge."""
     tone: int
     frozen: bool
     height: int = BOX
@@ -43,7 +43,7 @@ class Box:
 
     @property
     def middle(self) -> float:
-        """Height of its middle."""
+        """Position of its vertical centre."""
         return self.y + BOX / 2
 
 
@@ -57,12 +57,12 @@ class Line:
 
 
 def team_svg(team: Team) -> str:
-    """SVG that follows the page's colours where it stands in one, and has its own elsewhere."""
+    """Return SVG that uses the page's colours inside a page, and its own colours elsewhere."""
     return render_to_string("experiments/_team.svg", picture(team))
 
 
 def picture(team: Team) -> dict[str, Any]:
-    """Boxes and lines with their places, in the units of the drawing."""
+    """Return boxes and lines with their coordinates, in the units of the drawing."""
     rows = max(len(team.seats), len(team.speakers), 1)
     height = rows * ROW
     roles = [
@@ -89,7 +89,7 @@ def picture(team: Team) -> dict[str, Any]:
 
 
 def _places(count: int, height: float) -> list[float]:
-    """Upper edges of `count` boxes, spread over the height."""
+    """Return the upper edges of `count` boxes, distributed over the height."""
     step = height / max(count, 1)
     return [step * place + (step - BOX) / 2 for place in range(count)]
 
@@ -108,7 +108,7 @@ def _policy_box(speaker: Speaker, y: float) -> Box:
 
 
 def _edges(team: Team, roles: list[Box], policies: list[Box]) -> list[Line]:
-    """Role to policy; dashed where the role is frozen."""
+    """Return lines from roles to policies; dashed for frozen roles."""
     places = {box.whole: box for box in policies}
     found = []
     for seat, box in zip(team.seats, roles, strict=True):
@@ -123,7 +123,7 @@ def _edges(team: Team, roles: list[Box], policies: list[Box]) -> list[Line]:
 
 
 def _turns(team: Team, roles: list[Box]) -> list[Line]:
-    """From each role to those that act after it; the way back to the first is told by the numbers."""
+    """Return arrows from each role to those that act after it; the numbers indicate the return to the first."""
     places = {box.whole: box for box in roles}
     pairs = [
         (one, other)

@@ -23,11 +23,11 @@ LAUNCH_KEYS = {"overrides", "name", "project", "tags"}
 
 
 class Templates(APIView):
-    """Presets with changed fields, kept under names."""
+    """Named presets with changed fields."""
 
     @extend_schema(operation_id="v1_templates_list", responses=JSON)
     def get(self, request: Request) -> Response:
-        """Those of the caller's projects, by name."""
+        """Return the templates of the caller's projects, by name."""
         return Response({"results": [template_document(each) for each in templates_visible(request.user)]})
 
     @extend_schema(request=JSON, responses={201: JSON, 400: JSON})
@@ -61,12 +61,12 @@ class TemplateDetail(APIView):
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, pk: int) -> Response:
-        """Preset and overrides."""
+        """Return preset and overrides."""
         return Response(template_document(template_get(request.user, pk)))
 
     @extend_schema(responses=JSON)
     def delete(self, request: Request, pk: int) -> Response:
-        """Forget it; runs that started from it stay."""
+        """Delete the template; runs that started from it stay."""
         template = template_get(request.user, pk)
         template_delete(request.user, template)
         return Response({"id": pk, "name": template.name, "deleted": True})
@@ -77,7 +77,7 @@ class TemplateLaunch(APIView):
 
     @extend_schema(request=JSON, responses={201: JSON, 400: JSON})
     def post(self, request: Request, pk: int) -> Response:
-        """Launch it under further {"overrides", "name", "project", "tags"}; the project defaults to the template's."""
+        """Launch a run with further {"overrides", "name", "project", "tags"}; the project defaults to the template's."""
         template = template_get(request.user, pk)
         body = body_of(request, LAUNCH_KEYS)
         tags = body.get("tags", [])

@@ -12,21 +12,21 @@ from webapp.experiments.models import Template
 
 
 def templates_visible(user: Person) -> QuerySet[Template]:
-    """Templates of the user's projects, by name."""
+    """Return the templates of the user's projects, by name."""
     visible = Template.objects.filter(project__in=projects_visible(user)).select_related("project", "owner")
     return visible.order_by("name", "pk")
 
 
 def template_get(user: Person, pk: int) -> Template:
-    """One template. Raises Http404 for those of other people's projects too."""
+    """Return one template. Raises Http404, also for projects that are not visible to the user."""
     template = templates_visible(user).filter(pk=pk).first()
     if template is None:
-        raise Http404(f"there is no template {pk} that you may see")
+        raise Http404(f"there is no template {pk} that is visible to you")
     return template
 
 
 def template_document(template: Template) -> dict[str, Any]:
-    """JSON shape of a template."""
+    """Return a template as JSON."""
     return {
         "id": template.pk,
         "name": template.name,

@@ -1,4 +1,4 @@
-"""Saving and deleting templates from the form of an experiment."""
+"""Views that save and delete templates from the form of an experiment."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -17,12 +17,14 @@ from webapp.experiments.views import form_page, posted_draft
 @login_required
 @require_POST
 def template_keep(request: HttpRequest) -> HttpResponse:
-    """Save what the form holds; it comes back as it was where that is refused."""
+    """Save the form as a template; if it is rejected, show the form unchanged."""
     projects = list(projects_editable(request.user))
     draft, error = posted_draft(request)
     project = project_editable(request.user, request.POST.get("project", ""))
     if error or project is None:
-        return form_page(request, draft, projects, error or "Choose a project that you may save in.")
+        return form_page(
+            request, draft, projects, error or "Select a project in which you can save templates."
+        )
     try:
         template = template_save(
             request.user,

@@ -1,4 +1,4 @@
-"""Addresses of the experiment pages."""
+"""URLs of the experiment pages."""
 
 from django.urls import path
 

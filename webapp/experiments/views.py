@@ -34,17 +34,17 @@ from webapp.scheduling.services import run_create
 from workers.sizing.estimates import PROMPT_TOKENS
 
 KEPT = ("template_name", "template_description", "template_replace")
-"""What is asked for to save a template."""
+"""Parameters of a request to save a template."""
 FIND = "find"
-"""Words that presets are looked for by."""
+"""Parameter of the preset search."""
 LONGEST_ADDRESS = 4000
-"""Letters of an address that all browsers and servers take."""
+"""Maximum length of a URL that all browsers and servers accept."""
 
 
 @login_required
 @require_http_methods(["GET", "POST"])
 def experiment_new(request: HttpRequest) -> HttpResponse:
-    """The form; posting it launches the run."""
+    """Show the form; a POST launches the run."""
     projects = list(projects_editable(request.user))
     if request.method == "GET":
         try:
@@ -58,7 +58,7 @@ def experiment_new(request: HttpRequest) -> HttpResponse:
             request,
             draft,
             projects,
-            errors or ("" if project else "Choose a project that you may launch in."),
+            errors or ("" if project else "Select a project in which you can launch runs."),
         )
     return _launch(request, draft, project, projects)
 
@@ -77,7 +77,7 @@ def _draft(request: HttpRequest) -> Draft:
 
 
 def posted_draft(request: HttpRequest, afresh: str = "") -> tuple[Draft, str]:
-    """The draft, and what is wrong with the form as a whole. Of the part `afresh` only the type is read."""
+    """Return the draft, and the error of the form as a whole. Of the part `afresh` only the type is read."""
     own = f"{afresh}." if afresh else "\0"
     post = {
         name: text
@@ -105,13 +105,13 @@ def _launch(request: HttpRequest, draft: Draft, project: Project, projects: list
 
 
 def _fork_origin(request: HttpRequest) -> Checkpoint | None:
-    """The checkpoint that the run is to start from. Raises Http404."""
+    """Return the checkpoint from which the run starts. Raises Http404."""
     number = (request.GET if request.method == "GET" else request.POST).get("fork", "")
     return checkpoint_get(request.user, int(number)) if number.isdecimal() else None
 
 
 def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error: str = "") -> HttpResponse:
-    """The page of the form; 400 where there is something to put right."""
+    """Return the page of the form; 400 if there are errors."""
     context: dict[str, Any] = form_context(draft) | preview_context(draft, _runs_address(request))
     find = (request.GET if request.method == "GET" else request.POST).get(FIND, "")
     shown = groups(gallery(request.user), find, draft.preset)
@@ -136,7 +136,7 @@ def form_page(request: HttpRequest, draft: Draft, projects: list[Project], error
 @login_required
 @require_POST
 def experiment_check(request: HttpRequest) -> HttpResponse:
-    """What the form holds so far: its errors, and the run as words to copy (a fragment for htmx)."""
+    """Validate the current form: its errors, and the equivalent commands (a fragment for htmx)."""
     draft, error = posted_draft(request)
     context = preview_context(draft, _runs_address(request)) | {"form_error": error}
     answer = render(request, "experiments/_checked.html", context)
@@ -146,14 +146,14 @@ def experiment_check(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def experiment_edit(request: HttpRequest) -> HttpResponse:
-    """An act of the team editor, or another type of a part: the fields anew (a fragment for htmx)."""
+    """Apply an operation of the team editor, or a new type of a part; returns the new fields (a fragment for htmx)."""
     act, _, name = request.POST.get("act", "").partition(":")
     draft, error = posted_draft(request, _reshaped(request) if act == "reshape" else "")
     refused: dict[str, str] = {}
     try:
         draft = draft_from_tree(draft.preset, ACTS[act](draft.tree, name or _new_name(request, act)))
     except KeyError:
-        error = error or f"there is no act {act!r}"
+        error = error or f"unknown act {act!r}"
     except ConfigError as mistake:
         refused = mistake.fields
     context = form_context(draft) | preview_context(draft, _runs_address(request))
@@ -164,12 +164,12 @@ def experiment_edit(request: HttpRequest) -> HttpResponse:
 
 
 def _reshaped(request: HttpRequest) -> str:
-    """The part whose type was changed: the fields that it had are those of the old type."""
+    """Return the part whose type was changed: its posted fields belong to the old type."""
     return (request.headers.get("HX-Trigger-Name") or "").removesuffix(".type")
 
 
 def _new_name(request: HttpRequest, act: str) -> str:
-    """What was written beside the button of an act that adds."""
+    """Return the name entered next to the button of an add operation."""
     return request.POST.get(f"{act.partition('-')[0]}_name", "").strip()
 
 
@@ -178,7 +178,7 @@ def _runs_address(request: HttpRequest) -> str:
 
 
 def _with_address(answer: HttpResponse, request: HttpRequest, draft: Draft) -> HttpResponse:
-    """What is in the form is in the address, where it is not too long."""
+    """Put the form's draft into the URL, if it is not too long."""
     more = {name: request.POST[name] for name in ("fork", FIND) if request.POST.get(name)}
     address = f"{reverse('experiments:new')}?{draft_query(draft, **more)}"
     if len(address) <= LONGEST_ADDRESS:

@@ -1,4 +1,4 @@
-"""What follows a new finding, once."""
+"""Actions on a new finding, executed once."""
 
 import logging
 from typing import Any
@@ -20,7 +20,7 @@ ENDS: dict[str, Any] = {"pause": runs.run_pause, "stop": runs.run_stop}
 
 
 def finding_act(finding: Finding, settings: RunHealth) -> None:
-    """Do what the finding's rule asks for; whatever fails is noted on it and raised nowhere."""
+    """Execute the action of the finding's rule; a failure is recorded on the finding and not raised."""
     if finding.action in ENDS:
         _end(finding, finding.action)
     if finding.action == "fork":
@@ -30,24 +30,24 @@ def finding_act(finding: Finding, settings: RunHealth) -> None:
 
 
 def _end(finding: Finding, how: str) -> None:
-    """Pause or stop, in the name of the run's owner."""
+    """Pause or stop the run, on behalf of its owner."""
     run = finding.run
     try:
         with transaction.atomic():
             ENDS[how](run.owner, run)
             audit_note(AnonymousUser(), run.project, f"run.{how}", run.pk, by="health", rule=finding.rule)
-        _note(finding, f"asked the run to {how}")
+        _note(finding, f"requested to {how} the run")
     except (TroupeError, PermissionDenied) as error:
         _note(finding, f"could not {how} the run: {error}")
 
 
 def _fork(finding: Finding, settings: RunHealth) -> None:
-    """Fork, in the name of the run's owner, and stop what was forked if the config says so."""
+    """Fork the run, on behalf of its owner, and stop it if the config requests it."""
     run, made = finding.run, generations(finding.run)
     if made >= settings.fork.generations:
         return _note(
             finding,
-            f"did not fork the run: {made} of its line were forked by rules already (health.fork.generations)",
+            f"did not fork the run: {made} of its ancestors were already forked by rules (health.fork.generations)",
         )
     try:
         fork = finding_fork(run.owner, finding, settings)
@@ -64,7 +64,7 @@ def _note(finding: Finding, words: str) -> None:
 
 
 def _notify_soon(finding: Finding) -> None:
-    """Messages go out from a task of their own: a channel may be slow."""
+    """Queue a task that sends the messages: a channel may be slow."""
     if not finding.run.project.channels.exists():
         return
     from webapp.health.tasks import notify

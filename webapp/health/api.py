@@ -24,10 +24,10 @@ JSON = OpenApiTypes.OBJECT
 
 
 class ChannelSerializer(serializers.Serializer[Any]):
-    """A channel to make."""
+    """The fields of a new channel."""
 
     name = serializers.CharField(max_length=80)
-    address = serializers.CharField(max_length=2000, help_text="An Apprise URL; it is never shown again.")
+    address = serializers.CharField(max_length=2000, help_text="An Apprise URL; it is not shown later.")
 
 
 class Findings(APIView):
@@ -37,33 +37,33 @@ class Findings(APIView):
         parameters=[OpenApiParameter("state", str, description="open, resolved or dismissed")], responses=JSON
     )
     def get(self, request: Request, run_id: str) -> Response:
-        """Open ones first, with evidence, cause and remedy."""
+        """Return findings, open ones first, with evidence, cause and remedy."""
         run = run_get(request.user, run_id)
         return Response({"results": findings_list(run, choice(request, "state", Finding.State.values))})
 
 
 class FindingAct(APIView):
-    """dismiss or reopen."""
+    """Actions on a finding: dismiss or reopen."""
 
     act = "dismiss"
 
     @extend_schema(request=None, responses=JSON)
     def post(self, request: Request, run_id: str, pk: int) -> Response:
-        """The finding afterwards."""
+        """Return the updated finding."""
         acts = {"dismiss": services.finding_dismiss, "reopen": services.finding_reopen}
         return Response(finding_document(acts[self.act](request.user, finding_get(request.user, run_id, pk))))
 
 
 class FindingForkSerializer(serializers.Serializer[Any]):
-    """What the fork changes."""
+    """The changes of the fork."""
 
     overrides = serializers.DictField(
         required=False,
-        help_text="Dotted field paths to values; without them the edits of the finding's rule.",
+        help_text="Dotted field paths to values; default: the edits of the finding's rule.",
     )
 
     def to_internal_value(self, data: Any) -> Any:
-        """Unknown keys are refused: a typing error must not launch something else."""
+        """Raises ValidationError for unknown keys: a typing error must not launch something else."""
         unknown = set(data) - set(self.fields) if isinstance(data, dict) else set()
         if unknown:
             raise serializers.ValidationError({key: ["there is no such field"] for key in sorted(unknown)})
@@ -71,7 +71,7 @@ class FindingForkSerializer(serializers.Serializer[Any]):
 
 
 class FindingFork(APIView):
-    """A new run from before the trouble."""
+    """A fork from a checkpoint before the problem."""
 
     @extend_schema(request=FindingForkSerializer, responses={201: JSON, 400: JSON, 409: JSON})
     def post(self, request: Request, run_id: str, pk: int) -> Response:
@@ -85,16 +85,16 @@ class FindingFork(APIView):
 
 
 class Channels(APIView):
-    """Where a project's messages go."""
+    """The notification channels of a project."""
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, slug: str) -> Response:
-        """Names, without addresses."""
+        """Return the channels without their addresses."""
         return Response({"results": [_channel(each) for each in channels_list(request.user, slug)]})
 
     @extend_schema(request=ChannelSerializer, responses={201: JSON, 400: JSON})
     def post(self, request: Request, slug: str) -> Response:
-        """Make one; owners only."""
+        """Create a channel; owners only."""
         wanted = ChannelSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
         project = project_get(request.user, slug)
@@ -106,13 +106,13 @@ class Channels(APIView):
 
 
 class ChannelAct(APIView):
-    """try or remove."""
+    """Actions on a channel: try or remove."""
 
     act = "try"
 
     @extend_schema(request=None, responses=JSON)
     def post(self, request: Request, slug: str, pk: int) -> Response:
-        """try: send a message now. remove: send none any more. Owners only."""
+        """try: send a message now. remove: delete the channel. Owners only."""
         channel = channel_get(request.user, slug, pk)
         document = _channel(channel)
         if self.act == "remove":

@@ -1,4 +1,4 @@
-"""Addresses of the API of health, below /api/v1/."""
+"""URLs of the health API, below /api/v1/."""
 
 from django.urls import path
 

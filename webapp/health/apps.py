@@ -2,6 +2,6 @@ from django.apps import AppConfig
 
 
 class HealthConfig(AppConfig):
-    """Health rules, and the findings they make."""
+    """Health rules and their findings."""
 
     name = "webapp.health"

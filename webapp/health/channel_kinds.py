@@ -1,7 +1,7 @@
-"""Kinds of channels: what an Apprise URL of a project may be.
+"""Kinds of channels: the allowed Apprise URLs.
 
-Apprise knows more than a hundred services. Some write to the server's own log, some load files or further URLs that a
-parameter names, some run programs. A channel is one of KINDS, with the parameters that are listed here and no others.
+Apprise supports more than a hundred services. Some write to the server's own log, some load files or further URLs named
+by a parameter, some run programs. A channel is one of KINDS, with only the parameters listed here.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ from webapp.common.networks import literal_allowed
 
 LONGEST = 2000
 EVERYWHERE = frozenset({"format", "overflow", "verify", "emojis"})
-"""Parameters of every kind."""
+"""Parameters allowed for every kind."""
 _BODY: frozenset[str] = frozenset()
 _MAIL = frozenset({"to", "cc", "bcc", "from", "name", "reply", "smtp", "mode", "user", "pass"})
 _NTFY = frozenset({"to", "token", "auth", "mode", "priority", "xtags", "click", "delay", "email", "image"})
@@ -60,25 +60,27 @@ KINDS: dict[str, frozenset[str]] = {
     "opsgenie": frozenset({"to", "priority", "region", "tags", "entity", "alias"}),
     "pbul": frozenset({"to"}),
 }
-"""Kind -> its parameters. None of them names a file, another URL to load, a method or a header."""
+"""Kind -> its parameters. None of them is a file, another URL to load, a method or a header."""
 
 
 class ChannelRefused(TroupeError):
-    """The address is not that of a channel; the message says why, without the address."""
+    """The address is not allowed for a channel; the message contains the reason, without the address."""
 
 
 def channel_parts(address: str) -> dict[str, Any]:
-    """What Apprise reads in the address, once it is known to be of an allowed kind. Raises ChannelRefused."""
+    """Return the parts of the address as parsed by Apprise, after checking its kind. Raises ChannelRefused."""
     parts: dict[str, Any] | None = None
     if len(address) <= LONGEST and "\0" not in address:
         parts = url_to_dict(address)  # type: ignore[no-untyped-call]
     written = address.partition("://")[0].lower()
     kind = str(parts["schema"]) if parts else written
     if kind not in KINDS and (parts or written in N_MGR):
-        raise ChannelRefused(f"address: channels of kind {kind[:20]} are not sent; use {', '.join(KINDS)}")
+        raise ChannelRefused(
+            f"address: channels of kind {kind[:20]} are not supported; use {', '.join(KINDS)}"
+        )
     if not parts:
         raise ChannelRefused(
-            "address: Apprise does not know it; use one such as json://host/path, mailto://user:password@host or slack://..."
+            "address: Apprise does not support it; use one such as json://host/path, mailto://user:password@host or slack://..."
         )
     for sign, what in (("+", "headers"), ("-", "parameters of the request"), (":", "fields of the body")):
         if parts.get(f"qsd{sign}"):
@@ -93,9 +95,9 @@ def channel_parts(address: str) -> dict[str, Any]:
 
 
 def channel_kind(address: str, networks: Collection[str]) -> str:
-    """The kind of a new channel's address. Raises ChannelRefused.
+    """Return the kind of a new channel's address. Raises ChannelRefused.
 
-    A numeric address that is not allowed is refused here; names are looked up when a message is sent.
+    A numeric address that is not allowed is rejected here; names are resolved and checked when a message is sent.
     """
     parts = channel_parts(address)
     kind, host = str(parts["schema"]), str(parts.get("host") or "").strip("[]")

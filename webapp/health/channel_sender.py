@@ -1,8 +1,8 @@
-"""The process that sends one message to one channel: `python -m webapp.health.channel_sender`, a job as JSON on stdin.
+"""The process that sends one message to one channel: `python -m webapp.health.channel_sender`, with a job as JSON on stdin.
 
-Apprise brings its own network code for every service, so the limit is set where none of it can get past: an audit hook of the
-interpreter sees each connection with the numeric address that it goes to, whatever made it, a redirect included. The process has no
-secrets of the server in its environment, may start no programs and write no files, and its memory is limited.
+Apprise has separate network code for every service, so the limit is enforced below it: an audit hook of the interpreter
+receives each connection with its numeric address, including redirects. The process has no secrets of the server in its
+environment, cannot start programs or write files, and its memory is limited.
 
 Prints "sent" or "not sent", nothing else.
 """
@@ -32,11 +32,11 @@ _PROGRAMS = (
     "os.spawn",
 )
 _OTHER_WAYS = ("socket.sendto", "socket.sendmsg", "socket.bind")
-"""Datagrams to an address that is not looked at, and servers."""
+"""Audit events of unchecked datagrams, and of servers."""
 
 
 def message_send(address: str, networks: Collection[str], title: str, body: str) -> bool:
-    """Send a message in a process of its own; whether it was taken within SECONDS."""
+    """Send a message in a separate process; returns whether it was accepted within SECONDS."""
     job = {"address": address, "networks": list(networks), "title": title, "body": body}
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
     try:
@@ -44,7 +44,7 @@ def message_send(address: str, networks: Collection[str], title: str, body: str)
             [sys.executable, "-m", "webapp.health.channel_sender"],
             input=json.dumps(job).encode(),
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # third parties' words may hold the address
+            stderr=subprocess.DEVNULL,  # third-party messages may contain the address
             env=kept,
             cwd=ROOT,
             timeout=SECONDS,
@@ -56,7 +56,7 @@ def message_send(address: str, networks: Collection[str], title: str, body: str)
 
 
 def guard(networks: Collection[str]) -> None:
-    """From now on, and for good, this process connects to allowed addresses alone."""
+    """Permanently restrict this process to connections to allowed addresses."""
 
     def heard(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "socket.connect":
@@ -70,7 +70,7 @@ def guard(networks: Collection[str]) -> None:
 
 
 def main() -> None:
-    """Send what stdin says."""
+    """Send the message described on stdin."""
     job = json.load(sys.stdin)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -78,7 +78,7 @@ def main() -> None:
 
     guard(job["networks"])
     asset = apprise.AppriseAsset(http_redirects=False, storage_mode="memory")
-    channel = apprise.Apprise.instantiate(job["address"], asset=asset)  # `add` would take several addresses
+    channel = apprise.Apprise.instantiate(job["address"], asset=asset)  # `add` would accept several addresses
     sender = apprise.Apprise(channel, asset=asset) if channel else None
     text = apprise.NotifyFormat.TEXT
     taken = sender and sender.notify(title=job["title"], body=job["body"], body_format=text)

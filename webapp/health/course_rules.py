@@ -1,4 +1,4 @@
-"""Rules over the course of the run: several metrics together, and signs of life."""
+"""Rules over the course of the run: several metrics together, and liveness."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from webapp.health.observed import Curve, Figures, Found, Observed
 
 
 def overfitting(seen: Observed, rule: config.Overfitting) -> Iterator[Found]:
-    """Both of the last two evaluations are well below the best, and training success has risen since the best."""
+    """Fires if the last two evaluations are well below the best, and training success has risen since the best."""
     held, train = seen.one("eval/success"), seen.one("train/success")
     if len(held) < 3 or len(train) < 10:
         return
@@ -41,7 +41,7 @@ def overfitting(seen: Observed, rule: config.Overfitting) -> Iterator[Found]:
 
 
 def length_hacking(seen: Observed, rule: config.LengthHacking) -> Iterator[Found]:
-    """Tokens per episode at either end of what is seen, against the gain in success."""
+    """Compares tokens per episode at both ends of the observed steps with the gain in success."""
     spent, success = _tokens_per_episode(seen), seen.one("train/success")
     if len(spent) < 2 * rule.window or len(success) < 2 * rule.window:
         return
@@ -50,35 +50,35 @@ def length_hacking(seen: Observed, rule: config.LengthHacking) -> Iterator[Found
     gain = float(np.mean(success.values[-count:]) - np.mean(success.values[:count]))
     if before > 0 and now > rule.times * before and gain < rule.gain:
         figures: Figures = {"tokens per episode": now, "at first": before, "gain in success": gain}
-        title = f"Episodes grew from {before:.3g} to {now:.3g} tokens without succeeding more often"
+        title = f"Episodes grew from {before:.3g} to {now:.3g} tokens without a higher success"
         first, last = int(spent.steps[0]), int(spent.steps[-1])
         yield Found("progress/tokens", title, first, last, figures, ("progress/tokens", "train/success"))
 
 
 def stalled_phase(seen: Observed, rule: config.StalledPhase) -> Iterator[Found]:
-    """No metrics for long, from a driver that is heard."""
+    """Fires if there are no metrics for long although the driver sends heartbeats."""
     idle, usual = seen.vitals.idle, seen.vitals.usual
     if idle is not None and idle > max(rule.least, rule.times * (usual or 0.0)):
         figures: Figures = {"seconds without metrics": idle, "usual seconds": usual or 0.0}
-        title = f"No iteration has ended for {idle:.0f} s, though the driver lives"
+        title = f"No iteration has ended for {idle:.0f} s, although the driver is alive"
         yield Found("progress", title, seen.step, seen.step, figures, (), bad_at=1.0)
 
 
 def dead_worker(seen: Observed, rule: config.DeadWorker) -> Iterator[Found]:
-    """Silence, or attempts that died."""
+    """Fires on silence of the driver, or on attempts that died."""
     silent, lost = seen.vitals.silent, seen.vitals.lost
     if silent is not None and silent > rule.silence:
-        title = f"Nothing has been heard of the driver for {silent:.0f} s"
+        title = f"The driver has not reported for {silent:.0f} s"
         figures: Figures = {"seconds of silence": silent}
         yield Found("driver", title, seen.step, seen.step, figures, (), bad_at=1.0)
     for number in lost:
         figures = {"attempt": number, "reason": seen.vitals.reasons.get(number, "")[:400]}
-        title = f"Attempt {number} died and was not the last word"
+        title = f"Attempt {number} died and was followed by another"
         yield Found(f"attempt {number}", title, seen.step, seen.step, figures, ())
 
 
 def _tokens_per_episode(seen: Observed) -> Curve:
-    """Differences of the two counters, at the steps that have both."""
+    """Return differences of the two counters, at the steps that have both."""
     tokens, episodes = seen.one("progress/tokens"), seen.one("progress/episodes")
     steps, ours, theirs = np.intersect1d(tokens.steps, episodes.steps, return_indices=True)
     spent, played = np.diff(tokens.values[ours]), np.diff(episodes.values[theirs])

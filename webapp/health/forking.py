@@ -1,4 +1,4 @@
-"""Findings that fork the run they are about: from a checkpoint of before the trouble, under the edits of their rule."""
+"""Forks for findings: from a checkpoint before the problem, with the edits of the rule."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,9 +21,9 @@ from webapp.scheduling.forking import run_fork
 def finding_fork(
     user: Person, finding: Finding, settings: RunHealth, overrides: Mapping[str, Any] | None = None
 ) -> Run:
-    """A queued run, forked for a finding; once per finding. Without `overrides`, under the edits of the finding's rule.
+    """Create a queued fork for a finding; once per finding. Without `overrides`, with the edits of the finding's rule.
 
-    Raises ConfigError (edits, or none), PermissionDenied, TransitionRefused (forked already, no checkpoint).
+    Raises ConfigError (edits, or none), PermissionDenied, TransitionRefused (already forked, no checkpoint).
     """
     held = (
         Finding.objects.select_for_update(of=("self",))
@@ -32,7 +32,7 @@ def finding_fork(
         .get(pk=finding.pk)
     )
     if held.fork_id:
-        raise TransitionRefused(f"run {held.fork_id} was forked for this finding already")
+        raise TransitionRefused(f"run {held.fork_id} was already forked for this finding")
     edits = dict(overrides or parse_overrides(fork_edits(settings, held.rule)))
     if not edits:
         raise ConfigError(
@@ -50,26 +50,26 @@ def finding_fork(
 
 
 def fork_edits(settings: RunHealth, rule: str) -> tuple[str, ...]:
-    """What a fork for a finding of this rule changes; nothing for a rule of another version of Troupe."""
+    """Return the edits of a fork for a finding of this rule; empty for a rule of another version of Troupe."""
     known = settings.rules().get(rule)
     return known.fork_edits if known else ()
 
 
 def checkpoint_for(finding: Finding, which: str) -> Checkpoint:
-    """The one to start from: `good`, the last before the finding's first step, or `best`. Raises TransitionRefused."""
+    """Return the checkpoint to start from: `good`, the last before the finding's first step, or `best`. Raises TransitionRefused."""
     there = finding.run.checkpoints.filter(removed=False, damaged="")
     best = there.filter(best=True).first() if which == "best" else None
     good = there.filter(iteration__lt=finding.first_step).order_by("-iteration", "-pk").first()
     found = best or good
     if found is None:
         raise TransitionRefused(
-            f"there is no checkpoint of before step {finding.first_step}; write them more often (checkpoint.every)"
+            f"there is no checkpoint before step {finding.first_step}; write checkpoints more often (checkpoint.every)"
         )
     return found
 
 
 def generations(run: Run) -> int:
-    """How many forks that findings asked for lead to this run."""
+    """Return the number of consecutive forks for findings that lead to this run."""
     count, here = 0, run
     while here.parent is not None:
         count += here.findings_answered.exists()

@@ -1,4 +1,4 @@
-"""How serious a finding is, with hysteresis: up at one bound, down below a lower one."""
+"""Severity levels with hysteresis: raised at one bound, lowered below a smaller one."""
 
 from enum import IntEnum
 
@@ -6,7 +6,7 @@ from webapp.health.observed import Found
 
 
 class Level(IntEnum):
-    """In rising order."""
+    """Severity in increasing order."""
 
     NONE = 0
     WARN = 1
@@ -14,7 +14,7 @@ class Level(IntEnum):
 
 
 def level_now(before: Level, found: Found, relax: float) -> Level:
-    """The level that a figure calls for, given the level before: a level once reached holds down to `relax` of its bound."""
+    """Return the level of a measurement, given the previous level: a level is kept down to `relax` times its bound."""
     if _reached(found.excess, found.bad_at, before is Level.BAD, relax):
         return Level.BAD
     return Level.WARN if _reached(found.excess, 1.0, before >= Level.WARN, relax) else Level.NONE

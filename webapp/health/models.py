@@ -1,4 +1,4 @@
-"""Findings, and where the messages about them go."""
+"""Findings and notification channels."""
 
 from django.conf import settings
 from django.db import models
@@ -8,10 +8,10 @@ from webapp.runs.models import Run
 
 
 class Finding(models.Model):
-    """Something that a rule saw in a run. A rule has one per key, which is opened again where it comes back."""
+    """A problem that a rule detected in a run. A rule has one finding per key, which is reopened if it recurs."""
 
     class State(models.TextChoices):
-        """open: it is so; resolved: it was; dismissed: somebody knows, and wants to hear no more of it."""
+        """open: the problem exists; resolved: it existed; dismissed: a user does not want further messages about it."""
 
         OPEN = "open"
         RESOLVED = "resolved"
@@ -20,7 +20,7 @@ class Finding(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="findings")
     rule = models.CharField(max_length=40)
     key = models.CharField(max_length=200)
-    """The metric, or the part of the run, that it is about."""
+    """The affected metric, or part of the run."""
     state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
     severity = models.CharField(max_length=4)
     """bad or warn."""
@@ -28,15 +28,15 @@ class Finding(models.Model):
     first_step = models.BigIntegerField()
     last_step = models.BigIntegerField()
     calm_looks = models.PositiveSmallIntegerField(default=0)
-    """Looks in a row, each with new metrics, at which it was well below its bound."""
+    """Consecutive checks, each with new metrics, with a value well below the bound."""
     evidence = models.JSONField(default=dict)
     """{"figures": [[name, number or text], ...], "series": [metric, ...]}."""
     action = models.CharField(max_length=8, default="none")
-    """What its rule asked for when it was new."""
+    """The action of its rule when it was new."""
     done = models.TextField(blank=True)
-    """What came of that, in words."""
+    """Result of that action as text."""
     fork = models.ForeignKey(Run, null=True, on_delete=models.SET_NULL, related_name="findings_answered")
-    """The run that was forked for it."""
+    """The fork created for it."""
     dismissed_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
     created_at = models.DateTimeField(auto_now_add=True)
     changed_at = models.DateTimeField(auto_now=True)
@@ -48,26 +48,26 @@ class Finding(models.Model):
 
 
 class Checked(models.Model):
-    """How far the rules have looked at a run."""
+    """Progress of the rules for a run."""
 
     run = models.OneToOneField(Run, on_delete=models.CASCADE, primary_key=True, related_name="checked")
     cursor = models.BigIntegerField(default=0)
-    """Run.event_count when they looked."""
+    """Run.event_count at the last check."""
     step = models.BigIntegerField(default=-1)
-    """Last step of any metric that they saw; -1 before any."""
+    """Last step of any metric at the last check; -1 before any."""
 
 
 class Channel(models.Model):
-    """Where a project's messages go."""
+    """A notification channel of a project."""
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="channels")
     name = models.CharField(max_length=80)
     kind = models.CharField(max_length=20)
-    """What it is, e.g. json, mailto, slack: the one part of the address that is shown."""
+    """Its kind, e.g. json, mailto, slack: the only part of the address that is shown."""
     sealed = models.TextField()
-    """An Apprise URL, encrypted (webapp/common/sealing.py). It holds secrets: it is used, and never shown or logged."""
+    """An Apprise URL, encrypted (webapp/common/sealing.py). It contains secrets and is never shown or logged."""
     said = models.CharField(max_length=600, blank=True)
-    """How the last message went."""
+    """Result of the last message."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

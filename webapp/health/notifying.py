@@ -1,5 +1,5 @@
-"""Messages to a project's channels, through Apprise. Addresses hold secrets: they are stored encrypted, and never shown, logged
-or audited. What a channel may be: webapp/health/channel_kinds.py; where it may go: webapp/health/channel_sender.py.
+"""Messages to a project's channels, through Apprise. Addresses contain secrets: they are stored encrypted, and never shown,
+logged or audited. Allowed kinds: webapp/health/channel_kinds.py; allowed targets: webapp/health/channel_sender.py.
 """
 
 import logging
@@ -21,13 +21,13 @@ from webapp.health.models import Channel, Finding
 from webapp.health.rules import RULES
 
 ADDRESS = "channel address"
-"""What addresses are sealed for."""
+"""Encryption purpose of addresses."""
 
 
 MOST = 16
-"""Channels of a project."""
+"""Maximum number of channels of a project."""
 AT_ONCE = 4
-"""Messages that are sent at the same time: all of a project are done within the time that a task has."""
+"""Number of concurrent messages: all channels of a project finish within a task's time limit."""
 TAKEN, NOT_TAKEN = (
     "the last message was sent",
     "the last message was not sent; check the address. Addresses inside the server's network are refused unless an "
@@ -38,14 +38,14 @@ UNREADABLE = "its address was encrypted under another TROUPE_SECRET_KEY: remove 
 
 @transaction.atomic
 def channel_make(user: Person, project: Project, name: str, address: str) -> Channel:
-    """A new channel. Raises PermissionDenied, ChannelRefused."""
+    """Create a channel. Raises PermissionDenied, ChannelRefused."""
     _check_owner(user, project)
     name, address = name.strip(), address.strip()
     if not name or len(name) > 80 or "\0" in name + address:
         raise ChannelRefused("name: give 1 to 80 characters")
     kind = channel_kind(address, settings.TROUPE_WEBHOOK_NETWORKS)
     if project.channels.filter(name=name).exists():
-        raise ChannelRefused(f"name: there is a channel {name} already; remove it first")
+        raise ChannelRefused(f"name: a channel {name} already exists; remove it first")
     if project.channels.count() >= MOST:
         raise ChannelRefused(f"name: a project has at most {MOST} channels; remove one first")
     made = Channel.objects.create(project=project, name=name, kind=kind, sealed=seal(address, ADDRESS))
@@ -55,22 +55,22 @@ def channel_make(user: Person, project: Project, name: str, address: str) -> Cha
 
 @transaction.atomic
 def channel_remove(user: Person, channel: Channel) -> None:
-    """Messages go there no more. Raises PermissionDenied."""
+    """Delete a channel. Raises PermissionDenied."""
     _check_owner(user, channel.project)
     audit_note(user, channel.project, "channel.remove", channel.name)
     channel.delete()
 
 
 def channel_try(user: Person, channel: Channel) -> bool:
-    """Send a message now; whether it was taken. Raises PermissionDenied."""
+    """Send a message now; returns whether it was accepted. Raises PermissionDenied."""
     _check_owner(user, channel.project)
     audit_note(user, channel.project, "channel.try", channel.name)
-    title, body = "Troupe: a message to try this channel", f"From the project {channel.project.slug}."
+    title, body = "Troupe: test message for this channel", f"From the project {channel.project.slug}."
     return bool(_send([channel], title, body))
 
 
 def channel_said(channel: Channel) -> str:
-    """How the last message went, or why no message is sent to this channel any more."""
+    """Return the result of the last message, or why no message can be sent to this channel."""
     try:
         channel_parts(unseal(channel.sealed, ADDRESS))
     except Unreadable:
@@ -81,14 +81,14 @@ def channel_said(channel: Channel) -> str:
 
 
 def finding_notify(finding: Finding) -> int:
-    """Tell all channels of the project; how many took it, which is noted on the finding and audited."""
+    """Notify all channels of the project; returns how many accepted the message. Records it on the finding and in the audit log."""
     run, rule = finding.run, RULES[finding.rule]
     page = settings.TROUPE_URL.rstrip("/") + reverse("health:page", args=[run.pk])
     body = f"{finding.title}\n\nCause: {rule.cause}\nRemedy: {rule.remedy}\n\n{page}"
     channels = list(run.project.channels.all())
     taken = [each.name for each in _send(channels, f"{run.name}: {finding.rule}", body)]
     missed = [each.name for each in channels if each.name not in taken]
-    words = [f"told {', '.join(taken)}"] if taken else []
+    words = [f"notified {', '.join(taken)}"] if taken else []
     words += [f"could not reach {', '.join(missed)}"] if missed else []
     finding.done = "; ".join(filter(None, [finding.done, *words]))
     finding.save(update_fields=["done"])
@@ -110,7 +110,7 @@ def _check_owner(user: Person, project: Project) -> None:
 
 
 def _send(channels: list[Channel], title: str, body: str) -> list[Channel]:
-    """Send the same message to all of them; those that took it. Notes on each how it went."""
+    """Send the same message to all channels; returns those that accepted it. Records the result on each channel."""
     networks = settings.TROUPE_WEBHOOK_NETWORKS
 
     def one(channel: Channel) -> str:
@@ -134,6 +134,6 @@ def _send(channels: list[Channel], title: str, body: str) -> list[Channel]:
 
 
 def _unused(refused: ChannelRefused) -> str:
-    """Of a channel that was stored before its address was refused."""
+    """Return the message for a channel that was stored before its address was disallowed."""
     words = str(refused).removeprefix("address: ")
     return f"no messages are sent here: {words}. Remove the channel and add it again"[:600]

@@ -1,4 +1,4 @@
-"""What rules look at, and what they say."""
+"""Input and output of health rules."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,12 +20,12 @@ class Curve:
     values: Floats
 
     def finite(self) -> "Curve":
-        """Without NaN and infinities."""
+        """Return the curve without NaN and infinities."""
         kept = np.isfinite(self.values)
         return Curve(self.steps[kept], self.values[kept])
 
     def tail(self, count: int) -> "Curve":
-        """The last points."""
+        """Return the last points."""
         return Curve(self.steps[-count:], self.values[-count:])
 
     def __len__(self) -> int:
@@ -34,23 +34,23 @@ class Curve:
 
 @dataclass(frozen=True)
 class Vitals:
-    """Signs of life of a run that is under way; seconds. None: does not apply now."""
+    """Liveness of an active run; in seconds. None: not applicable."""
 
     silent: float | None = None
-    """Since anything came from its driver."""
+    """Since the last event of its driver."""
     idle: float | None = None
-    """Since its last metrics, while its driver is heard."""
+    """Since its last metrics, while its driver is alive."""
     usual: float | None = None
     """Median time between metrics."""
     lost: tuple[int, ...] = ()
     """Attempts that died."""
     reasons: Mapping[int, str] = field(default_factory=dict)
-    """Why, by attempt."""
+    """Reasons, by attempt."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """Everything a rule may look at."""
+    """The complete input of a rule."""
 
     curves: Mapping[str, Curve]
     vitals: Vitals = Vitals()
@@ -59,11 +59,11 @@ class Observed:
 
     @property
     def latest(self) -> int:
-        """Last step of any metric; -1 where there is none."""
+        """Last step of any metric; -1 if there is none."""
         return max((int(curve.steps[-1]) for curve in self.curves.values() if len(curve)), default=-1)
 
     def each(self, prefix: str, name: str) -> Iterator[tuple[str, str, Curve]]:
-        """(key, policy or role, finite points) of every `prefix/<whose>/name`."""
+        """Yield (key, policy or role, finite points) of every `prefix/<owner>/name`."""
         for key in sorted(self.curves):
             start, _, rest = key.partition("/")
             whose, _, last = rest.rpartition("/")
@@ -71,29 +71,29 @@ class Observed:
                 yield key, whose, self.curves[key].finite()
 
     def one(self, key: str) -> Curve:
-        """Finite points of a key; empty where there is none."""
+        """Return the finite points of a key; empty if there are none."""
         found = self.curves.get(key)
         return found.finite() if found else Curve(np.empty(0, np.int64), np.empty(0))
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a rule measured: wrong where `excess` is above 1, near its bound otherwise."""
+    """A measurement of a rule: a problem if `excess` is above 1, near its bound otherwise."""
 
     key: str
-    """What it is about: a metric, or an attempt. A rule has one open finding per key."""
+    """The subject: a metric, or an attempt. A rule has one open finding per key."""
     title: str
     first: int
     last: int
-    """Steps between which it shows."""
+    """First and last step of the problem."""
     figures: Figures
     series: tuple[str, ...]
-    """Metrics that show it; none for signs of life."""
+    """Metrics that show it; none for liveness."""
     excess: float = inf
-    """Figure over bound: the rule fires above 1."""
+    """Value divided by bound: the rule fires above 1."""
     bad_at: float = inf
     """Excess above which the finding is bad; below, it is a warning."""
 
     def evidence(self) -> dict[str, Any]:
-        """As JSON; figures as pairs, since the database does not keep the order of an object's keys."""
+        """Return JSON; figures as pairs, because the database does not preserve the order of an object's keys."""
         return {"figures": list(self.figures.items()), "series": list(self.series)}

@@ -1,4 +1,4 @@
-"""Gather what the rules look at: the latest points of some metrics, and signs of life."""
+"""Collects the input of the rules: the latest points of some metrics, and liveness."""
 
 from collections.abc import Iterable
 
@@ -12,16 +12,16 @@ from webapp.metrics.models import Chunk, Series
 from webapp.runs.models import Attempt, Run, RunState
 
 LATEST = 500
-"""Points of a metric that are looked at, at least."""
+"""Minimum number of points of a metric to read."""
 WATCHED = (
     "train/success", "eval/success", "rollout/truncated", "rollout/staleness", "progress/tokens", "progress/episodes",
 )  # fmt: skip
 HEARD = 30.0
-"""Seconds: a driver that spoke so lately is heard."""
+"""Seconds since the last event within which a driver counts as alive."""
 
 
 def run_observe(run: Run) -> Observed:
-    """What there is to judge by now; a few database reads."""
+    """Return the current input of the rules, with a few database queries."""
     wanted = (
         Q(key__in=WATCHED)
         | Q(key__startswith="policy/")
@@ -33,7 +33,7 @@ def run_observe(run: Run) -> Observed:
 
 
 def _curves(names: dict[int, str]) -> dict[str, Curve]:
-    """Chunks from the newest on until there are LATEST points, in one read."""
+    """Read chunks from the newest on until there are LATEST points, in one query."""
     so_far = Window(Sum("count"), partition_by=F("series"), order_by=F("id").desc())
     rows = (
         Chunk.objects.filter(series_id__in=names)
@@ -51,7 +51,7 @@ def _curves(names: dict[int, str]) -> dict[str, Curve]:
 
 
 def _joined(pieces: Iterable[tuple[int, Curve]]) -> Curve:
-    """By step; where attempts overlap, the newest attempt's word counts."""
+    """Join points by step; where attempts overlap, the newest attempt takes precedence."""
     ordered = sorted(pieces, key=lambda piece: piece[0])
     steps = np.concatenate([curve.steps for _, curve in ordered])
     values = np.concatenate([curve.values for _, curve in ordered])

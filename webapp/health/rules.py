@@ -1,4 +1,4 @@
-"""All rules by the name of their section in the config, each with what to think of it and what to do."""
+"""All rules by the name of their config section, each with its cause and remedy."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from webapp.health.observed import Found, Observed
 
 @dataclass(frozen=True)
 class Rule:
-    """A check, and the words that go with its findings."""
+    """A check with the texts of its findings."""
 
     check: Callable[[Observed, Any], Iterator[Found]]
-    """Of what was observed and the rule's settings."""
+    """Function of the observed input and the rule's settings."""
     cause: str
     remedy: str
 
@@ -23,7 +23,7 @@ class Rule:
 RULES: dict[str, Rule] = {
     "entropy_collapse": Rule(
         series.entropy_collapse,
-        "The policy has become almost deterministic, so groups hold equal answers and nothing more is learnt.",
+        "The policy has become almost deterministic, so the candidates of a group are equal and give no learning signal.",
         "Fork from a checkpoint before the fall with a larger algorithm.entropy_coefficient or algorithm.clip_high, "
         "or a lower learning rate.",
     ),
@@ -34,42 +34,42 @@ RULES: dict[str, Rule] = {
     ),
     "policy_shift": Rule(
         series.policy_shift,
-        "The policy after an update is far from the one that played: the learning rate or the number of passes is too high.",
+        "The policy after an update is far from the one that sampled the data: the learning rate or the number of passes is too high.",
         "Lower the learning rate or algorithm.epochs, or set algorithm.target_kl so that passes end early.",
     ),
     "ratio_tails": Rule(
         series.ratio_tails,
-        "Some tokens are many times likelier now than when they were sampled: stale data, too many epochs, or two engines that disagree.",
+        "Some tokens are far more likely now than when they were sampled: stale data, too many epochs, or two engines that disagree.",
         "Use fewer epochs or minibatches per iteration, keep algorithm.dual_clip on, and look at the mismatch and staleness.",
     ),
     "clip_fraction": Rule(
         series.clip_fraction,
-        "Updates are larger than the clip range, so much of the data teaches nothing.",
+        "Updates are larger than the clip range, so much of the data has no gradient.",
         "Lower the learning rate or the number of epochs.",
     ),
     "gradient_norm": Rule(
         series.gradient_norm,
-        "One batch pulled far harder than usual: an outlier in rewards or lengths, or the start of a divergence.",
-        "Look at the transcripts of that step. If it comes again, lower the learning rate or the bound of gradient clipping.",
+        "The gradient of one batch was far larger than usual: an outlier in rewards or lengths, or the start of a divergence.",
+        "Look at the transcripts of that step. If it recurs, lower the learning rate or the bound of gradient clipping.",
     ),
     "too_easy": Rule(
         series.too_easy,
-        "Every candidate succeeds, so advantages are zero and the role learns nothing.",
-        "Use harder tasks; training on these is done.",
+        "Every candidate succeeds, so all advantages are zero and the role does not learn.",
+        "Use harder tasks; the role has mastered these.",
     ),
     "too_hard": Rule(
         series.too_hard,
-        "No candidate succeeds, so advantages are zero and the role learns nothing.",
+        "No candidate succeeds, so all advantages are zero and the role does not learn.",
         "Use easier tasks at first, larger groups (rollout.group_size), or a base model that succeeds sometimes.",
     ),
     "truncation": Rule(
         series.truncation,
-        "Answers reach the token limit before they end, and are rewarded for half a thought.",
-        "Raise the limit of new tokens, or shorten what the prompt asks for.",
+        "Responses reach the token limit before they end, and incomplete responses are rewarded.",
+        "Raise the limit of new tokens, or request shorter responses in the prompt.",
     ),
     "mismatch": Rule(
         series.mismatch,
-        "Generation and training compute different probabilities for the same tokens: another precision, kernel, template or version.",
+        "Generation and training compute different probabilities for the same tokens: a different precision, kernel, template or version.",
         "Use the same precision and attention on both sides, and check that new weights arrive before sampling.",
     ),
     "staleness": Rule(
@@ -84,30 +84,30 @@ RULES: dict[str, Rule] = {
     ),
     "length_hacking": Rule(
         course.length_hacking,
-        "Longer play is rewarded, or not punished, although it does not help.",
-        "Look at the longest transcripts; take the length out of the reward, or average the loss by token.",
+        "Longer episodes are rewarded, or not penalised, although they do not help.",
+        "Look at the longest transcripts; remove the length from the reward, or average the loss by token.",
     ),
     "stalled_phase": Rule(
         course.stalled_phase,
-        "A phase hangs: an environment, a worker or a device does not come back.",
-        "See on the timeline what began and did not end, and in the logs which worker spoke last; pause and resume the run.",
+        "A phase hangs: an environment, a worker or a device does not respond.",
+        "Find the unfinished phase on the timeline and the last active worker in the logs; pause and resume the run.",
     ),
     "dead_worker": Rule(
         course.dead_worker,
-        "A process was killed (often for memory), its machine is gone, or the network between is.",
+        "A process was killed (often for memory), or its machine or the network failed.",
         "Read the end of the logs; give the run more memory or smaller batches. "
-        "It goes on from its last checkpoint by itself while it has attempts left.",
+        "It continues automatically from its last checkpoint while it has attempts left.",
     ),
     "not_a_number": Rule(
         series.not_a_number,
-        "Numbers overflowed, or a reward or probability was no number; the optimiser skips such steps.",
-        "If it comes again: lower the learning rate, train in fp32, and look at the rewards of that step.",
+        "Numbers overflowed, or a reward or probability was not a number; the optimiser skips such steps.",
+        "If it recurs: lower the learning rate, train in fp32, and look at the rewards of that step.",
     ),
 }
 
 
 def judge(settings: RunHealth, seen: Observed) -> Iterator[tuple[str, Found]]:
-    """(rule, what it found) for every rule of the settings whose figure is above, or not well below, its bound."""
+    """Yield (rule, measurement) for every enabled rule whose value is above, or not well below, its bound."""
     for name, rule in settings.rules().items():
         for found in RULES[name].check(seen, rule):
             if found.excess >= settings.relax:

@@ -1,4 +1,4 @@
-"""Reading findings: only ever through the reader's own projects."""
+"""Queries of findings, limited to the user's own projects."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ _ORDER = Case(
 
 
 def findings_list(run: Run, state: str = "") -> list[dict[str, Any]]:
-    """Open ones first, the worst at the top; as `finding_document`."""
+    """Return findings, open ones first, the most severe at the top; as `finding_document`."""
     rows = (
         run.findings.select_related("dismissed_by", "run")
         .defer("run__facts")
@@ -34,7 +34,7 @@ def findings_list(run: Run, state: str = "") -> list[dict[str, Any]]:
 
 
 def finding_get(user: Person, run_id: str, pk: int) -> Finding:
-    """One finding. Raises Http404."""
+    """Return one finding. Raises Http404."""
     found = Finding.objects.filter(run=run_get(user, run_id), pk=pk).select_related("run__project").first()
     if found is None:
         raise Http404(f"the run {run_id} has no finding {pk}")
@@ -42,7 +42,7 @@ def finding_get(user: Person, run_id: str, pk: int) -> Finding:
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
-    """What API and pages say of it; JSON types only."""
+    """Return a finding for the API and pages; JSON types only."""
     rule = RULES.get(finding.rule)
     figures = dict(finding.evidence.get("figures", []))
     return {
@@ -70,12 +70,12 @@ def finding_document(finding: Finding) -> dict[str, Any]:
 
 
 def channels_list(user: Person, slug: str) -> list[Channel]:
-    """Channels of a project. Raises Http404."""
+    """Return the channels of a project. Raises Http404."""
     return list(project_get(user, slug).channels.order_by("name"))
 
 
 def channel_get(user: Person, slug: str, pk: int) -> Channel:
-    """One channel. Raises Http404."""
+    """Return one channel. Raises Http404."""
     found = project_get(user, slug).channels.filter(pk=pk).select_related("project").first()
     if found is None:
         raise Http404(f"the project {slug} has no channel {pk}")

@@ -1,6 +1,6 @@
-"""Rules over one metric of a policy, of a role or of the rollout: pure functions of what was observed.
+"""Rules over one metric of a policy, of a role or of the rollout: pure functions of the observed input.
 
-Each yields what it measured with its excess over the bound, also below the bound: the caller decides what counts.
+Each yields its measurement with its excess over the bound, also below the bound: the caller decides whether it fires.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from training_core.config import health as config
 from webapp.health.observed import Curve, Figures, Found, Observed
 
 RECENT = 5
-"""Iterations of training success that are averaged."""
+"""Number of iterations over which training success is averaged."""
 
 
 def entropy_collapse(seen: Observed, rule: config.EntropyCollapse) -> Iterator[Found]:
-    """Low, and far below what it was, while the tasks are not solved."""
+    """Measures low entropy, far below its initial value, while the tasks are not solved."""
     if solved(seen, rule.unless_success):
         return
     for key, policy, curve in seen.each("policy", "entropy"):
@@ -32,19 +32,19 @@ def entropy_collapse(seen: Observed, rule: config.EntropyCollapse) -> Iterator[F
 
 
 def kl_blow_up(seen: Observed, rule: config.KlBlowUp) -> Iterator[Found]:
-    """Far from the base model; bad at three times the threshold."""
+    """Measures the distance from the base model; bad at three times the threshold."""
     for key, policy, curve in seen.each("policy", "kl"):
         yield from _above(key, curve, rule, f"{policy} is far from its base model: KL", "nats per token", 3.0)
 
 
 def policy_shift(seen: Observed, rule: config.PolicyShift) -> Iterator[Found]:
-    """The policy after an update is far from the policy before it; bad at three times the threshold."""
+    """Measures the distance between the policies after and before an update; bad at three times the threshold."""
     for key, policy, curve in seen.each("policy", "kl"):
-        yield from _above(key, curve, rule, f"Updates change {policy} much: KL", "nats per action", 3.0)
+        yield from _above(key, curve, rule, f"Updates change {policy} strongly: KL", "nats per action", 3.0)
 
 
 def ratio_tails(seen: Observed, rule: config.RatioTails) -> Iterator[Found]:
-    """The median of the largest ratios; bad at ten times the threshold."""
+    """Measures the median of the largest ratios; bad at ten times the threshold."""
     for key, policy, curve in seen.each("policy", "ratio_max"):
         if len(curve) < rule.window:
             continue
@@ -55,13 +55,13 @@ def ratio_tails(seen: Observed, rule: config.RatioTails) -> Iterator[Found]:
 
 
 def clip_fraction(seen: Observed, rule: config.ClipFraction) -> Iterator[Found]:
-    """Much of the data is clipped."""
+    """Measures the clipped share of the data."""
     for key, policy, curve in seen.each("policy", "clip_fraction"):
         yield from _above(key, curve, rule, f"Much of {policy}'s data is clipped: share", "", 2.0)
 
 
 def gradient_norm(seen: Observed, rule: config.GradientNorm) -> Iterator[Found]:
-    """One of the last five norms, against the median of the twenty before them."""
+    """Compares the last five norms with the median of the twenty before them."""
     for key, policy, curve in seen.each("policy", "grad_norm"):
         if len(curve) < 10:
             continue
@@ -70,12 +70,14 @@ def gradient_norm(seen: Observed, rule: config.GradientNorm) -> Iterator[Found]:
         peak, step = float(latest.values[place]), int(latest.steps[place])
         if peak >= rule.least:
             figures: Figures = {"gradient norm": peak, "usual (median)": usual, "times": rule.times}
-            title = f"Gradient of {policy} jumped to {peak:.3g} at step {step}; {usual:.3g} is usual"
+            title = (
+                f"Gradient of {policy} jumped to {peak:.3g} at step {step}; the usual value is {usual:.3g}"
+            )
             yield Found(key, title, step, step, figures, (key,), _ratio(peak, rule.times * usual))
 
 
 def too_easy(seen: Observed, rule: config.TooEasy) -> Iterator[Found]:
-    """Groups in which every candidate is as good as it gets, while the tasks are not solved."""
+    """Measures the share of groups in which every candidate has the maximum reward, while the tasks are not solved."""
     if not solved(seen, rule.unless_success):
         for key, role, curve in seen.each("groups", "too_easy"):
             yield from _above(
@@ -84,21 +86,21 @@ def too_easy(seen: Observed, rule: config.TooEasy) -> Iterator[Found]:
 
 
 def too_hard(seen: Observed, rule: config.GroupShare) -> Iterator[Found]:
-    """Groups in which no candidate gets anything."""
+    """Measures the share of groups in which every candidate has no reward."""
     for key, role, curve in seen.each("groups", "too_hard"):
         yield from _above(key, curve, rule, f"Most groups of {role} are too hard: share", "of groups", inf)
 
 
 def truncation(seen: Observed, rule: config.Truncation) -> Iterator[Found]:
-    """Answers that end at the token limit."""
+    """Measures the share of responses that end at the token limit."""
     key = "rollout/truncated"
-    yield from _above(key, seen.one(key), rule, "Many answers are cut: share", "of answers", 2.5)
+    yield from _above(key, seen.one(key), rule, "Many responses are truncated: share", "of responses", 2.5)
 
 
 def mismatch(seen: Observed, rule: config.Mismatch) -> Iterator[Found]:
-    """The mean distance between the engine's and the learner's logprobs at the same weights; bad at four times the threshold."""
+    """Measures the mean distance between the engine's and the learner's logprobs at equal weights; bad at four times the threshold."""
     for key, policy, curve in seen.each("policy", "mismatch_mean"):
-        title = f"Generation and training of {policy} disagree about logprobs: mean distance"
+        title = f"Generation and training of {policy} disagree on logprobs: mean distance"
         yield from _above(key, curve, rule, title, "nats", 4.0)
 
 
@@ -109,7 +111,7 @@ def staleness(seen: Observed, rule: config.Staleness) -> Iterator[Found]:
 
 
 def not_a_number(seen: Observed, rule: config.NotANumber) -> Iterator[Found]:
-    """NaN or infinity in what an update computes; bad while it is the latest value."""
+    """Detects NaN or infinity in the results of an update; bad while it is the latest value."""
     for name in (
         "loss",
         "grad_norm",
@@ -126,7 +128,7 @@ def not_a_number(seen: Observed, rule: config.NotANumber) -> Iterator[Found]:
             if not wrong.any():
                 continue
             steps = curve.steps[wrong]
-            what = "updates were skipped" if name == "skipped_steps" else f"{name} is no number"
+            what = "updates were skipped" if name == "skipped_steps" else f"{name} is not a number"
             figures: Figures = {"iterations with it": int(wrong.sum()), "of the latest": len(curve)}
             found = Found(
                 key,
@@ -152,7 +154,7 @@ class Threshold(Protocol):
 
     @property
     def window(self) -> int:
-        """How many are averaged."""
+        """Number of averaged iterations."""
 
     @property
     def above(self) -> float:
@@ -160,7 +162,7 @@ class Threshold(Protocol):
 
 
 def _above(key: str, curve: Curve, rule: Threshold, words: str, unit: str, bad_at: float) -> Iterator[Found]:
-    """The mean of the latest iterations against the threshold; bad at `bad_at` times it."""
+    """Compare the mean of the latest iterations with the threshold; bad at `bad_at` times it."""
     above = rule.above
     if len(curve) < rule.window:
         return
@@ -172,7 +174,7 @@ def _above(key: str, curve: Curve, rule: Threshold, words: str, unit: str, bad_a
 
 
 def _ratio(figure: float, bound: float) -> float:
-    """figure / bound; infinite for a bound of 0 that is passed."""
+    """Return figure / bound; infinite if a bound of 0 is exceeded."""
     if bound > 0:
         return figure / bound
     return inf if figure > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Writing findings: made, kept up and resolved by the rules; dismissed and reopened by people."""
+"""Changes to findings: created, updated and resolved by the rules; dismissed and reopened by users."""
 
 from collections import Counter
 
@@ -24,9 +24,9 @@ State = Finding.State
 
 
 def run_check(run_id: str) -> None:
-    """Judge a run by what has come so far: findings are made, kept up, resolved; new ones have their action.
+    """Check a run: create, update and resolve its findings; execute the actions of new ones.
 
-    The rules look before the run's row is locked, so that ingest never waits for them.
+    The rules run before the run's row is locked, so that ingest never waits for them.
     """
     run = Run.objects.select_related("project", "owner").get(pk=run_id)
     settings = settings_of(run)
@@ -45,7 +45,7 @@ def run_check(run_id: str) -> None:
 
 
 def settings_of(run: Run) -> RunHealth:
-    """The rules of a run; the defaults where its config knows none, or another version's."""
+    """Return the health settings of a run; the defaults if its config has none, or is of another version."""
     kind = NetworkHealth if has_networks(run.config) else Health
     try:
         return kind.model_validate(run.config.get("health", {}))
@@ -56,7 +56,7 @@ def settings_of(run: Run) -> RunHealth:
 def _findings_keep(
     run: Run, settings: RunHealth, seen: list[tuple[str, Found]], moved: bool
 ) -> list[Finding]:
-    """Create, update and resolve findings; those that are new. `moved`: metrics came since the last look."""
+    """Create, update and resolve findings; returns the new ones. `moved`: metrics have arrived since the last check."""
     known = {(each.rule, each.key): each for each in run.findings.all()}
     ended = run.state in ENDED_STATES
     made = []
@@ -83,14 +83,14 @@ def _findings_keep(
 
 
 def _level(finding: Finding | None) -> Level:
-    """Level that a finding has; a dismissed one keeps its own."""
+    """Return the level of a finding; a dismissed one keeps its level."""
     if finding is None or finding.state == State.RESOLVED:
         return Level.NONE
     return Level.BAD if finding.severity == "bad" else Level.WARN
 
 
 def _settle(finding: Finding, level: Level, settings: RunHealth, *, at_once: bool, moved: bool) -> None:
-    """Raise the level at once; lower it only after `looks` calm looks in a row, so that badges do not flicker."""
+    """Raise the level immediately; lower it only after `looks` consecutive checks below it, so that badges do not flicker."""
     if level >= _level(finding) or finding.pk is None:
         finding.calm_looks = 0
     elif not at_once:
@@ -108,19 +108,19 @@ def _settle(finding: Finding, level: Level, settings: RunHealth, *, at_once: boo
 
 
 def counts_keep(run: Run) -> None:
-    """Open findings by severity, on the run; whoever watches looks again where they have changed."""
+    """Store the number of open findings by severity on the run; notifies watchers if it has changed."""
     counts = dict(Counter(run.findings.filter(state=State.OPEN).values_list("severity", flat=True)))
     if Run.objects.filter(pk=run.pk).exclude(finding_counts=counts).update(finding_counts=counts):
         run_announce(run)
 
 
 def finding_dismiss(user: Person, finding: Finding) -> Finding:
-    """Hear no more of it. Raises PermissionDenied."""
+    """Dismiss a finding. Raises PermissionDenied."""
     return _move(user, finding, State.DISMISSED, "finding.dismiss")
 
 
 def finding_reopen(user: Person, finding: Finding) -> Finding:
-    """Count it again; the rules resolve it at their next look if it is over. Raises PermissionDenied."""
+    """Reopen a finding; the rules resolve it at their next check if the problem is gone. Raises PermissionDenied."""
     return _move(user, finding, State.OPEN, "finding.reopen")
 
 

@@ -17,7 +17,7 @@ RUNS_A_TURN = 100
 
 @shared_task(name="health.watch", ignore_result=True, soft_time_limit=50, time_limit=60)
 def watch() -> int:
-    """Judge every run that has news or is running; how many."""
+    """Check every run that is active or has new metrics; returns their number."""
     news = Q(event_count__gt=Coalesce(F("checked__cursor"), 0))
     due = Run.objects.filter(news | Q(state=RunState.RUNNING)).order_by("-created_at")
     done = 0
@@ -26,13 +26,13 @@ def watch() -> int:
             run_check(run_id)
             done += 1
         except Exception:
-            log.exception("the health of run %s could not be judged", run_id)
+            log.exception("the health of run %s could not be checked", run_id)
     return done
 
 
 @shared_task(name="health.notify", ignore_result=True, soft_time_limit=50, time_limit=60)
 def notify(finding_id: int) -> None:
-    """Tell the project's channels."""
+    """Send the messages about a finding to the project's channels."""
     finding = Finding.objects.select_related("run__project").defer("run__facts").filter(pk=finding_id).first()
     if finding:
         finding_notify(finding)

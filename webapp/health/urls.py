@@ -1,4 +1,4 @@
-"""Addresses of the pages of health, below /runs/."""
+"""URLs of the health pages, below /runs/."""
 
 from django.urls import path
 

@@ -23,7 +23,7 @@ ACTS = {"dismiss": services.finding_dismiss, "reopen": services.finding_reopen}
 @login_required
 @require_GET
 def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Findings, and where messages about them go."""
+    """Show findings, and the notification channels."""
     run = run_get(request.user, run_id)
     findings = findings_list(run)
     settings = services.settings_of(run)
@@ -44,9 +44,9 @@ def health_page(request: HttpRequest, run_id: str) -> HttpResponse:
 @login_required
 @require_POST
 def finding_move(request: HttpRequest, run_id: str, pk: int, act: str) -> HttpResponse:
-    """Dismiss or reopen."""
+    """Dismiss or reopen a finding."""
     if act not in ACTS:
-        raise Http404(f"nothing is called {act}")
+        raise Http404(f"unknown act {act}")
     ACTS[act](request.user, finding_get(request.user, run_id, pk))
     return redirect("health:page", run_id)
 
@@ -54,7 +54,7 @@ def finding_move(request: HttpRequest, run_id: str, pk: int, act: str) -> HttpRe
 @login_required
 @require_POST
 def finding_fork_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
-    """Fork under the edits of the finding's rule; where it has none, the form asks for them."""
+    """Fork with the edits of the finding's rule; if it has none, the form asks for them."""
     finding = finding_get(request.user, run_id, pk)
     settings = services.settings_of(finding.run)
     try:
@@ -72,7 +72,7 @@ def finding_fork_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse
 @login_required
 @require_POST
 def channel_add(request: HttpRequest, run_id: str) -> HttpResponse:
-    """A channel for the run's project."""
+    """Add a channel to the run's project."""
     project = run_get(request.user, run_id).project
     name, address = request.POST.get("name", ""), request.POST.get("address", "")
     try:
@@ -94,8 +94,8 @@ def channel_change(request: HttpRequest, run_id: str, pk: int, act: str) -> Http
         say = messages.success if taken else messages.error
         say(
             request,
-            f"The channel {channel.name} {'took the message' if taken else 'did not take the message; check its address'}.",
+            f"The channel {channel.name} {'accepted the message' if taken else 'did not accept the message; check its address'}.",
         )
     else:
-        raise Http404(f"nothing is called {act}")
+        raise Http404(f"unknown act {act}")
     return redirect("health:page", run_id)

@@ -1,4 +1,4 @@
-"""From the bytes of a request to validated events, with a limit on everything."""
+"""Parsing of a request body into validated events, with limits."""
 
 import re
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from workers.telemetry.events import AnyEvent
 MAX_EVENTS = 20_000
 _EVENTS: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
 _MESSAGES = 20
-"""Field messages told at most."""
+"""Maximum number of reported field errors."""
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 """The escape of NUL in JSON, not an escaped backslash before u0000."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Events of one producer with consecutive seqs; at least one."""
+    """Consecutive events of one producer; at least one."""
 
     attempt: int
     producer: str
@@ -36,11 +36,11 @@ class Batch:
 
 
 def batch_read(run_id: str, body: bytes, encoding: str, room: Room) -> Batch:
-    """Decompress, parse, validate. Raises IngestRejected."""
+    """Decompress, parse and validate a body. Raises IngestRejected."""
     content = expand(body, encoding.strip().lower(), room)
     if content.count(b"\n") + (not content.endswith(b"\n")) > MAX_EVENTS:
         raise too_large(f"at most {MAX_EVENTS} events at once")
-    if b"\\u0000" in content:  # which the database cannot hold
+    if b"\\u0000" in content:  # the database cannot store NUL
         content = _NUL.sub(rb"\1\\ufffd", content)
     lines = _lines(content)
     head = _event(next(lines), None)
@@ -54,7 +54,7 @@ def batch_read(run_id: str, body: bytes, encoding: str, room: Room) -> Batch:
 
 
 def _lines(content: bytes | bytearray) -> Iterator[memoryview]:
-    """One after another, none of them copied; at least one. A newline at the end of the last may be missing."""
+    """Yield the lines without copying; at least one. The last newline may be missing."""
     view, start = memoryview(content), 0
     while start < len(content) or start == 0:
         end = content.find(b"\n", start)
@@ -64,26 +64,26 @@ def _lines(content: bytes | bytearray) -> Iterator[memoryview]:
 
 
 def _event(line: memoryview, seq: int | None) -> AnyEvent:
-    """The event of a line. `seq`, where it is known, names a line that cannot be read."""
+    """Return the event of a line. `seq`, if known, identifies an invalid line in the error."""
     try:
         data = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise invalid(seq, {"": f"a line is no JSON: {str(error)[:200]}"}) from error
+        raise invalid(seq, {"": f"a line is not valid JSON: {str(error)[:200]}"}) from error
     try:
         return _EVENTS.validate_python(data)
     except ValidationError as error:
         refused = invalid(seq or _seq(data), _messages(error))
-    del data  # a traceback would keep it: it may be large
+    del data  # a traceback would keep this large object alive
     raise refused
 
 
 def _check_envelope(event: AnyEvent, head: AnyEvent, run_id: str, seq: int) -> None:
     if event.run != run_id:
-        raise invalid(event.seq, {"run": f"this address is for run {run_id}"})
+        raise invalid(event.seq, {"run": f"this URL is for run {run_id}"})
     if (event.producer, event.attempt) != (head.producer, head.attempt):
         raise invalid(event.seq, {"producer": "one batch has events of one producer and attempt"})
     if event.seq != seq:
-        raise invalid(event.seq, {"seq": f"seqs of a batch follow one another; {seq} was expected here"})
+        raise invalid(event.seq, {"seq": f"seqs of a batch must be consecutive; {seq} was expected"})
 
 
 def _seq(data: Any) -> int | None:
@@ -92,7 +92,7 @@ def _seq(data: Any) -> int | None:
 
 
 def _messages(error: ValidationError) -> dict[str, str]:
-    """One message per field path; the first part of a location is the event's type."""
+    """Return one message per field path; the first part of a location is the event's type."""
     messages: dict[str, str] = {}
     for item in error.errors(include_url=False, include_context=False, include_input=False)[:_MESSAGES]:
         messages.setdefault(".".join(str(part)[:200] for part in item["loc"][1:])[:200], item["msg"][:300])

@@ -1,7 +1,7 @@
-"""The bytes of a request as they were before compression, with limits that hold before anything is parsed.
+"""Decompression of request bodies, with limits enforced before parsing.
 
-What a body costs to parse is not its size: 3 KB of zstd may hold 30 MB of `[]`, and each of those lists takes more memory than its two
-characters. So the characters that begin or separate values are counted while the body expands, in pieces.
+The cost of parsing a body is not proportional to its size: 3 KB of zstd can contain 30 MB of `[]`, and each of those lists needs
+more memory than its two characters. Therefore the characters that begin or separate values are counted during decompression.
 """
 
 import ctypes
@@ -17,46 +17,46 @@ import zstandard
 from webapp.ingest.errors import busy, invalid, too_large
 
 MAX_BODY = 16 << 20
-"""Bytes as sent."""
+"""Maximum bytes as sent."""
 MAX_EXPANDED = 32 << 20
-"""Bytes after decompression."""
+"""Maximum bytes after decompression."""
 MAX_MARKS = 2_000_000
-"""Of `[`, `,` and `:`, those inside strings included: about the values that are parsed."""
+"""Maximum number of `[`, `,` and `:`, including those in strings: approximately the number of parsed values."""
 MAX_OBJECTS = 400_000
 """Of `{`."""
 MAX_MEMBERS = 10_000
-"""gzip members or zstd frames of a body."""
+"""Maximum number of gzip members or zstd frames in a body."""
 LARGE = 2 << 20
-"""Bytes; bodies beyond it are read one at a time. Reporters send about 1 MiB at once."""
+"""Bytes; larger bodies are processed one at a time. Reporters send about 1 MiB per request."""
 PATIENCE = 20.0
 """Seconds that a large body waits for others."""
 _SLICE = 128
-"""Bytes that are expanded at once: at most about 4 MiB of zstd (blocks of 4 bytes hold 128 KiB)."""
+"""Bytes decompressed at a time: at most about 4 MiB for zstd (blocks of 4 bytes can contain 128 KiB)."""
 
 
 class Expander(Protocol):
-    """zlib's and zstandard's decompression objects."""
+    """Interface of zlib's and zstandard's decompression objects."""
 
     @property
     def eof(self) -> bool:
-        """Whether the member or frame is whole."""
+        """Whether the member or frame is complete."""
         ...
 
     @property
     def unused_data(self) -> bytes:
-        """What came behind it."""
+        """The bytes after its end."""
         ...
 
     def decompress(self, data: bytes) -> bytes:
-        """What follows from `data`."""
+        """Return the output of `data`."""
         ...
 
 
 class Room:
-    """One batch's share of the process's memory: large ones are held one after another.
+    """One batch's share of the process's memory: large batches are processed one at a time.
 
-    A context manager; within it `claim` may be called again and again. Nothing is garbage collected while a large batch is held:
-    parsed JSON has no cycles, and a collection of a million lists would stop every other request for more than a second.
+    A context manager; `claim` may be called several times within it. Garbage collection is disabled while a large batch is processed:
+    parsed JSON has no cycles, and a collection of a million lists would block every other request for more than a second.
     """
 
     _lock = Lock()
@@ -65,11 +65,11 @@ class Room:
         self._held = False
 
     def claim(self, size: int) -> None:
-        """Wait until a body of `size` bytes may be held. Raises IngestRejected (503) after PATIENCE."""
+        """Wait for room for a body of `size` bytes. Raises IngestRejected (503) after PATIENCE."""
         if size > LARGE and not self._held:
             self._held = self._lock.acquire(timeout=PATIENCE)
             if not self._held:
-                raise busy("other large batches are being stored; send this one again in a moment")
+                raise busy("other large batches are being stored; send this batch again later")
             gc.disable()
 
     def __enter__(self) -> "Room":
@@ -86,11 +86,11 @@ class Room:
 
 
 def expand(body: bytes, encoding: str, room: Room) -> bytes | bytearray:
-    """The body as it was before compression, all gzip members or zstd frames of it. Raises IngestRejected."""
+    """Return the decompressed body, including all gzip members or zstd frames. Raises IngestRejected."""
     if len(body) > MAX_BODY:
         raise too_large(f"at most {MAX_BODY} bytes at once")
     if encoding not in _PIECES:
-        raise invalid(None, {"": f"Content-Encoding {encoding[:40]!r} is not known; use zstd or gzip"})
+        raise invalid(None, {"": f"Content-Encoding {encoding[:40]!r} is not supported; use zstd or gzip"})
     whole, counts = bytearray(), Counts()
     try:
         for piece in _PIECES[encoding](body):
@@ -98,25 +98,25 @@ def expand(body: bytes, encoding: str, room: Room) -> bytes | bytearray:
             room.claim(counts.size)
             whole += piece
     except (zstandard.ZstdError, zlib.error, EOFError, MemoryError) as error:
-        raise invalid(None, {"": f"the body is no {encoding}: {error}"}) from error
+        raise invalid(None, {"": f"the body is not valid {encoding}: {error}"}) from error
     return whole
 
 
 def _trim() -> None:
-    """Give memory that was freed back to the system: glibc keeps it, one heap for each thread that served a large body."""
+    """Return freed memory to the system: glibc retains one heap for each thread that served a large body."""
     libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):  # glibc alone has it
+    if hasattr(libc, "malloc_trim"):  # only glibc has it
         libc.malloc_trim(0)
 
 
 class Counts:
-    """What has come of a body so far."""
+    """Running totals of a body."""
 
     def __init__(self) -> None:
         self.size = self.marks = self.objects = 0
 
     def add(self, piece: bytes) -> None:
-        """Raises IngestRejected as soon as it is too much."""
+        """Raises IngestRejected as soon as a limit is exceeded."""
         self.size += len(piece)
         if self.size > MAX_EXPANDED:
             raise too_large(f"at most {MAX_EXPANDED} bytes at once, decompressed")
@@ -125,7 +125,7 @@ class Counts:
         if self.marks > MAX_MARKS or self.objects > MAX_OBJECTS:
             raise too_large(
                 f"at most {MAX_MARKS} of the characters [ , : and {MAX_OBJECTS} of the character {{ at once; "
-                "send fewer events at once, or less in one"
+                "send fewer events per batch, or smaller events"
             )
 
 
@@ -136,7 +136,7 @@ def _plain(body: bytes) -> Iterator[bytes]:
 
 def _expanded(make: Callable[[], Expander]) -> Callable[[bytes], Iterator[bytes]]:
     def pieces(body: bytes) -> Iterator[bytes]:
-        """Members and frames may follow one another; nothing else may follow. Raises EOFError where the last is cut off."""
+        """Yield the output of consecutive members or frames; anything else is rejected. Raises EOFError for a truncated body."""
         at, members = 0, 0
         while at < len(body):
             members += 1
@@ -145,7 +145,7 @@ def _expanded(make: Callable[[], Expander]) -> Callable[[bytes], Iterator[bytes]
             expander = make()
             while not expander.eof:
                 if at >= len(body):
-                    raise EOFError("it is cut off")
+                    raise EOFError("it is truncated")
                 piece = body[at : at + _SLICE]
                 at += len(piece)
                 yield expander.decompress(piece)

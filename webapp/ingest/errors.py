@@ -1,10 +1,10 @@
-"""A batch that is not stored, and what its sender is told."""
+"""Rejection of a batch, and the response to its sender."""
 
 from typing import Any
 
 
 class IngestRejected(Exception):
-    """The batch as a whole was refused; nothing of it was stored."""
+    """The whole batch was rejected; none of its events were stored."""
 
     def __init__(self, status: int, payload: dict[str, Any]) -> None:
         self.status = status
@@ -23,15 +23,15 @@ def gap(expected: int) -> IngestRejected:
 
 
 def full(detail: str, command: str | None) -> IngestRejected:
-    """507: the project's quota of stored data is reached; keep the batch and try again. Commands reach the driver still."""
+    """507: the project's storage quota is reached; keep the batch and try again. Commands still reach the driver."""
     return IngestRejected(507, {"code": "quota", "detail": detail, "command": command})
 
 
 def too_large(detail: str) -> IngestRejected:
-    """413: send less at once."""
+    """413: send smaller batches."""
     return IngestRejected(413, {"code": "too_large", "detail": detail})
 
 
 def busy(detail: str) -> IngestRejected:
-    """503: nothing is wrong with the batch; keep it and try again."""
+    """503: the batch is valid; keep it and try again."""
     return IngestRejected(503, {"code": "busy", "detail": detail})

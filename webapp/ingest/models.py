@@ -1,4 +1,4 @@
-"""What has been received: one high-water mark per producer."""
+"""Ingest progress: one high-water mark per producer."""
 
 from django.db import models
 
@@ -6,13 +6,13 @@ from webapp.runs.models import Run
 
 
 class Producer(models.Model):
-    """A process that writes events to a run. Locked while a batch of its own is stored."""
+    """A process that writes events to a run. Its row is locked while one of its batches is stored."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="producers")
     producer = models.CharField(max_length=40)
     attempt = models.IntegerField()
     acknowledged = models.BigIntegerField(default=0)
-    """Last seq stored."""
+    """Last stored seq."""
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:

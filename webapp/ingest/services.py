@@ -1,4 +1,4 @@
-"""Store a batch of events: each once, in order, all of it or nothing."""
+"""Storage of batches of events: each event once, in order, a batch completely or not at all."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,14 +38,14 @@ from workers.telemetry.events import (
 
 @dataclass(frozen=True)
 class IngestAnswer:
-    """What the sender is told."""
+    """The response to the sender."""
 
     acknowledged: int
-    """Last seq stored of its producer."""
+    """Last stored seq of the producer."""
     command: str | None
     """stop, pause, exit or nothing."""
     held: str = ""
-    """Why nothing of it was stored now; it is to be sent again."""
+    """Reason for not storing the batch now; the sender must send it again."""
 
 
 KEPT: dict[type[Event], Callable[[Run, int, list[Any]], None]] = {
@@ -57,14 +57,14 @@ KEPT: dict[type[Event], Callable[[Run, int, list[Any]], None]] = {
     UtilisationEvent: timeline.utilisation_store,
     LogEvent: log_lines_store,
 }
-"""Who keeps which events, in this order."""
+"""Functions that store events, in this order."""
 
 
 def batch_store(run_id: str, body: bytes, encoding: str, room: Room | None = None) -> IngestAnswer:
-    """Validate a request's body and store what is new of it. Raises IngestRejected, also where the project's quota of
-    stored data holds it back: its sender keeps it and tries again.
+    """Validate a request's body and store its new events. Raises IngestRejected, also if the project's storage quota is
+    reached: the sender keeps the batch and tries again.
 
-    room: what the body itself has claimed already.
+    room: already contains the claim of the raw body.
     """
     with room or Room() as claimed:
         return _store_read(run_id, batch_read(run_id, body, encoding, claimed))
@@ -82,13 +82,13 @@ def _store_read(run_id: str, batch: Batch) -> IngestAnswer:
 
 
 def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
-    """Under the run's row lock, so that cursors are committed in the order of their numbers."""
+    """Store under the run's row lock, so that cursors are committed in increasing order."""
     run = run_locked(run_id)
     if run is None:
         raise IngestRejected(404, {"code": "unknown_run", "detail": f"there is no run {run_id}"})
     attempt = run.attempts.filter(number=batch.attempt).first()
     if attempt is None:
-        # Not 400, for which a reporter sets events aside: the attempt may be about to be noted.
+        # Not 400, for which a reporter drops events: the attempt may be about to be recorded.
         detail = f"run {run_id} has no attempt {batch.attempt}"
         raise IngestRejected(404, {"code": "unknown_attempt", "detail": detail})
     producer = _producer(run, batch)
@@ -113,7 +113,7 @@ def _store_locked(run_id: str, batch: Batch) -> IngestAnswer:
 
 
 def _producer(run: Run, batch: Batch) -> Producer:
-    """The high-water mark; safe to make under the run's lock."""
+    """Return the producer's row; may be created under the run's lock."""
     found, _ = Producer.objects.get_or_create(
         run=run, producer=batch.producer, defaults={"attempt": batch.attempt}
     )
@@ -125,7 +125,7 @@ def _producer(run: Run, batch: Batch) -> Producer:
 
 
 def _store(run: Run, attempt: Attempt, events: list[AnyEvent]) -> None:
-    """Hand each kind of event to the app that keeps it. An old attempt's events are kept too, but for its state."""
+    """Pass each kind of event to the app that stores it. Events of an old attempt are stored too, except for its state."""
     cursor = run.event_count
     if points := [event for event in events if isinstance(event, MetricsEvent)]:
         metrics.points_store(run, attempt.number, cursor, points)
@@ -136,9 +136,9 @@ def _store(run: Run, attempt: Attempt, events: list[AnyEvent]) -> None:
 
 
 def _progress_note(run: Run, attempt: Attempt, events: list[AnyEvent]) -> None:
-    """State and completed iterations, event after event in the order in which the driver told them.
+    """Update state and completed iterations, event by event in the driver's order.
 
-    Heartbeats of an attempt that was superseded, has not started yet or has ended say nothing of the run's progress.
+    Heartbeats of an attempt that was superseded, has not started or has ended do not change the run's progress.
     """
     before = run.iteration
     newest = not run.attempts.filter(number__gt=attempt.number).exists()

@@ -1,4 +1,4 @@
-"""Store what a dead run left on disk, where its folder is visible to this process."""
+"""Stores the events that a dead run left on disk, if its folder is visible to this process."""
 
 import logging
 from pathlib import Path
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class DirectChannel:
-    """Takes batches to the database without a server in between."""
+    """Stores batches directly, without a server in between."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
@@ -25,12 +25,12 @@ class DirectChannel:
         return Answer(200, {"acknowledged": answer.acknowledged, "command": answer.command})
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is no connection."""
 
 
 def spool_store(run_id: str, folder: Path) -> bool:
-    """Store every event of the spools in `folder` that is not stored yet. What cannot be stored stays on disk; whether
-    nothing did.
+    """Store every event of the spools in `folder` that is not stored yet. Events that cannot be stored stay on disk;
+    returns whether there are none.
     """
     whole = True
     for path in sorted(folder.glob("*.jsonl")):
@@ -42,7 +42,7 @@ def spool_store(run_id: str, folder: Path) -> bool:
                 pass
         except (Undelivered, OSError) as error:
             whole = False
-            log.warning("run %s: the spool %s was not stored whole: %s", run_id, path.name, error)
+            log.warning("run %s: the spool %s was not stored completely: %s", run_id, path.name, error)
         finally:
             courier.close()
     return whole

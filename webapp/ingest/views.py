@@ -1,8 +1,8 @@
-"""POST /api/v1/runs/<id>/events/: the only address that a running job writes to.
+"""POST /api/v1/runs/<id>/events/: the only URL that a running job writes to.
 
-Body: NDJSON of events of one producer, optionally Content-Encoding: zstd or gzip. Answers: 200 {"acknowledged", "command"};
+Body: NDJSON of events of one producer, optionally Content-Encoding: zstd or gzip. Responses: 200 {"acknowledged", "command"};
 400 {"code": "invalid", "seq", "errors"}; 401, 403 token; 404 run or attempt; 409 {"code": "gap", "expected"}; 413; 507 {"code": "quota"}
-the project may store no more now, 503 {"code": "busy" or "unavailable"}: try again.
+the project's storage quota is reached, 503 {"code": "busy" or "unavailable"}: try again.
 """
 
 import logging
@@ -44,18 +44,18 @@ def events(request: HttpRequest, run_id: str) -> HttpResponse:
 
 
 def check_token(authorization: str, run_id: str) -> None:
-    """Whether this header may write to that run: the run's own token, or one that launches, of somebody
-    who may edit it (for `troupe sync`).
+    """Check that this header permits writing to the run: with the run's own token, or one with the scope launch of a user
+    who can edit the run (for `troupe sync`).
 
     Raises IngestRejected.
     """
     scheme, _, secret = authorization.partition(" ")
     token = token_find(secret.strip()) if scheme.lower() == "bearer" and secret.strip() else None
     if token is None:
-        raise IngestRejected(401, {"code": "unauthenticated", "detail": "a valid bearer token is needed"})
+        raise IngestRejected(401, {"code": "unauthenticated", "detail": "a valid bearer token is required"})
     if not _may_write(token, run_id):
         raise IngestRejected(
-            403, {"code": "forbidden", "detail": "this token may not write events of this run"}
+            403, {"code": "forbidden", "detail": "this token cannot write events of this run"}
         )
 
 
@@ -69,7 +69,7 @@ def _may_write(token: ApiToken, run_id: str) -> bool:
 
 
 def _body(request: HttpRequest, room: Room) -> bytes:
-    """The body, read past Django's own small limit; refused by its announced length first, claimed by it before it is read."""
+    """Return the body, reading past Django's own small limit; checks and claims its declared length before reading."""
     announced = request.headers.get("Content-Length", "")
     length = int(announced) if announced.isdigit() else MAX_BODY
     if length > MAX_BODY:

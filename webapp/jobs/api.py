@@ -18,17 +18,17 @@ SHOWN = 100
 
 
 class JobSerializer(serializers.Serializer[Any]):
-    """A job to start; which fields count depends on the kind."""
+    """The fields of a new job; the relevant ones depend on the kind."""
 
     kind = serializers.ChoiceField(choices=Job.Kind.choices)
     project = serializers.CharField(
-        required=False, help_text="dry_run, prepare: slug; default: your first project"
+        required=False, help_text="dry_run, prepare: slug; default: your oldest project"
     )
     preset = serializers.CharField(required=False, help_text="dry_run, prepare: a preset's name")
     config = serializers.DictField(
         required=False, help_text="dry_run, prepare: a config tree in place of a preset"
     )
-    run = serializers.CharField(required=False, help_text="id of the run whose checkpoint plays")
+    run = serializers.CharField(required=False, help_text="id of the run with the checkpoint")
     checkpoint = serializers.CharField(
         required=False,
         allow_blank=True,
@@ -43,7 +43,7 @@ class JobSerializer(serializers.Serializer[Any]):
 
 
 class SaySerializer(serializers.Serializer[Any]):
-    """What the person says."""
+    """A user's message in a conversation."""
 
     turn = serializers.IntegerField(min_value=0)
     text = serializers.CharField(allow_blank=True, trim_whitespace=False)
@@ -54,7 +54,7 @@ class Jobs(APIView):
 
     @extend_schema(operation_id="v1_jobs_list", responses=JSON)
     def get(self, request: Request) -> Response:
-        """The latest hundred, newest first."""
+        """Return the latest hundred, newest first."""
         return Response({"results": [job_document(job) for job in jobs_visible(request.user)[:SHOWN]]})
 
     @extend_schema(request=JobSerializer, responses={201: JSON, 400: JSON})
@@ -71,7 +71,7 @@ class JobDetail(APIView):
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, pk: str) -> Response:
-        """State, progress, result, episodes, and a conversation as it stands."""
+        """Return state, progress, result, episodes, and the current state of a conversation."""
         return Response(job_document(job_follow(job_get(request.user, pk)), whole=True))
 
 
@@ -80,16 +80,16 @@ class JobCancel(APIView):
 
     @extend_schema(request=None, responses=JSON)
     def post(self, request: Request, pk: str) -> Response:
-        """What it has played is kept."""
+        """Cancel the job; its finished episodes are kept."""
         return Response(job_document(job_cancel(request.user, job_get(request.user, pk))))
 
 
 class JobSay(APIView):
-    """Speak in a conversation."""
+    """Messages in a conversation."""
 
     @extend_schema(request=SaySerializer, responses=JSON)
     def post(self, request: Request, pk: str) -> Response:
-        """Only in your turn."""
+        """Send a message; only allowed on the user's turn."""
         words = SaySerializer(data=request.data)
         words.is_valid(raise_exception=True)
         job = job_get(request.user, pk)

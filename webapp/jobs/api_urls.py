@@ -1,4 +1,4 @@
-"""Addresses of the API of jobs, below /api/v1/."""
+"""URLs of the jobs API, below /api/v1/."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Short jobs: pieces of torch work beside runs."""
+"""Short jobs: torch work outside of runs."""
 
 from django.conf import settings
 from django.db import models
@@ -32,23 +32,23 @@ class Job(models.Model):
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="jobs")
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="jobs")
     run = models.ForeignKey(Run, null=True, on_delete=models.CASCADE, related_name="jobs")
-    """Whose checkpoint plays; none for a dry run."""
+    """The run of the checkpoint; none for a dry run."""
     checkpoint = models.ForeignKey(Checkpoint, null=True, on_delete=models.SET_NULL, related_name="jobs")
-    """None plays the base models."""
+    """None: the base models."""
     other = models.ForeignKey(Checkpoint, null=True, on_delete=models.SET_NULL, related_name="+")
     """The second checkpoint of a match."""
     config = models.JSONField()
-    """The resolved config that it plays under."""
+    """The resolved config."""
     parameters = models.JSONField(default=dict)
     state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED, db_index=True)
     progress = models.FloatField(default=0.0)
     """0 to 1."""
     message = models.TextField(blank=True)
-    """What it is at, or why it failed."""
+    """The current activity, or the reason of a failure."""
     result = models.JSONField(default=dict)
-    """Figures; see workers.jobs."""
+    """Metrics; see workers.jobs."""
     episodes = models.BinaryField(default=bytes)
-    """zstd-compressed JSON list of episodes, once it has ended."""
+    """zstd-compressed JSON list of episodes, set at the end."""
     submission_id = models.CharField(max_length=80, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -59,7 +59,7 @@ class Job(models.Model):
 
     @property
     def live(self) -> bool:
-        """Whether something may still come of it."""
+        """Whether the job has not ended."""
         return self.state in LIVE
 
 

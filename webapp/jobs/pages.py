@@ -1,4 +1,4 @@
-"""What the pages of short jobs show."""
+"""Context of the pages of short jobs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ FIGURES = (
 
 
 def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
-    """Everything for the page and its fragment."""
+    """Return the context of the page and its fragment."""
     tones = role_tones(job.config)
     episodes = job_episodes(job)
     place = int(episode) if episode.isascii() and episode.isdigit() and len(episode) < 6 else 0
@@ -67,7 +67,7 @@ def job_context(user: Person, job: Job, episode: str = "") -> dict[str, Any]:
 
 
 def job_title(job: Job) -> str:
-    """What it is, in a few words."""
+    """Return a short title."""
     at = f" at iteration {job.checkpoint.iteration}" if job.checkpoint else ""
     who = f"{job.run.name}{at}" if job.run else str(job.config["run"]["name"] or "an experiment")
     if job.kind == Job.Kind.MATCH and job.other:
@@ -81,7 +81,7 @@ def job_title(job: Job) -> str:
 
 
 def _boards(now: Mapping[str, Any] | None, episode: Mapping[str, Any] | None) -> list[Any]:
-    """The board before each move, then as it stands; nothing where the environment draws none."""
+    """Return the board before each move and the current one; empty if the environment has no boards."""
     if now:
         boards = [*(move.get("board") for move in now["moves"]), now.get("board")]
     elif episode:

@@ -1,4 +1,4 @@
-"""What a job of each kind may be asked for."""
+"""Parameters of each kind of job."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -13,13 +13,13 @@ MOST_TASKS = 2**31 - 1
 
 
 class Parameters(BaseModel):
-    """Base of all."""
+    """Base class."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class DryRun(Parameters):
-    """Training episodes by the base models; of small networks, episodes after two short iterations."""
+    """Training episodes with the base models; for small networks, episodes after two short iterations."""
 
     episodes: int = Field(1, ge=1, le=16)
 
@@ -27,7 +27,7 @@ class DryRun(Parameters):
 class Evaluate(Parameters):
     """Held-out tasks `first`, `first` + 1, ...; "eval" greedily, "eval_sampled" at evaluation.temperature.
 
-    With `swapped`, each role is played by the policy of another role.
+    With `swapped`, each role uses the policy of another role.
     """
 
     episodes: int = Field(32, ge=1, le=5000)
@@ -37,14 +37,14 @@ class Evaluate(Parameters):
 
 
 class Match(Parameters):
-    """Episodes per seating."""
+    """Episodes per role assignment."""
 
     episodes: int = Field(32, ge=1, le=1000)
     kind: Play = "eval_sampled"
 
 
 class Talk(Parameters):
-    """Roles that the person plays, and the held-out task."""
+    """Roles of the user, and the held-out task."""
 
     roles: list[str] = Field(min_length=1, max_length=100)
     task: int = Field(0, ge=0, le=MOST_TASKS)
@@ -52,7 +52,7 @@ class Talk(Parameters):
 
 
 class Prepare(Parameters):
-    """Nothing to choose: the config names the models."""
+    """No parameters: the config names the models."""
 
 
 PARAMETERS: dict[str, type[Parameters]] = {
@@ -65,7 +65,7 @@ PARAMETERS: dict[str, type[Parameters]] = {
 
 
 def parameters_read(kind: str, given: Mapping[str, Any], roles: Mapping[str, Any]) -> dict[str, Any]:
-    """Checked, with defaults. Raises ConfigError with a message per parameter."""
+    """Return the validated parameters, with defaults. Raises ConfigError with a message per parameter."""
     if kind not in PARAMETERS:
         raise ConfigError({"kind": f"use one of {', '.join(PARAMETERS)}"})
     try:
@@ -81,23 +81,23 @@ def parameters_read(kind: str, given: Mapping[str, Any], roles: Mapping[str, Any
 
 
 def check_for_networks(kind: str, wanted: Mapping[str, Any]) -> None:
-    """Raises ConfigError for what small networks cannot be asked for, with what to do instead."""
+    """Raises ConfigError, with the remedy, for jobs that small networks do not support."""
     wrong: dict[str, str] = {}
     if kind == Job.Kind.TALK:
         wrong["kind"] = (
-            "small networks neither read nor write, so nobody can talk to them; "
+            "small networks do not process text, so a conversation is not possible; "
             "evaluate the checkpoint and watch its episodes instead: troupe evaluate RUN best"
         )
     if kind == Job.Kind.PREPARE:
-        wrong["kind"] = "small networks have no base model, so there is nothing to prepare; launch the run"
+        wrong["kind"] = "small networks have no base model, so no preparation is needed; launch the run"
     if wanted.get("swapped"):
         wrong["swapped"] = (
-            "roles of small networks see and do different things, so none can play another's part; "
-            "let two checkpoints meet instead: troupe match RUN:1 RUN:best"
+            "roles of small networks have different observations and actions, so they cannot be swapped; "
+            "match two checkpoints instead: troupe match RUN:1 RUN:best"
         )
     if wanted.get("first"):
         wrong["first"] = (
-            "episodes of small networks follow from run.seed; for other ones override it: run.seed=1"
+            "episodes of small networks are determined by run.seed; override it for other episodes: run.seed=1"
         )
     if wrong:
         raise ConfigError(wrong)

@@ -1,4 +1,4 @@
-"""Reading short jobs: only ever through the reader's own projects."""
+"""Queries of short jobs, limited to the user's own projects."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from webapp.jobs.services import job_folder, moment
 
 
 def jobs_visible(user: Person) -> QuerySet[Job]:
-    """Jobs of the user's projects, newest first, without their episodes."""
+    """Return the jobs of the user's projects, newest first, without their episodes."""
     return (
         Job.objects.filter(project__in=projects_visible(user))
         .select_related("project", "owner", "run", "checkpoint__run", "other__run")
@@ -26,15 +26,15 @@ def jobs_visible(user: Person) -> QuerySet[Job]:
 
 
 def job_get(user: Person, pk: str) -> Job:
-    """One job. Raises Http404 for those of other people's projects too."""
+    """Return one job. Raises Http404, also for projects that are not visible to the user."""
     job = None if "\0" in pk else jobs_visible(user).filter(pk=pk).first()
     if job is None:
-        raise Http404(f"there is no job {pk} that you may see")
+        raise Http404(f"there is no job {pk} that is visible to you")
     return job
 
 
 def job_episodes(job: Job) -> list[dict[str, Any]]:
-    """What it has played: the fields of episode events."""
+    """Return its episodes: the fields of episode events."""
     if job.episodes:
         found: list[dict[str, Any]] = orjson.loads(zstandard.decompress(bytes(job.episodes)))
         return found
@@ -45,7 +45,7 @@ def job_episodes(job: Job) -> list[dict[str, Any]]:
 
 
 def checkpoint_find(user: Person, run_id: str, name: str) -> Checkpoint:
-    """A checkpoint of a run they may see, by its path, its name or its iteration; "" and "latest" are the last one,
+    """Return a checkpoint of a visible run by its path, its name or its iteration; "" and "latest" are the last one,
     "best" the best. Raises Http404.
     """
     rows = (
@@ -71,7 +71,7 @@ def checkpoint_find(user: Person, run_id: str, name: str) -> Checkpoint:
 
 
 def job_document(job: Job, *, whole: bool = False) -> dict[str, Any]:
-    """What API and pages say of a job; the whole of it has episodes and the conversation too."""
+    """Return a job for the API and pages; with `whole` also its episodes and the conversation."""
     document: dict[str, Any] = {
         "id": job.pk,
         "kind": job.kind,

@@ -1,4 +1,4 @@
-"""Making short jobs, following them, ending them."""
+"""Lifecycle of short jobs: creation, submission, tracking, cancellation."""
 
 import logging
 from collections.abc import Mapping
@@ -38,17 +38,17 @@ from workers.telemetry.reasons import reason
 log = logging.getLogger(__name__)
 OVER = (JobState.FAILED, JobState.STOPPED, JobState.SUCCEEDED)
 AT_ONCE = 2
-"""Jobs that run at the same time on this server; the others wait their turn."""
+"""Maximum number of concurrent jobs on this server; others wait in the queue."""
 SUBMIT_LOCK = 7_461_002
 SUBMITTING_LIMIT = timedelta(seconds=60)
-"""A job that no backend knows so long after it was taken up was never submitted."""
+"""Seconds after a claim without a backend job, until the submission counts as failed."""
 LONGEST_SAID = 20_000
-"""Characters that a person may say in a turn."""
+"""Maximum characters of a user's message."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What a job plays with."""
+    """The config and checkpoints of a job."""
 
     config: Mapping[str, Any]
     """Config tree."""
@@ -65,21 +65,21 @@ def job_create(
     subject: Subject,
     parameters: Mapping[str, Any] | None = None,
 ) -> Job:
-    """A queued job; its submission follows on commit.
+    """Create a queued job; its submission follows on commit.
 
-    Raises ConfigError with a message per parameter or config field, PermissionDenied, TransitionRefused where a
-    checkpoint is gone.
+    Raises ConfigError with a message per parameter or config field, PermissionDenied, TransitionRefused for a missing
+    checkpoint.
     """
     if not isinstance(user, User) or not can_edit(user, project):
         raise PermissionDenied(
-            f"you may not start jobs in the project {project.slug}; ask an owner for the editor level"
+            f"you cannot start jobs in the project {project.slug}; ask an owner for the editor level"
         )
     config = parse_permitted_for(user, apply_overrides(subject.config, subject.overrides or {}))
     wanted = parameters_read(kind, parameters or {}, config.team.roles)
     if isinstance(config, MarlConfig):
         check_for_networks(kind, wanted)
     if wanted.get("swapped") and len(config.used_policies) < 2:
-        raise ConfigError({"swapped": "all roles share one policy; there is none to swap it with"})
+        raise ConfigError({"swapped": "all roles share one policy; there is no other policy to swap"})
     for checkpoint in filter(None, (subject.checkpoint, subject.other)):
         require_whole(checkpoint)
     if kind == Job.Kind.MATCH and not (subject.checkpoint and subject.other):
@@ -101,9 +101,9 @@ def job_create(
 
 
 def job_cancel(user: Person, job: Job) -> Job:
-    """End it; what it has played so far is kept. Raises PermissionDenied."""
+    """Cancel a job; its finished episodes are kept. Raises PermissionDenied."""
     if not can_edit(user, job.project):
-        raise PermissionDenied(f"you may not cancel jobs in the project {job.project.slug}")
+        raise PermissionDenied(f"you cannot cancel jobs in the project {job.project.slug}")
     with transaction.atomic():
         job = Job.objects.select_for_update(of=("self",)).select_related("project").get(pk=job.pk)
         if not job.live:
@@ -119,12 +119,12 @@ def job_cancel(user: Person, job: Job) -> Job:
 
 
 def job_say(user: Person, job: Job, turn: int, text: str) -> None:
-    """The person's words in their turn. Raises PermissionDenied, TransitionRefused where it is not their turn."""
+    """Send the user's message in their turn. Raises PermissionDenied, TransitionRefused if it is not their turn."""
     if not can_edit(user, job.project):
-        raise PermissionDenied(f"you may not speak in the project {job.project.slug}")
+        raise PermissionDenied(f"you cannot send messages in the project {job.project.slug}")
     asked = (moment(job) or {}).get("asked")
     if not job.live or not asked or asked["turn"] != turn:
-        raise TransitionRefused("it is not your turn; look at the conversation again")
+        raise TransitionRefused("it is not your turn; reload the conversation")
     if len(text) > LONGEST_SAID:
         raise ConfigError({"text": f"at most {LONGEST_SAID} characters"})
     folder = job_folder(job)
@@ -133,12 +133,12 @@ def job_say(user: Person, job: Job, turn: int, text: str) -> None:
 
 
 def job_folder(job: Job) -> JobFolder:
-    """Where it works."""
+    """Return the job's working folder."""
     return JobFolder(settings.TROUPE_HOME / "work" / job.pk)
 
 
 def moment(job: Job) -> dict[str, Any] | None:
-    """A conversation as it stands; None before it begins."""
+    """Return the current state of a conversation; None before it begins."""
     try:
         return job_folder(job).read("moment")
     except (OSError, ValueError):
@@ -146,7 +146,7 @@ def moment(job: Job) -> dict[str, Any] | None:
 
 
 def jobs_submit() -> int:
-    """Start queued jobs, the oldest first, while there is room; how many were started."""
+    """Start queued jobs, oldest first, while there is room; returns their number."""
     started = 0
     while (job := _claim()) is not None:
         started += _submit(job)
@@ -154,7 +154,7 @@ def jobs_submit() -> int:
 
 
 def job_follow(job: Job) -> Job:
-    """Take over what its process has left: progress, result, episodes; or that it is gone."""
+    """Read the output of a job's process: progress, result, episodes; or its disappearance."""
     if job.state != Job.State.RUNNING:
         return job
     folder = job_folder(job)
@@ -164,7 +164,7 @@ def job_follow(job: Job) -> Job:
         tail = launcher.logs(job.submission_id) if status.state in OVER else ""
         result, error, progress = (folder.read(name) for name in ("result", "error", "progress"))
     except (OSError, ValueError, LauncherFailure) as failure:
-        log.warning("job %s could not be looked at: %s", job.pk, failure)
+        log.warning("job %s could not be read: %s", job.pk, failure)
         return job
     with transaction.atomic():
         job = (
@@ -183,7 +183,7 @@ def job_follow(job: Job) -> Job:
             _damage_taken(job, folder)
             _end(job, Job.State.FAILED, reason(str(error["reason"])))
         elif _gone(job, status.state):
-            told = [status.message or "its process is gone without a word", tail.strip().rpartition("\n")[2]]
+            told = [status.message or "its process ended without a message", tail.strip().rpartition("\n")[2]]
             _end(job, Job.State.FAILED, reason(": ".join(filter(None, told))))
         else:
             job.save(update_fields=["progress", "message"])
@@ -191,7 +191,7 @@ def job_follow(job: Job) -> Job:
 
 
 def _damage_taken(job: Job, folder: JobFolder) -> None:
-    """Mark the checkpoint that the job has found damaged."""
+    """Mark a checkpoint as damaged if the job reports it."""
     told = folder.read("damage")
     checkpoint = {"checkpoint": job.checkpoint, "other": job.other}.get(str(told["which"])) if told else None
     if told and checkpoint:
@@ -199,14 +199,14 @@ def _damage_taken(job: Job, folder: JobFolder) -> None:
 
 
 def _gone(job: Job, state: JobState) -> bool:
-    """Whether its process has ended. Between claim and submission no backend knows it yet."""
+    """Whether its process has ended. Between claim and submission, the backend does not know it yet."""
     if state is JobState.MISSING:
         return job.started_at is None or job.started_at < timezone.now() - SUBMITTING_LIMIT
     return state in OVER
 
 
 def jobs_follow() -> None:
-    """Look after all jobs that run, then start others in their place."""
+    """Follow all running jobs, then start queued ones."""
     for job in Job.objects.filter(state=Job.State.RUNNING).select_related("project"):
         job_follow(job)
     jobs_submit()
@@ -218,7 +218,7 @@ def _soon(pk: str) -> None:
 
 @transaction.atomic
 def _claim() -> Job | None:
-    """The next job to start, marked as running; None where none waits or there is no room."""
+    """Mark the next job as running and return it; None if none waits or there is no room."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [SUBMIT_LOCK])
     if Job.objects.filter(state=Job.State.RUNNING).count() >= AT_ONCE:
@@ -270,7 +270,7 @@ def _place(checkpoint: Checkpoint | None) -> str:
 
 
 def _end(job: Job, state: Job.State, message: str) -> None:
-    """Under the row's lock: the state, and the episodes out of the folder."""
+    """Under the row's lock: store the state, and the episodes from the folder."""
     job.state, job.message, job.ended_at = state, message, timezone.now()
     try:
         job.episodes = zstandard.compress(orjson.dumps(job_folder(job).kept()))

@@ -1,4 +1,4 @@
-"""From what a form or a request says to a job: one function per kind."""
+"""Creation of jobs from forms and API requests: one function per kind."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ from webapp.runs.selectors import run_get
 
 
 def config_job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:
-    """dry_run and prepare: `preset` or `config` under `overrides`, in `project` (a slug; else their first)."""
+    """dry_run and prepare: `preset` or `config` with `overrides`, in `project` (a slug; default: the user's oldest)."""
     preset, tree = str(wanted.get("preset") or ""), wanted.get("config")
     if tree is None:
         if preset not in preset_names():
@@ -27,7 +27,7 @@ def config_job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:
     slug = str(wanted.get("project") or "")
     project = project_get(user, slug) if slug else project_default(user)
     if project is None:
-        raise Http404("you may launch in no project")
+        raise Http404("you cannot launch in any project")
     subject = Subject(tree, overrides=wanted.get("overrides") or {})
     return job_create(user, project, kind, subject, wanted.get("parameters"))
 
@@ -46,10 +46,12 @@ def match_start(user: Person, wanted: Mapping[str, Any]) -> Job:
     run = run_get(user, str(wanted.get("run") or ""))
     rival = run_get(user, str(wanted.get("other_run") or run.pk))
     if {*run.config["team"]["roles"]} != {*rival.config["team"]["roles"]}:
-        raise ConfigError({"other_run": "its team has other roles; only teams of the same roles can meet"})
+        raise ConfigError(
+            {"other_run": "its team has other roles; only teams with the same roles can be matched"}
+        )
     if _networks(run) != _networks(rival):
         raise ConfigError(
-            {"other_run": "its policies have other networks; only networks of one kind can meet"}
+            {"other_run": "its policies have different networks; only equal networks can be matched"}
         )
     subject = Subject(
         run.config,
@@ -62,7 +64,7 @@ def match_start(user: Person, wanted: Mapping[str, Any]) -> Job:
 
 
 def _networks(run: Run) -> dict[str, Any]:
-    """Of a run of small networks by policy; of language models nothing, for models of any kind can meet."""
+    """Return the networks of a run by policy; empty for language models, any of which can be matched."""
     config = parse_config(run.config)
     if not isinstance(config, MarlConfig):
         return {}
@@ -70,7 +72,7 @@ def _networks(run: Run) -> dict[str, Any]:
 
 
 def job_start(user: Person, kind: str, wanted: Mapping[str, Any]) -> Job:
-    """Any kind. Raises ConfigError, Http404, PermissionDenied, TransitionRefused."""
+    """Start a job of any kind. Raises ConfigError, Http404, PermissionDenied, TransitionRefused."""
     if kind in (Job.Kind.DRY_RUN, Job.Kind.PREPARE):
         return config_job_start(user, kind, wanted)
     if kind == Job.Kind.MATCH:

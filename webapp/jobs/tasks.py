@@ -13,5 +13,5 @@ def submit() -> None:
 
 @shared_task(name="jobs.follow", ignore_result=True, soft_time_limit=50, time_limit=60)
 def follow() -> None:
-    """Take over what jobs have left, and start others."""
+    """Follow running jobs, and start queued ones."""
     jobs_follow()

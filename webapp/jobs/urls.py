@@ -1,4 +1,4 @@
-"""Addresses of the pages of jobs."""
+"""URLs of the job pages."""
 
 from django.urls import path
 

@@ -27,28 +27,28 @@ SUBJECT = ("run", "checkpoint", "other_run", "other")
 @login_required
 @require_GET
 def jobs_page(request: HttpRequest) -> HttpResponse:
-    """The latest jobs."""
+    """List the latest jobs."""
     return render(request, "jobs/list.html", {"place": "jobs", "jobs": jobs_visible(request.user)[:SHOWN]})
 
 
 @login_required
 @require_GET
 def job_page(request: HttpRequest, pk: str) -> HttpResponse:
-    """One job; ?episode=N shows that episode."""
+    """Show one job; ?episode=N shows that episode."""
     return render(request, "jobs/page.html", _context(request, pk))
 
 
 @login_required
 @require_GET
 def job_fragment(request: HttpRequest, pk: str) -> HttpResponse:
-    """What changes of it; asks again by itself while it lives."""
+    """Return the changing part of the page; it polls while the job runs."""
     return render(request, "jobs/_job.html", _context(request, pk))
 
 
 @login_required
 @require_POST
 def job_new(request: HttpRequest, kind: str) -> HttpResponse:
-    """Start one from a form; back to where it was asked for when it cannot be."""
+    """Start a job from a form; redirects back to the form's page on an error."""
     try:
         job = job_start(request.user, kind, _wanted(request, kind))
     except (ConfigError, TransitionRefused) as error:
@@ -68,7 +68,7 @@ def job_end(request: HttpRequest, pk: str) -> HttpResponse:
 @login_required
 @require_POST
 def job_speak(request: HttpRequest, pk: str) -> HttpResponse:
-    """The person's words; answers with the fragment."""
+    """Send the user's message; returns the fragment."""
     turn = request.POST.get("turn", "")
     try:
         number = int(turn) if turn.isascii() and turn.isdigit() and len(turn) < 6 else -1
@@ -85,7 +85,7 @@ def _context(request: HttpRequest, pk: str) -> dict[str, Any]:
 
 
 def _wanted(request: HttpRequest, kind: str) -> dict[str, Any]:
-    """The fields of a form as the API has them. Raises ConfigError."""
+    """Return the fields of a form in the format of the API. Raises ConfigError."""
     post = request.POST
     parameters: dict[str, Any] = {
         name: parse_value(post[name])
@@ -106,10 +106,10 @@ def _wanted(request: HttpRequest, kind: str) -> dict[str, Any]:
 
 
 def _overrides(text: str) -> dict[str, Any]:
-    """Lines of path=value. Raises ConfigError."""
+    """Parse lines of path=value. Raises ConfigError."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     wrong = [line for line in lines if "=" not in line]
     if wrong:
-        raise ConfigError({"overrides": f"{wrong[0]!r}: write path=value, one a line"})
+        raise ConfigError({"overrides": f"{wrong[0]!r}: use path=value, one per line"})
     pairs = [line.partition("=") for line in lines]
     return {path.strip(): parse_value(value.strip()) for path, _, value in pairs}

@@ -1,4 +1,4 @@
-"""Open websockets end with the right to have them.
+"""Closes open websockets when their user loses access.
 
 A notice on the channel of changes says that a person's rights have changed (membership, login, account, share link); then, and every
 LOOK_AGAIN seconds anyway, each server process asks the database which of its sockets may stay, in a few queries for all of them.
@@ -34,45 +34,45 @@ logger = logging.getLogger(__name__)
 UNAUTHENTICATED = 4401
 NOT_FOUND = 4404
 LOOK_AGAIN = 4.0
-"""Seconds: who may no longer watch is turned away within 5, also where a notice was lost."""
+"""Seconds between checks without a notice: access ends within 5 seconds, even if a notice was lost."""
 CLOSEST = 0.05
-"""Seconds between two looks, at least."""
+"""Minimum seconds between two checks."""
 Close = Callable[[int], Awaitable[None]]
 
 
 @dataclass(frozen=True)
 class Pass:
-    """What lets a socket stay. Sockets of one browser at one run have equal ones."""
+    """The credentials of a socket. Sockets of one browser at one run have equal ones."""
 
     user: int | None
-    """None: a visitor by share links."""
+    """None: a visitor with share links."""
     session: str | None
-    """Key of the session; None where there is none to look at."""
+    """Key of the session; None if there is no session to check."""
     run: str | None
-    """None: the list of runs, which shows what its user may see."""
+    """None: the list of runs, whose content depends on its user."""
     grants: tuple[str, ...] = ()
     """Digests of the visitor's share links."""
 
 
 class AccessWatch:
-    """The sockets of one event loop."""
+    """Watches the access of the sockets of one event loop."""
 
     def __init__(self) -> None:
         self.looks = 0
-        """Looks at the database so far."""
+        """Number of checks."""
         self._sockets: dict[Close, Pass] = {}
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def join(self, close: Close, shown: Pass) -> None:
-        """From now on `close` is called with a code once the pass is no longer good."""
+        """Call `close` with a code as soon as the pass is invalid."""
         self._sockets[close] = shown
         if self._task is None:
             feeds().listener.add(self._heard)
             self._task = asyncio.create_task(self._work(), name="access")
 
     def leave(self, close: Close) -> None:
-        """The socket is gone; the last one ends the watch."""
+        """Remove a closed socket; after the last one, the watch ends."""
         self._sockets.pop(close, None)
         if not self._sockets and self._task:
             self._task.cancel()
@@ -92,7 +92,7 @@ class AccessWatch:
             try:
                 await self._look()
             except DatabaseError as error:
-                logger.warning("Who may watch is looked at again later: %s", error)
+                logger.warning("The access check is repeated later: %s", error)
             await asyncio.sleep(CLOSEST)
 
     async def _look(self) -> None:
@@ -106,7 +106,7 @@ class AccessWatch:
 
 
 def codes_of(passes: Collection[Pass]) -> dict[Pass, int]:
-    """Close codes of the passes that are no longer good."""
+    """Return the close codes of the passes that are no longer valid."""
     users = User.objects.filter(is_active=True).in_bulk({each.user for each in passes if each.user})
     now = timezone.now()
     rows = Session.objects.filter(
@@ -132,7 +132,7 @@ def codes_of(passes: Collection[Pass]) -> dict[Pass, int]:
 
 
 def _logged_in(user: User, key: str | None, sessions: dict[str, dict[str, Any]]) -> bool:
-    """Whether the session is still there, of this user, and made with the password of now."""
+    """Whether the session exists, belongs to this user, and was created with the current password."""
     if key is None:
         return True
     session = sessions.get(key, {})
@@ -143,7 +143,7 @@ def _logged_in(user: User, key: str | None, sessions: dict[str, dict[str, Any]])
 
 
 def connect() -> None:
-    """Give notice wherever rights are written down; once per process."""
+    """Send notices of changed permissions from model signals; once per process."""
     for signal in (post_save, post_delete):
         for sender in (Membership, ShareLink, User):
             signal.connect(_changed, sender=sender, dispatch_uid=f"access {sender.__name__}")
@@ -160,5 +160,5 @@ _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, AccessWatch] = WeakKeyDic
 
 
 def access_watch() -> AccessWatch:
-    """That of the running event loop."""
+    """Return the watch of the running event loop."""
     return _by_loop.setdefault(asyncio.get_running_loop(), AccessWatch())

@@ -5,7 +5,7 @@ class LiveConfig(AppConfig):
     name = "webapp.live"
 
     def ready(self) -> None:
-        """Give notice of changed rights from now on."""
+        """Connect the signals of changed permissions."""
         from webapp.live.access import connect
 
         connect()

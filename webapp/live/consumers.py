@@ -1,4 +1,4 @@
-"""Websockets: who may watch, and from which cursor. All reading is done by feeds."""
+"""Websocket consumers: access checks and cursors. Feeds read the database."""
 
 import json
 from collections.abc import Collection
@@ -24,18 +24,18 @@ LONGEST_MESSAGE = 200
 
 
 class WatchedConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """A socket that ends when its user may no longer have it."""
+    """A socket that is closed when its user loses access."""
 
     outbox: Outbox | None = None
 
     async def end(self, code: int) -> None:
-        """Nothing more is sent, and the socket is closed."""
+        """Stop sending and close the socket."""
         if self.outbox:
             self.outbox.close()
         await self.close(code)
 
     def watch(self, run_id: str | None, grants: Collection[str] = ()) -> None:
-        """Look from now on whether the socket may stay; with `grants` as a visitor's."""
+        """Start watching the socket's access; with `grants` as a visitor's."""
         user, session = self.scope.get("user"), self.scope.get("session")
         key = session.session_key if session is not None else None
         shown = Pass(None, None, run_id, tuple(grants)) if grants else Pass(user.pk, key, run_id)
@@ -43,13 +43,13 @@ class WatchedConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
 
 class RunConsumer(WatchedConsumer):
-    """/ws/runs/<id>/: the client says {"cursor": N}; deltas follow. See webapp/live/feeds.py."""
+    """/ws/runs/<id>/: the client sends {"cursor": N}; deltas follow. See webapp/live/feeds.py."""
 
     visiting = False
-    """Whether a share link alone opens the run."""
+    """Whether access depends on a share link."""
 
     async def connect(self) -> None:
-        """Refuse whoever may not see the run; nobody learns whether it exists."""
+        """Reject users without access to the run; the response does not reveal whether it exists."""
         self.run_id: str = self.scope["url_route"]["kwargs"]["run_id"]
         user = self.scope.get("user")
         if "\0" in self.run_id:
@@ -68,7 +68,7 @@ class RunConsumer(WatchedConsumer):
         self.watch(self.run_id, grants)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """The client's cursor: at first, and again when it has missed something."""
+        """Handle the client's cursor: the initial one, and later ones after missed deltas."""
         cursor = _cursor(text_data)
         if cursor is None or self.outbox is None:
             await self.close(BAD_MESSAGE)
@@ -89,17 +89,17 @@ class RunConsumer(WatchedConsumer):
         await self.send(text_data=text_for_visitors(text) if self.visiting else text)
 
     def _grants(self) -> Collection[str]:
-        """Share links that were followed, where one of them opens the run."""
+        """Return the followed share links, if one of them opens the run."""
         session = self.scope.get("session")
         grants: Collection[str] = session.get(GRANTS, ()) if session is not None else ()
         return grants if visitor_find(grants, "runs:detail", {"run_id": self.run_id}) else ()
 
 
 class RunsConsumer(WatchedConsumer):
-    """/ws/runs/: summaries of the runs that changed, as far as the user may see them."""
+    """/ws/runs/: summaries of changed runs that are visible to the user."""
 
     async def connect(self) -> None:
-        """Anybody with a login."""
+        """Accept every user with a login."""
         user = self.scope.get("user")
         if not isinstance(user, User) or not user.is_authenticated:
             await self.close(UNAUTHENTICATED)
@@ -110,7 +110,7 @@ class RunsConsumer(WatchedConsumer):
         self.watch(None)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """Clients have nothing to say here."""
+        """Ignore messages of the client."""
 
     async def disconnect(self, code: int) -> None:
         """Leave the feed."""
@@ -127,10 +127,10 @@ class RunsConsumer(WatchedConsumer):
 
 
 class NowhereConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
-    """Every other address."""
+    """Every other path."""
 
     async def connect(self) -> None:
-        """Refuse it as an unknown run is refused."""
+        """Reject the connection in the same way as for an unknown run."""
         await self.close(NOT_FOUND)
 
 
@@ -139,7 +139,7 @@ def _may_see(user: Any, run_id: str) -> bool:
 
 
 def _cursor(text: str | None) -> int | None:
-    """The N of {"cursor": N}; None for anything else."""
+    """Return the N of {"cursor": N}; None for anything else."""
     try:
         message: Any = json.loads(text or "") if len(text or "") <= LONGEST_MESSAGE else None
     except ValueError:

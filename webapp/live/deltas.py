@@ -1,4 +1,4 @@
-"""What happened in a run between two cursors, as the JSON text that goes to every socket that watches it."""
+"""Deltas of a run between two cursors, as the JSON text sent to every socket that watches it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from webapp.runs.selectors import run_summary, summary_for_visitors
 from webapp.transcripts.models import Episode, EpisodeAnnotation
 
 MANY_ROWS = 500
-"""Episodes, annotations or log lines; a delta with more is not worth sending."""
+"""Maximum number of episodes, annotations or log lines; beyond it, clients reload."""
 _EPISODE = (
     "id", "name", "attempt", "iteration", "kind", "probe", "task", "title", "outcome", "success", "failed", "error",
     "truncated", "episode_return", "rewards", "versions", "turn_count", "tokens", "started", "ended",
@@ -30,15 +30,15 @@ class Delta:
     end: int
     text: str
     summary: bytes
-    """The run's summary, to see whether it changes."""
+    """The run's summary, for detecting changes."""
 
 
 def delta_read(
     run_id: str, cursor: int | None, until: int | None = None, known: bytes | None = None
 ) -> Delta | None:
-    """What came after `cursor` (None: nothing but the summary), up to `until` (None: now).
+    """Return the events after `cursor` (None: only the summary), up to `until` (None: now).
 
-    None where nothing is new and the summary is still `known`, or the run is gone. One thread-safe database read.
+    None if there are no new events and the summary equals `known`, or the run was deleted. One thread-safe database read.
     """
     run = Run.objects.select_related("project", "owner").filter(pk=run_id).first()
     if run is None:
@@ -70,7 +70,7 @@ def _text(run: Run, start: int, end: int, summary: bytes) -> str:
 
 
 def _rows(run: Run, start: int, end: int) -> dict[str, list[Any]]:
-    """Rows of every kind that came in (start, end]; one more than MANY_ROWS at most."""
+    """Return rows of every kind in (start, end]; at most MANY_ROWS plus one."""
     new = {"run": run, "cursor__gt": start, "cursor__lte": end}
     most = MANY_ROWS + 1
     names = EpisodeAnnotation.objects.filter(**new).values_list("episode_name", flat=True)[:most]
@@ -91,7 +91,7 @@ def _rows(run: Run, start: int, end: int) -> dict[str, list[Any]]:
 
 
 def text_for_visitors(text: str) -> str:
-    """What somebody who came by a share link gets: no log, nothing of people and other runs."""
+    """Return the text for visitors: without the log, users and other runs."""
     message = orjson.loads(text)
     if "run" in message:
         message |= {"logs": [], "run": summary_for_visitors(message["run"])}

@@ -1,4 +1,4 @@
-"""One feed per watched run and server process: it reads each delta once and hands the same text to all its sockets."""
+"""One feed per watched run and server process: it reads each delta once and sends the same text to all its sockets."""
 
 import asyncio
 import logging
@@ -20,21 +20,21 @@ logger = logging.getLogger(__name__)
 LOOK_ANYWAY = 3.0
 """Seconds after which a feed reads without a notice."""
 CLOSEST = 0.02
-"""Seconds between two reads, at least."""
+"""Minimum seconds between two reads."""
 PER_SOCKET = 5e-5
-"""Seconds more for each socket, about what a message to it costs: many viewers do not take all of the process."""
+"""Additional seconds per socket, about the cost of one message: many viewers cannot block the process."""
 REMEMBERED = 20
-"""Deltas kept for those who join a little late."""
+"""Number of deltas remembered for sockets that join slightly late."""
 
 
 class Feed:
-    """Sockets that watch one run, and the cursor that all of them have reached or have been sent."""
+    """The sockets that watch one run, and the cursor sent to all of them."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self.cursor: int | None = None
         self.reads = 0
-        """Reads of the database so far."""
+        """Number of database reads."""
         self._summary: bytes | None = None
         self._recent: deque[Delta] = deque(maxlen=REMEMBERED)
         self._sockets: set[Outbox] = set()
@@ -49,11 +49,11 @@ class Feed:
         return not self._sockets
 
     def notify(self) -> None:
-        """There may be news."""
+        """Schedule a read, because there may be new events."""
         self._notified.set()
 
     async def join(self, outbox: Outbox, cursor: int) -> None:
-        """Bring a socket from its cursor to the feed's, then let it have what follows. Raises DatabaseError."""
+        """Bring a socket from its cursor to the feed's, then send it all further deltas. Raises DatabaseError."""
         async with self._lock:
             self._sockets.discard(outbox)
             if self.cursor is None or cursor > self.cursor:
@@ -67,7 +67,7 @@ class Feed:
             self._sockets.add(outbox)
 
     def leave(self, outbox: Outbox) -> None:
-        """Nothing more for this socket."""
+        """Remove a socket."""
         self._sockets.discard(outbox)
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Feed:
                 await asyncio.sleep(1.0)
 
     async def _read(self) -> None:
-        """Read what is new and hand it out. The lock is held."""
+        """Read and send new events. The caller holds the lock."""
         delta = await self._delta(self.cursor, None, self._summary)
         self._last_read = time.monotonic()
         if delta is None:
@@ -102,7 +102,7 @@ class Feed:
             outbox.put(delta.text, delta.end)
 
     async def _missed(self, cursor: int, here: int) -> list[Delta]:
-        """Deltas from `cursor` to `here`: those that are remembered, else one read for this socket alone."""
+        """Return the deltas from `cursor` to `here`: the remembered ones, else one read for this socket only."""
         recent = [delta for delta in self._recent if delta.start >= cursor and delta.end > delta.start]
         if recent and recent[0].start == cursor:
             return recent
@@ -125,7 +125,7 @@ class Feeds:
         self._feeds: dict[str, Feed] = {}
 
     def of(self, run_id: str) -> Feed:
-        """The run's feed, started if nobody watched it before."""
+        """Return the run's feed; starts it for the first socket."""
         if not self._feeds:
             self.listener.add(self._heard)
         if run_id not in self._feeds:
@@ -133,7 +133,7 @@ class Feeds:
         return self._feeds[run_id]
 
     def leave(self, run_id: str, outbox: Outbox) -> None:
-        """A socket is gone; a feed without sockets ends."""
+        """Remove a socket; a feed without sockets ends."""
         feed = self._feeds.get(run_id)
         if feed is None:
             return
@@ -153,5 +153,5 @@ _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Feeds] = WeakKeyDictionar
 
 
 def feeds() -> Feeds:
-    """Those of the running event loop."""
+    """Return the feeds of the running event loop."""
     return _by_loop.setdefault(asyncio.get_running_loop(), Feeds())

@@ -16,11 +16,11 @@ Heard = Callable[[str], None]
 """Takes a run id, or ACCESS; an empty one after a (new) subscription: notices may have been lost before it."""
 RETRY = 1.0
 QUIET = 1.0
-"""Seconds without a message after which the listener sees whether it is still wanted."""
+"""Seconds without a message after which the listener checks whether it is still needed."""
 
 
 class RunChangeListener:
-    """Listens while somebody wants to hear; comes back by itself when Redis does."""
+    """Listens while there are handlers; reconnects when Redis is available again."""
 
     def __init__(self) -> None:
         self._ears: set[Heard] = set()
@@ -33,7 +33,7 @@ class RunChangeListener:
             self._task = asyncio.create_task(self._listen(), name="run changes")
 
     def remove(self, heard: Heard) -> None:
-        """No more calls; the last one to leave ends the subscription."""
+        """Remove a handler; without handlers the subscription ends."""
         self._ears.discard(heard)
         if not self._ears and self._task:
             self._task.cancel()
@@ -47,7 +47,7 @@ class RunChangeListener:
                 complained = False
             except (RedisError, OSError) as error:
                 if not complained:
-                    logger.warning("Redis is away, feeds look for themselves: %s", error)
+                    logger.warning("Redis is unavailable, feeds poll: %s", error)
                 complained = True
                 await asyncio.sleep(RETRY)
 
@@ -68,8 +68,8 @@ class RunChangeListener:
             await client.aclose()
 
     def _wanted(self) -> bool:
-        """Whether this task is still the one that listens. redis-py may lose a cancellation, one that comes while it connects: so a
-        task that was ended also finds out by itself.
+        """Whether this task is the active listener. redis-py can lose a cancellation that arrives while it connects, so a cancelled
+        task also checks this.
         """
         task = asyncio.current_task()
         return task is not None and task is self._task and not task.cancelling()

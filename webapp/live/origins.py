@@ -1,7 +1,7 @@
-"""Websockets are for pages of this server alone.
+"""Accepts websockets only from pages of this server.
 
-Browsers send cookies with every websocket, whatever page opens it, so the page's origin is compared with the address that was asked for:
-scheme, host and port. Another service on the same host is another origin. Origins in TROUPE_TRUSTED_ORIGINS are let in too, as for forms.
+Browsers send cookies with every websocket, regardless of the page that opens it, so the page's origin is compared with the
+requested scheme, host and port. Another service on the same host has another origin. TROUPE_TRUSTED_ORIGINS are accepted too.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Origin = tuple[str, str, int]
 
 
 class SameOrigin:
-    """An ASGI application behind the comparison; others get 403 before the handshake."""
+    """An ASGI wrapper that compares the origin; other origins get 403 before the handshake."""
 
     def __init__(self, application: Any) -> None:
         self._application = application
@@ -42,7 +42,7 @@ def _welcome(scope: Mapping[str, Any], headers: Mapping[bytes, str]) -> bool:
 
 
 def _scheme(scope: Mapping[str, Any], headers: Mapping[bytes, str]) -> str:
-    """As Django's request.scheme: by the proxy's header where one is set."""
+    """Return the scheme as Django's request.scheme: from the proxy's header if one is configured."""
     if settings.SECURE_PROXY_SSL_HEADER:
         name, secure = settings.SECURE_PROXY_SSL_HEADER
         said = headers.get(name.removeprefix("HTTP_").replace("_", "-").lower().encode())
@@ -52,7 +52,7 @@ def _scheme(scope: Mapping[str, Any], headers: Mapping[bytes, str]) -> str:
 
 
 def origin_of(text: str) -> Origin | None:
-    """Of an Origin header or an address; None for "null" and nonsense."""
+    """Return the origin of an Origin header or a URL; None for "null" and invalid ones."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
@@ -64,7 +64,7 @@ def origin_of(text: str) -> Origin | None:
 
 
 def _trusted(origin: Origin, allowed: str) -> bool:
-    """https://host, or https://*.host for its subdomains."""
+    """Whether the origin matches https://host, or https://*.host for its subdomains."""
     wanted = origin_of(allowed.replace("://*.", "://", 1))
     if wanted is None or (origin[0], origin[2]) != (wanted[0], wanted[2]):
         return False

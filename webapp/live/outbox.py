@@ -1,4 +1,4 @@
-"""The way to one socket: bounded, so that a slow browser costs the others nothing."""
+"""The send queue of one socket: bounded, so that a slow browser does not affect the others."""
 
 import asyncio
 import json
@@ -10,13 +10,13 @@ MAX_CHARACTERS = 8_000_000
 
 
 def resync(cursor: int) -> str:
-    """Too far behind: read again through the API and go on from `cursor`."""
+    """Return the message for a client that is too far behind: reload through the API and continue from `cursor`."""
     return json.dumps({"type": "resync", "cursor": cursor})
 
 
 class Outbox:
-    """Messages that wait for a socket. When too many wait, all of them give way to one `resync`, or, where a client
-    has no cursor, the socket is closed: it comes back and reads again.
+    """Queued messages of a socket. If there are too many, they are replaced by one `resync`; a socket without a cursor is closed
+    instead: the client reconnects and reloads.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Outbox:
         self._task = asyncio.create_task(self._work(), name="outbox")
 
     def put(self, message: str, cursor: int) -> None:
-        """Queue a message after which the socket is at `cursor`. Never waits."""
+        """Queue a message that brings the socket to `cursor`. Never waits."""
         if len(self._waiting) >= MAX_MESSAGES or self._size + len(message) > MAX_CHARACTERS:
             self._waiting.clear()
             self._size = 0

@@ -1,4 +1,4 @@
-"""The feed of the runs list: summaries of the runs that changed, at most once a second, to those who may see them."""
+"""The feed of the runs list: summaries of changed runs, at most once a second, for the users who can see them."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ INTERVAL = 1.0
 LOOK_ANYWAY = 5
 """Every so many intervals all runs are looked at, for notices that were lost."""
 LATELY = timedelta(minutes=10)
-"""For how long a run that has ended is looked at."""
+"""How long after its end a run is checked."""
 Marks = dict[str, tuple[object, ...]]
 
 
@@ -40,8 +40,8 @@ class RunsFeed:
         self._task: asyncio.Task[None] | None = None
 
     def join(self, outbox: Outbox, user_id: int) -> None:
-        """From now on the socket hears of what its user may see. At first it is told of all runs that may change: its
-        page may be older than this connection.
+        """Send the socket the changes visible to its user. The first message contains all runs that can change: the page may
+        be older than this connection.
         """
         self._sockets[outbox] = user_id
         self._look_now = self._tell_all = True
@@ -50,7 +50,7 @@ class RunsFeed:
             self._task = asyncio.create_task(self._work(), name="runs feed")
 
     def leave(self, outbox: Outbox) -> None:
-        """The last one to leave ends the feed."""
+        """Remove a socket; the feed ends with the last one."""
         self._sockets.pop(outbox, None)
         if not self._sockets and self._task:
             self._task.cancel()
@@ -102,7 +102,7 @@ class RunsFeed:
 
 
 def _marks() -> Marks:
-    """What tells whether a run has changed, of runs that may."""
+    """Return a change marker for every run that can change."""
     lately = timezone.now() - LATELY
     lively = Run.objects.exclude(state__in=ENDED_STATES) | Run.objects.filter(ended_at__gt=lately)
     rows = lively.values_list(
@@ -112,7 +112,7 @@ def _marks() -> Marks:
 
 
 def _texts(changed: Iterable[str], users: Iterable[int]) -> dict[int, str]:
-    """Message by user; users who may see the same runs share it."""
+    """Return the message by user; users with the same visible runs share one."""
     runs = {
         run.pk: run for run in Run.objects.select_related("project", "owner").filter(pk__in=list(changed))
     }
@@ -137,5 +137,5 @@ _by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, RunsFeed] = WeakKeyDictio
 
 
 def runs_feed() -> RunsFeed:
-    """That of the running event loop."""
+    """Return the feed of the running event loop."""
     return _by_loop.setdefault(asyncio.get_running_loop(), RunsFeed())

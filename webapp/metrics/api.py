@@ -40,18 +40,20 @@ class RunSeries(APIView):
 
     @extend_schema(
         parameters=[
-            parameter("keys", str, "comma-separated; without it the keys there are"),
-            parameter("points", int, "at most so many points per key, spikes kept (default 1500)"),
-            parameter("since", int, "only what came after this cursor"),
+            parameter("keys", str, "comma-separated; default: return the available keys"),
+            parameter(
+                "points", int, "maximum number of points per key, with spikes preserved (default 1500)"
+            ),
+            parameter("since", int, "only points after this cursor"),
             parameter("first", int, "only from this step on"),
             parameter("last", int, "only up to this step"),
         ],
         responses=JSON,
     )
     def get(self, request: Request, run_id: str) -> Response:
-        """{"cursor", "series": {key: {steps, values, times, attempts}}}, or {"cursor", "keys": [...]}.
+        """Return {"cursor", "series": {key: {steps, values, times, attempts}}}, or {"cursor", "keys": [...]}.
 
-        A series with more points than are asked for has "buckets" too: steps, times, means, lows, highs, counts of all.
+        A series with more points than requested also has "buckets": steps, times, means, lows, highs, counts of all points.
         """
         run = run_get(request.user, run_id)
         wanted = [key for key in text(request, "keys").split(",") if key]

@@ -15,11 +15,15 @@ from webapp.quotas.services import quota_set
 
 
 class QuotaSerializer(serializers.Serializer[Any]):
-    """Limits to change; null is no limit, what is left out stays."""
+    """Limits to change; null removes a limit, missing fields are unchanged."""
 
-    runs = serializers.IntegerField(min_value=0, allow_null=True, required=False, help_text="runs at once")
-    cpus = serializers.FloatField(min_value=0, allow_null=True, required=False, help_text="cores at once")
-    gpus = serializers.FloatField(min_value=0, allow_null=True, required=False, help_text="GPUs at once")
+    runs = serializers.IntegerField(min_value=0, allow_null=True, required=False, help_text="concurrent runs")
+    cpus = serializers.FloatField(
+        min_value=0, allow_null=True, required=False, help_text="concurrently used CPU cores"
+    )
+    gpus = serializers.FloatField(
+        min_value=0, allow_null=True, required=False, help_text="concurrently used GPUs"
+    )
     points = serializers.IntegerField(min_value=0, allow_null=True, required=False, help_text="stored points")
     gigabytes = serializers.FloatField(
         min_value=0, allow_null=True, required=False, help_text="10^9 bytes of transcripts and checkpoints"
@@ -27,11 +31,11 @@ class QuotaSerializer(serializers.Serializer[Any]):
 
 
 class QuotaDetail(APIView):
-    """What a project may take, and what it takes."""
+    """Limits and usage of a project."""
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, slug: str) -> Response:
-        """Limits (null: none) and what is used now, by the same names."""
+        """Return the limits (null: none) and the current usage, by the same names."""
         return Response(quota_document(project_get(request.user, slug)))
 
     @extend_schema(request=QuotaSerializer, responses={200: JSON, 400: JSON})

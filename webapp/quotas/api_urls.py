@@ -1,4 +1,4 @@
-"""Addresses of the API of quotas, below /api/v1/."""
+"""URLs of the quota API, below /api/v1/."""
 
 from django.urls import path
 

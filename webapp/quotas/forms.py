@@ -9,16 +9,16 @@ from webapp.quotas.selectors import LIMITS
 
 
 class QuotaForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Numbers; an empty one is no limit."""
+    """The limits; an empty field is no limit."""
 
     class Meta:
         model = Quota
         fields = LIMITS
         widgets: ClassVar = {name: forms.NumberInput(attrs={"placeholder": "no limit"}) for name in LIMITS}
         help_texts: ClassVar = {
-            "runs": "Others wait in the queue and say so. 0: none starts.",
-            "cpus": "Of all runs of the project together.",
-            "gpus": "Of all runs of the project together.",
-            "points": "Numbers of curves. Counted twice a minute.",
+            "runs": "Further runs wait in the queue. 0: no run starts.",
+            "cpus": "All runs of the project together.",
+            "gpus": "All runs of the project together.",
+            "points": "Points of curves. Counted twice a minute.",
             "gigabytes": "Transcripts in the database and checkpoints on disk. Counted twice a minute.",
         }

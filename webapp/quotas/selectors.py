@@ -1,4 +1,4 @@
-"""What a project takes, beside what it may."""
+"""Usage and limits of a project."""
 
 from typing import Any
 
@@ -18,17 +18,17 @@ DIGITS = 3
 
 
 def quota_of(project: Project) -> Quota:
-    """Its quota; one without limits, not stored, where it has none."""
+    """Return the project's quota, or an unsaved one without limits."""
     return Quota.objects.filter(project=project).first() or Quota(project=project)
 
 
 def points_stored(project: Project) -> int:
-    """Points of all series of its runs."""
+    """Return the number of points in all series of its runs."""
     return Series.objects.filter(run__project=project).aggregate(total=Sum("count"))["total"] or 0
 
 
 def bytes_stored(project: Project) -> int:
-    """Compressed transcripts, what updates learnt of them, and checkpoints that are kept."""
+    """Return the bytes of compressed transcripts, annotations, and stored checkpoints."""
     bodies = EpisodeBody.objects.filter(episode__run__project=project).aggregate(total=Sum("size"))["total"]
     notes = EpisodeAnnotation.objects.filter(run__project=project).aggregate(total=Sum(Length("data")))[
         "total"
@@ -40,7 +40,7 @@ def bytes_stored(project: Project) -> int:
 
 
 def usage_read(project: Project) -> dict[str, float]:
-    """What it takes now, by the names of the limits."""
+    """Return the current usage, by the names of the limits."""
     held = [wanted for _, wanted in demands_of(runs_holding().filter(project=project))]
     return {
         "runs": runs_holding().filter(project=project).count(),
@@ -52,7 +52,7 @@ def usage_read(project: Project) -> dict[str, float]:
 
 
 def quota_document(project: Project) -> dict[str, Any]:
-    """{"project", "limits": {name: number or null}, "used": {name: number}, "locked"}."""
+    """Return {"project", "limits": {name: number or null}, "used": {name: number}, "locked"}."""
     quota = quota_of(project)
     return {
         "project": project.slug,

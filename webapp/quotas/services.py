@@ -1,4 +1,4 @@
-"""Setting quotas and measuring what is stored."""
+"""Changes to quotas and measurement of stored data."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -19,9 +19,9 @@ from webapp.runs.queue import submit_soon
 
 @transaction.atomic
 def quota_set(user: Person, project: Project, limits: Mapping[str, float | None]) -> Quota:
-    """Change some limits; None: no limit. Runs that wait are looked at again.
+    """Change some limits; None removes a limit. Triggers a check of queued runs.
 
-    Raises PermissionDenied unless an owner asks, and where an administrator has locked it; ConfigError.
+    Raises PermissionDenied unless the user is an owner, or if an administrator has locked it; ConfigError.
     """
     quota, _ = Quota.objects.select_for_update().get_or_create(project=project)
     if not is_owner(user, project):
@@ -30,7 +30,7 @@ def quota_set(user: Person, project: Project, limits: Mapping[str, float | None]
         raise PermissionDenied("an administrator has set these quotas; ask one to change them")
     for name, value in limits.items():
         if name not in LIMITS:
-            raise ConfigError({name[:40]: f"there is no such quota; use {', '.join(LIMITS)}"})
+            raise ConfigError({name[:40]: f"unknown quota; use {', '.join(LIMITS)}"})
         setattr(quota, name, value)
     try:
         quota.full_clean(exclude=["project"])
@@ -45,7 +45,7 @@ def quota_set(user: Person, project: Project, limits: Mapping[str, float | None]
 
 
 def quota_measure(quota: Quota) -> Quota:
-    """Count what is stored, where that is limited."""
+    """Measure the stored data, if it is limited."""
     if quota.points is not None:
         quota.stored_points = points_stored(quota.project)
     if quota.gigabytes is not None:

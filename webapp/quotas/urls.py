@@ -1,4 +1,4 @@
-"""Addresses of the pages of quotas."""
+"""URLs of the quota pages."""
 
 from django.urls import path
 

@@ -16,12 +16,12 @@ from webapp.quotas.services import quota_set
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def quotas_page(request: HttpRequest, slug: str) -> HttpResponse:
-    """What the project takes beside what it may; owners change the limits."""
+    """Show usage and limits of the project; owners change the limits."""
     project = project_get(request.user, slug)
     form = QuotaForm(request.POST or None, instance=quota_of(project))
     if request.method == "POST" and form.is_valid():
         quota_set(request.user, project, {name: form.cleaned_data[name] for name in LIMITS})
-        messages.success(request, "The quotas are set.")
+        messages.success(request, "The quotas are saved.")
         return redirect("quotas:page", slug=slug)
     quota, used = quota_of(project), usage_read(project)
     context = {

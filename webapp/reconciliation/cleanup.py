@@ -1,4 +1,4 @@
-"""What ended attempts leave behind: jobs that keep their devices, tokens of their drivers."""
+"""Cleanup after ended attempts: jobs that still hold devices, tokens of their drivers."""
 
 import logging
 from datetime import timedelta
@@ -11,17 +11,17 @@ from workers.launchers.launcher import JobState, Launcher, LauncherFailure
 
 log = logging.getLogger(__name__)
 TOKEN_REST = timedelta(hours=1)
-"""How long after a run's end its drivers' tokens still work."""
+"""Time after a run's end at which its drivers' tokens are revoked."""
 EXIT_SECONDS = 30
-"""How long a driver may take to leave after its attempt has ended."""
+"""Time between the end of an attempt and the stop of its job."""
 LIVE = (JobState.PENDING, JobState.RUNNING)
 _over: set[int] = set()
-"""Attempts, ended within TOKEN_REST, whose jobs are known to have ended too: nobody asks for them again."""
+"""Attempts, ended within TOKEN_REST, whose jobs have ended: they are not queried again."""
 
 
 def jobs_end(launcher: Launcher) -> None:
-    """Stop the jobs of attempts that ended a while ago: a driver that hangs after its last word, or was given up and
-    lives, would hold devices that others were promised.
+    """Stop the jobs of attempts that ended a while ago: a driver that hangs after its last report, or is alive after it was
+    given up, would hold devices reserved for other runs.
     """
     now = timezone.now()
     ended = Attempt.objects.filter(
@@ -36,7 +36,7 @@ def jobs_end(launcher: Launcher) -> None:
             continue
         state = launcher.status(submission_id).state
         if state is JobState.UNKNOWN:
-            return  # each question would wait for an answer as long as this one did
+            return  # each further query would wait as long as this one
         if state in LIVE:
             _job_stop(launcher, submission_id)
         else:
@@ -44,15 +44,15 @@ def jobs_end(launcher: Launcher) -> None:
 
 
 def _job_stop(launcher: Launcher, submission_id: str) -> None:
-    log.warning("%s is there after its attempt has ended; it is stopped", submission_id)
+    log.warning("%s exists after its attempt has ended; stopping it", submission_id)
     try:
         launcher.stop(submission_id)
     except LauncherFailure as error:
-        log.warning("%s goes on: %s", submission_id, error)
+        log.warning("%s continues to run: %s", submission_id, error)
 
 
 def tokens_end() -> None:
-    """A driver's token outlives its run for a while: one that was cut off is told to exit, and says its last words."""
+    """Revoke tokens some time after a run's end: a disconnected driver still receives "exit" and delivers its last events."""
     over = Run.objects.filter(
         state__in=(*ENDED_STATES, RunState.PAUSED), ended_at__lt=timezone.now() - TOKEN_REST
     )

@@ -1,7 +1,7 @@
-"""Once every few seconds: what the database believes against what the launcher says.
+"""Periodic reconciliation of the database with the launcher.
 
-No answer is "unknown", never a failure. An attempt is given up only on proof: its job has ended, or the launcher does
-not know it any more and nothing has been heard of it for DEATH_SECONDS.
+A missing response means "unknown", never a failure. An attempt is given up only on proof: its job has ended, or the
+launcher does not know it any more and it has been silent for DEATH_SECONDS.
 """
 
 import logging
@@ -31,23 +31,23 @@ from workers.telemetry.reasons import plain, printed_failure
 
 log = logging.getLogger(__name__)
 DEATH_SECONDS = 90
-"""A driver was seen to outlive its Ray head by a minute: only after this silence a missing job counts as dead."""
+"""A driver can outlive its Ray head by a minute: a missing job counts as dead only after this silence."""
 SILENCE_SECONDS = 30
-"""A heartbeat older than this is told to the owner."""
+"""Age of the last heartbeat at which the owner is notified."""
 START_SECONDS = 120
-"""So long a driver may take from its start to its first word before that is told to the owner."""
+"""Time between a driver's start and its first report after which the owner is notified."""
 UNDER_WAY = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
 OVER = (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
 
 
 @lru_cache(maxsize=1)
 def process_start() -> datetime:
-    """When this process first looked: ages count from no earlier, so that an outage of ours is nobody's death."""
+    """Return the first time this process checked: ages count from there at the earliest, so that an outage of the server kills no run."""
     return timezone.now()
 
 
 def runs_reconcile_now() -> None:
-    """Look after every run that is queued or under way, one at a time; one that fails does not hold up the others."""
+    """Check every run that is queued or active, one at a time; a failure does not affect the others."""
     process_start()
     for run_id, state, source in (
         Run.objects.filter(state__in=ACTIVE_STATES)
@@ -67,11 +67,11 @@ def runs_reconcile_now() -> None:
     try:
         jobs_end(make_launcher(settings.TROUPE_LAUNCHER))
     except LauncherFailure as error:
-        log.warning("jobs of ended attempts were not looked at: %s", error)
+        log.warning("jobs of ended attempts were not checked: %s", error)
 
 
 def run_look_after(run_id: str) -> None:
-    """Compare one run that is under way with what the launcher says of it."""
+    """Compare an active run with the launcher's status."""
     run = Run.objects.get(pk=run_id)
     attempt = run.attempts.order_by("-number").first()
     if attempt is None or run.state not in UNDER_WAY:
@@ -87,13 +87,13 @@ def run_look_after(run_id: str) -> None:
 
 
 def _age(attempt: Attempt) -> float:
-    """Seconds since anything was heard of it, or could have been."""
+    """Return the seconds since the last report, or since reports were possible."""
     heard = attempt.heartbeat_at or attempt.created_at
     return (timezone.now() - max(heard, process_start())).total_seconds()
 
 
 def _is_dead(attempt: Attempt) -> bool:
-    """Of an attempt whose job the launcher does not know: whether its driver is known to have ended."""
+    """Whether the driver of an attempt is known to have ended, if the launcher does not know its job."""
     return cluster_has_ended(attempt.cluster) or _age(attempt) > DEATH_SECONDS
 
 
@@ -116,10 +116,10 @@ def _alive(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) ->
     elif attempt.heartbeat_at is None and quiet > START_SECONDS:
         _say(
             run.pk,
-            f"its job is running; its driver has started for {spelled(quiet)} without a word: see the log",
+            f"its job is running; its driver started {spelled(quiet)} ago and has not reported: see the log",
         )
     elif attempt.heartbeat_at is not None and quiet > SILENCE_SECONDS:
-        _say(run.pk, f"its job is {status.state}, but its driver has not been heard for {spelled(quiet)}")
+        _say(run.pk, f"its job is {status.state}, but its driver has not reported for {spelled(quiet)}")
     elif run.state in (RunState.STARTING, RunState.RUNNING):
         doing = facts_of(run).get("starting", "") if run.state == RunState.STARTING else ""
         _say(run.pk, storage_held(run.project_id) or doing)
@@ -129,14 +129,14 @@ def _missing_words(quiet: float, follows: str) -> str:
     left = max(DEATH_SECONDS - quiet, 0.0)
     return (
         f"Ray does not know its job (was the cluster restarted?) and its driver has been silent for {spelled(quiet)}; "
-        f"if nothing is heard for another {spelled(left)}, {follows}"
+        f"without a report for another {spelled(left)}, {follows}"
     )
 
 
 def _stopping(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
-    """A driver that is heard completes its iteration, however long that is, unless a person has asked to end it at once.
+    """A reporting driver completes its iteration, however long that takes, unless a user has requested an immediate end.
 
-    One that is silent is stopped from outside.
+    A silent one is stopped through the launcher.
     """
     asked = run.stop_requested_at or run.created_at
     silent = min(_age(attempt), (timezone.now() - asked).total_seconds())
@@ -151,17 +151,15 @@ def _stopping(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus)
     except LauncherFailure as error:
         _say(run.pk, str(error))
         return
-    heard = f"its driver has not been heard for {spelled(_age(attempt))}: it is ended from outside"
+    heard = f"its driver has not reported for {spelled(_age(attempt))}: its job is stopped"
     _say(run.pk, ENDING if run.end_requested_at else heard)
 
 
 def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> None:
-    """The job has ended. What its driver could not deliver is read from its folder first: it may tell the end itself."""
+    """Handle an ended job. First store undelivered events from its folder: they may contain the driver's own last status."""
     whole = spool_store(run.pk, RunFolder(settings.TROUPE_HOME / "runs" / run.pk).spool(attempt.number))
     held = "" if whole else storage_held(run.project_id)
-    if (
-        held and not run.stop_requested
-    ):  # its last word may be among what waits: whether it finished is not known yet
+    if held and not run.stop_requested:  # the undelivered events may contain its last status
         _say(run.pk, f"its job has ended; {held}")
         return
     tail = launcher.logs(attempt.submission_id)
@@ -174,7 +172,7 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
             _keep_tail(run, attempt, tail)
         if run.stop_requested and status.state is not JobState.MISSING:
             how = (
-                f"{_how_ended(run, status)}; what came after the last checkpoint is lost ({saved_words(run)})"
+                f"{_how_ended(run, status)}; the work after the last checkpoint is lost ({saved_words(run)})"
             )
             state = STATE_AFTER[run.stop_requested]
             attempt_end(attempt, state, how)
@@ -188,19 +186,23 @@ def _over(run: Run, attempt: Attempt, launcher: Launcher, status: JobStatus) -> 
 def _how_ended(run: Run, status: JobStatus) -> str:
     if status.state is not JobState.STOPPED:
         return _how(status)
-    return "ended at once, as asked" if run.end_requested_at else "ended from outside: its driver was silent"
+    return (
+        "ended immediately, as requested"
+        if run.end_requested_at
+        else "its job was stopped: its driver was silent"
+    )
 
 
 def _how(status: JobStatus, attempt: Attempt | None = None) -> str:
     if status.state is JobState.MISSING and attempt is not None and cluster_has_ended(attempt.cluster):
         return "Ray was restarted, and its driver had ended with it"
     if status.state is JobState.MISSING:
-        return f"its job is gone and its driver was silent for {DEATH_SECONDS} s"
-    return f"its job {status.state} without a last word{': ' + status.message if status.message else ''}"
+        return f"its job disappeared and its driver was silent for {DEATH_SECONDS} s"
+    return f"its job {status.state} without a last status{': ' + status.message if status.message else ''}"
 
 
 def _keep_tail(run: Run, attempt: Attempt, tail: str) -> None:
-    """The job's own last output: often the only trace of why it died."""
+    """Store the end of the job's own output: often the only hint at the cause of its death."""
     run.event_count += 1
     LogLine.objects.create(
         run=run,

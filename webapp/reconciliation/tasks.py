@@ -7,7 +7,7 @@ from webapp.reconciliation.services import run_look_after, runs_reconcile_now
 from webapp.scheduling.submission import run_submit_now
 
 LOOKING_LOCK = 7_461_002
-"""Key of the advisory lock of whoever looks after all runs: where Ray is slow to answer, processes must not pile up here."""
+"""Key of the advisory lock of reconciliation: processes must not accumulate here when Ray is slow."""
 
 
 @shared_task(name="runs.submit", soft_time_limit=60, time_limit=90)
@@ -18,7 +18,7 @@ def run_submit(run_id: str) -> None:
 
 @shared_task(name="runs.reconcile", soft_time_limit=120, time_limit=150)
 def runs_reconcile() -> None:
-    """Look after all runs, unless another process is at it."""
+    """Check all runs, unless another process does."""
     with only_one(LOOKING_LOCK) as ours:
         if ours:
             runs_reconcile_now()
@@ -26,5 +26,5 @@ def runs_reconcile() -> None:
 
 @shared_task(name="runs.look_after", soft_time_limit=60, time_limit=90)
 def run_look(run_id: str) -> None:
-    """Look after one run."""
+    """Check one run."""
     run_look_after(run_id)

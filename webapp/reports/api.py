@@ -27,13 +27,13 @@ MOST = 500
 
 
 class NewReport(serializers.Serializer[Any]):
-    """A report to make."""
+    """The fields of a new report."""
 
     title = serializers.CharField(max_length=200, default="", allow_blank=True)
     text = serializers.CharField(
         max_length=LONGEST, default="", allow_blank=True, trim_whitespace=False, help_text="Markdown"
     )
-    project = serializers.SlugField(default="", allow_blank=True, help_text="default: your first")
+    project = serializers.SlugField(default="", allow_blank=True, help_text="default: your oldest")
 
 
 class ReportText(serializers.Serializer[Any]):
@@ -41,11 +41,11 @@ class ReportText(serializers.Serializer[Any]):
 
     title = serializers.CharField(max_length=200, allow_blank=True)
     text = serializers.CharField(max_length=LONGEST, allow_blank=True, trim_whitespace=False)
-    base = serializers.IntegerField(min_value=1, help_text="the revision that it was begun from")
+    base = serializers.IntegerField(min_value=1, help_text="the revision it is based on")
 
 
 class ShareDays(serializers.Serializer[Any]):
-    """How long a link works."""
+    """The lifetime of a link."""
 
     days = serializers.IntegerField(
         min_value=1,
@@ -61,7 +61,7 @@ class Reports(APIView):
 
     @extend_schema(operation_id="v1_reports_list", responses=JSON)
     def get(self, request: Request) -> Response:
-        """The latest change first, without their texts."""
+        """Return the reports by latest change, without their texts."""
         return Response({"results": [report_document(each) for each in reports_visible(request.user)[:MOST]]})
 
     @extend_schema(request=NewReport, responses={201: JSON, 400: JSON})
@@ -78,13 +78,13 @@ class ReportDetail(APIView):
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, pk: int) -> Response:
-        """With its text."""
+        """Return the report with its text."""
         return Response(report_document(report_get(request.user, pk), whole=True))
 
     @extend_schema(request=ReportText, responses={200: JSON, 400: JSON, 409: JSON})
     def put(self, request: Request, pk: int) -> Response:
-        """Save {"title", "text", "base"}. 409 where somebody has saved since `base`: the report stays as it is (it is in
-        the answer), the text that was sent is kept as the version that the answer names.
+        """Save {"title", "text", "base"}. Returns 409 if another save followed `base`: the response contains the unchanged report,
+        and the submitted text is stored as the version named in it.
         """
         given = _given(ReportText, request)
         saved = report_save(
@@ -92,13 +92,13 @@ class ReportDetail(APIView):
         )
         answer = report_document(saved.report, whole=saved.conflict) | {"version": saved.version.number}
         if saved.conflict:
-            detail = f"somebody has saved since; your text is kept as version {saved.version.number}"
+            detail = f"another save followed your base revision; your text is stored as version {saved.version.number}"
             return Response(answer | {"detail": detail}, status=409)
         return Response(answer)
 
     @extend_schema(responses=JSON)
     def delete(self, request: Request, pk: int) -> Response:
-        """Delete it with all its versions."""
+        """Delete the report with all its versions."""
         report = report_get(request.user, pk)
         report_delete(request.user, report)
         return Response({"id": pk, "title": report.title, "deleted": True})
@@ -109,7 +109,7 @@ class ReportVersions(APIView):
 
     @extend_schema(operation_id="v1_reports_versions_list", responses=JSON)
     def get(self, request: Request, pk: int) -> Response:
-        """The newest first, without their texts."""
+        """Return the versions newest first, without their texts."""
         rows = report_get(request.user, pk).versions.select_related("author")
         return Response({"results": [version_document(each) for each in rows]})
 
@@ -119,27 +119,25 @@ class ReportVersionDetail(APIView):
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, pk: int, number: int) -> Response:
-        """With its text."""
+        """Return the version with its text."""
         return Response(version_document(version_get(report_get(request.user, pk), number), whole=True))
 
 
 class ReportRestore(APIView):
-    """Back to a version."""
+    """Restoration of a version."""
 
     @extend_schema(request=None, responses=JSON)
     def post(self, request: Request, pk: int, number: int) -> Response:
-        """Its text becomes the report again, as a new version."""
+        """Restore the text of a version, as a new version."""
         version = version_get(report_get(request.user, pk), number)
         return Response(report_document(version_restore(request.user, version), whole=True))
 
 
 class ReportExport(APIView):
-    """A report to take along."""
+    """Export of a report."""
 
     @extend_schema(
-        parameters=[
-            parameter("as", str, "md (Markdown, the default) or html (a page that needs nothing else)")
-        ],
+        parameters=[parameter("as", str, "md (Markdown, the default) or html (a self-contained page)")],
         responses=JSON,
     )
     def get(self, request: Request, pk: int) -> Response:
@@ -153,7 +151,7 @@ class ReportShare(APIView):
 
     @extend_schema(request=ShareDays, responses={201: JSON})
     def post(self, request: Request, pk: int) -> Response:
-        """Make one; `link` is told this once."""
+        """Create a link; `link` is returned only in this response."""
         report = report_get(request.user, pk)
         days = _given(ShareDays, request)["days"]
         share, secret = share_make(request.user, report.project, "report", str(pk), report.title, days)

@@ -1,4 +1,4 @@
-"""Addresses of the API of reports, below /api/v1/."""
+"""URLs of the reports API, below /api/v1/."""
 
 from django.urls import path
 

@@ -2,6 +2,6 @@ from django.apps import AppConfig
 
 
 class ReportsConfig(AppConfig):
-    """What people write about runs, with charts and transcripts in it."""
+    """Reports of users about runs, with charts and transcripts."""
 
     name = "webapp.reports"

@@ -1,4 +1,4 @@
-"""Blocks of a report: what is drawn from runs.
+"""Blocks of a report, rendered from runs.
 
     ```chart
     runs: abcd2345, efgh6789
@@ -8,8 +8,8 @@
     band: ci
     ```
 
-Names are those of a comparison's address, which may also stand there whole: /compare/?runs=...&key=... A report shows runs of
-its own project alone, so that whoever may read it may read them.
+Names are the parameters of a comparison's URL; a complete URL is allowed too: /compare/?runs=...&key=... A report shows only
+runs of its own project, so every reader of the report may read them.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ MOST_TURNS = 40
 
 
 def block_read(project: Project, name: str, source: str) -> Block:
-    """(template, what it shows); what is wrong, in words, where it cannot be drawn."""
+    """Return (template, context), with an error message if the block cannot be rendered."""
     try:
         return BLOCKS[name](project, _facts(source))
     except ConfigError as error:
@@ -47,7 +47,7 @@ def block_read(project: Project, name: str, source: str) -> Block:
 
 
 def _facts(source: str) -> dict[str, str]:
-    """`name: value` lines, or one address. Raises ConfigError."""
+    """Parse `name: value` lines, or one URL. Raises ConfigError."""
     lines = [line.strip() for line in source.splitlines() if line.strip()]
     if len(lines) == 1 and (lines[0].startswith("/") or lines[0].startswith("http")):
         return {
@@ -59,7 +59,7 @@ def _facts(source: str) -> dict[str, str]:
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name.strip().isidentifier():
-            raise ConfigError({"block": f"{line[:60]!r} is no line of a block: write name: value"})
+            raise ConfigError({"block": f"{line[:60]!r} is not a line of a block: use name: value"})
         facts[name.strip()] = value.strip()
     return facts
 
@@ -101,10 +101,10 @@ def _address(choice: Choice, page: str = "compare:page") -> str:
 
 
 def _transcript(project: Project, facts: Mapping[str, str]) -> Block:
-    """`episode: 123`, and if it is not to be whole, `turns: 2-5`."""
+    """Render `episode: 123`, optionally limited with `turns: 2-5`."""
     number = facts.get("episode", "")
     if not number.isdecimal() or len(number) > 18:
-        raise ConfigError({"episode": "give the number of an episode, as in the address of its transcript"})
+        raise ConfigError({"episode": "give the number of an episode, as in the URL of its transcript"})
     found = (
         Episode.objects.filter(pk=int(number), run__project=project)
         .select_related("run")
@@ -139,7 +139,7 @@ def _range(text: str, count: int) -> tuple[int, int]:
         return 1, count
     first, _, last = text.partition("-")
     if not all(part.strip().isdecimal() and len(part) < 10 for part in (first, last or first)):
-        raise ConfigError({"turns": f"{text[:40]!r} is no range: write turns: 3 or turns: 2-5"})
+        raise ConfigError({"turns": f"{text[:40]!r} is not a range: use turns: 3 or turns: 2-5"})
     return int(first), int(last or first)
 
 

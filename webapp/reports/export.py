@@ -19,7 +19,7 @@ STYLES = ("tokens", "base", "components", "charts", "compare", "probes", "report
 
 
 def export_text(report: Report, kind: str) -> str:
-    """ "md": as it was written. "html": a page that needs nothing else, its charts drawn as they are now.
+    """Return "md": the original text; "html": a self-contained page with the current charts.
 
     Raises ConfigError for another kind.
     """
@@ -35,7 +35,7 @@ def export_text(report: Report, kind: str) -> str:
 
 
 def export_answer(report: Report, kind: str) -> HttpResponse:
-    """The file to download. Raises ConfigError."""
+    """Return the file as a download. Raises ConfigError."""
     text = export_text(report, kind)
     name = f"{slugify(report.title) or 'report'}-{report.pk}.{kind}"
     headers = {"Content-Disposition": attachment(name)}
@@ -43,7 +43,7 @@ def export_answer(report: Report, kind: str) -> HttpResponse:
 
 
 def _still(part: Part) -> Part:
-    """A chart as a picture that needs no script."""
+    """Replace a chart with a picture that needs no script."""
     if part.template != "reports/_chart.html":
         return part
     return Part(
@@ -52,6 +52,6 @@ def _still(part: Part) -> Part:
 
 
 def _style() -> str:
-    """Our own style sheets; none of them holds what people wrote."""
+    """Return the application's style sheets; none of them contains user text."""
     folder = Path(settings.STATICFILES_DIRS[0]) / "css"
     return mark_safe("\n".join((folder / f"{name}.css").read_text() for name in STYLES))

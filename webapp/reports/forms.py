@@ -1,10 +1,10 @@
-"""What pages of reports are sent."""
+"""Forms of reports."""
 
 from django import forms
 
 
 class ReportForm(forms.Form):
-    """A title and a text, and the revision that they were begun from."""
+    """A title and a text, with the revision they are based on."""
 
     title = forms.CharField(max_length=200, required=False)
     text = forms.CharField(required=False, strip=False)

@@ -16,7 +16,7 @@ class Report(models.Model):
     title = models.CharField(max_length=200)
     text = models.TextField(blank=True)
     revision = models.IntegerField(default=1)
-    """Goes up with every save: who saves says which one they began from."""
+    """Incremented by every save; a save names the revision it is based on."""
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now_add=True)
 
@@ -28,10 +28,10 @@ class Report(models.Model):
 
 
 class ReportVersion(models.Model):
-    """A text that was saved. Never removed while its report is there."""
+    """A saved text. Not deleted before its report."""
 
     class Kind(models.TextChoices):
-        """saved: it became the report; beside: somebody else had saved meanwhile, so that it was kept, but did not."""
+        """saved: it became the report; beside: stored only as a version, because another user had saved in between."""
 
         SAVED = "saved"
         BESIDE = "beside"

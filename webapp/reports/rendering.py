@@ -1,7 +1,7 @@
-"""A report's Markdown as parts of a page: sanitised text, and blocks that are drawn from runs.
+"""Renders a report's Markdown as parts of a page: sanitised text, and blocks generated from runs.
 
-A block is a fenced code block whose language is a name of webapp.reports.blocks.BLOCKS. HTML in the text is shown as it is
-written; pictures are left out, since they would be fetched from others' addresses.
+A block is a fenced code block whose language is a name of webapp.reports.blocks.BLOCKS. HTML in the text is escaped;
+pictures are removed, because browsers would load them from external addresses.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ SCHEMES = {"http", "https", "mailto"}
 
 @dataclass
 class Part:
-    """A stretch of text, or a block: `template` is drawn with `facts`."""
+    """A piece of text, or a block: `template` is rendered with `facts`."""
 
     template: str
     facts: dict[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ def _markdown() -> MarkdownIt:
 
 
 def report_parts(project: Project, text: str) -> list[Part]:
-    """Text and blocks in their order. What is wrong with a block is said in its place."""
+    """Return text and blocks in order. The error of a block is shown in its place."""
     markdown, parts = _markdown(), []
     pending: list[Token] = []
     blocks = 0
@@ -52,7 +52,7 @@ def report_parts(project: Project, text: str) -> list[Part]:
         parts += _text(markdown, pending)
         pending, blocks = [], blocks + 1
         if blocks > MOST_BLOCKS:
-            wrong = f"at most {MOST_BLOCKS} blocks are drawn"
+            wrong = f"at most {MOST_BLOCKS} blocks are shown"
             parts.append(Part("reports/_wrong.html", {"name": name, "wrong": wrong}))
             continue
         template, facts = block_read(project, name, token.content)
@@ -61,7 +61,7 @@ def report_parts(project: Project, text: str) -> list[Part]:
 
 
 def _lowered(tokens: Sequence[Token]) -> Sequence[Token]:
-    """Headings one step lower: the page's own title stands above them."""
+    """Lower headings by one level: the page's title is above them."""
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1]) + 1)}"
@@ -77,7 +77,7 @@ def _text(markdown: MarkdownIt, tokens: Sequence[Token]) -> list[Part]:
 
 
 def cleaned(html: str) -> SafeString:
-    """Only the tags, attributes and schemes above are left; links tell others nothing of where they are."""
+    """Keep only the tags, attributes and schemes above; links do not send a referrer."""
     clean = nh3.clean(
         html, tags=TAGS, attributes=ATTRIBUTES, url_schemes=SCHEMES, link_rel="noopener noreferrer nofollow"
     )

@@ -12,23 +12,23 @@ from webapp.reports.models import Report, ReportVersion
 
 
 def reports_visible(user: Person) -> QuerySet[Report]:
-    """Those of the user's projects, the latest change first."""
+    """Return the reports of the user's projects, by latest change."""
     return Report.objects.filter(project__in=projects_visible(user)).select_related("project", "author")
 
 
 def report_get(user: Person, pk: int) -> Report:
-    """One report, or the one that a visitor came for. Raises Http404 for those of other people's projects too."""
+    """Return one report, or the one shared with a visitor. Raises Http404, also for projects that are not visible to the user."""
     found = reports_visible(user)
     if isinstance(user, Visitor) and user.came_for("report", str(pk)):
         found = Report.objects.filter(project=user.project).select_related("project", "author")
     report = found.filter(pk=pk).first()
     if report is None:
-        raise Http404(f"there is no report {pk} that you may see")
+        raise Http404(f"there is no report {pk} that is visible to you")
     return report
 
 
 def version_get(report: Report, number: int) -> ReportVersion:
-    """One of its versions. Raises Http404."""
+    """Return one of its versions. Raises Http404."""
     version = report.versions.select_related("author", "report__project").filter(number=number).first()
     if version is None:
         raise Http404(f"there is no version {number} of this report")
@@ -36,7 +36,7 @@ def version_get(report: Report, number: int) -> ReportVersion:
 
 
 def report_document(report: Report, whole: bool = False) -> dict[str, Any]:
-    """JSON shape of a report; with its text where it is asked for whole."""
+    """Return a report as JSON; with its text if `whole`."""
     return {
         "id": report.pk,
         "title": report.title,
@@ -51,7 +51,7 @@ def report_document(report: Report, whole: bool = False) -> dict[str, Any]:
 
 
 def version_document(version: ReportVersion, whole: bool = False) -> dict[str, Any]:
-    """JSON shape of a version."""
+    """Return a version as JSON; with its text if `whole`."""
     return {
         "number": version.number,
         "kind": version.kind,

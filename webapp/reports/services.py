@@ -1,4 +1,4 @@
-"""Writing reports: nothing that was ever sent is lost."""
+"""Changes to reports: every submitted text is stored."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,15 +14,15 @@ from webapp.accounts.permissions import Person, can_edit
 from webapp.reports.models import Report, ReportVersion
 
 TOGETHER = timedelta(minutes=2)
-"""Saves of one author that follow one another so closely are one version, whose text is the last of them."""
+"""Saves of one author within this time share one version, with the last text."""
 LONGEST = 200_000
-"""Characters of a report."""
+"""Maximum characters of a report."""
 Kind = ReportVersion.Kind
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What became of a text: the version that holds it, and whether somebody else had saved in between."""
+    """Result of a save: the version with the text, and whether another user had saved in between."""
 
     report: Report
     version: ReportVersion
@@ -31,7 +31,7 @@ class Saved:
 
 @transaction.atomic
 def report_create(user: Person, project: Project, title: str, text: str = "") -> Report:
-    """A report with its first version. Raises PermissionDenied for viewers, ConfigError."""
+    """Create a report with its first version. Raises PermissionDenied for viewers, ConfigError."""
     _may(user, project)
     title, text = _checked(title, text)
     report = Report.objects.create(project=project, author=_author(user), title=title, text=text)
@@ -42,9 +42,9 @@ def report_create(user: Person, project: Project, title: str, text: str = "") ->
 
 @transaction.atomic
 def report_save(user: Person, report: Report, title: str, text: str, base: int) -> Saved:
-    """Save a text that was begun from revision `base`.
+    """Save a text based on revision `base`.
 
-    Where somebody has saved since, the report stays as it is, and the text is kept as a version beside it. Raises
+    If another save followed `base`, the report is unchanged, and the text is stored as a separate version. Raises
     PermissionDenied, ConfigError.
     """
     _may(user, report.project)
@@ -52,7 +52,7 @@ def report_save(user: Person, report: Report, title: str, text: str, base: int) 
     report = Report.objects.select_for_update().select_related("project").get(pk=report.pk)
     if (title, text) == (report.title, report.text):
         newest = report.versions.filter(kind=Kind.SAVED).first()
-        assert newest is not None  # a report is made with one
+        assert newest is not None  # a report is created with one
         return Saved(report, newest, False)
     if base != report.revision:
         return Saved(report, _keep(report, user, title, text, Kind.BESIDE), True)
@@ -64,7 +64,7 @@ def report_save(user: Person, report: Report, title: str, text: str, base: int) 
 
 @transaction.atomic
 def version_restore(user: Person, version: ReportVersion) -> Report:
-    """An old text becomes the report again, as a new version. Raises PermissionDenied."""
+    """Restore the text of a version, as a new version. Raises PermissionDenied."""
     _may(user, version.report.project)
     report = Report.objects.select_for_update().select_related("project").get(pk=version.report_id)
     report.title, report.text, report.revision = version.title, version.text, report.revision + 1
@@ -77,14 +77,14 @@ def version_restore(user: Person, version: ReportVersion) -> Report:
 
 @transaction.atomic
 def report_delete(user: Person, report: Report) -> None:
-    """With all its versions. Raises PermissionDenied."""
+    """Delete a report with all its versions. Raises PermissionDenied."""
     _may(user, report.project)
     audit_note(user, report.project, "report.delete", str(report.pk), title=report.title)
     report.delete()
 
 
 def _keep(report: Report, user: Person, title: str, text: str, kind: str) -> ReportVersion:
-    """In the author's own newest version if that is a moment old and of the same kind, else in a new one."""
+    """Store the text in the author's newest version if that is recent and of the same kind, else in a new one."""
     newest = report.versions.first()
     now = timezone.now()
     if not (newest and _goes_on(newest, user, kind, now)):
@@ -95,7 +95,7 @@ def _keep(report: Report, user: Person, title: str, text: str, kind: str) -> Rep
 
 
 def _goes_on(newest: ReportVersion, user: Person, kind: str, now: datetime) -> bool:
-    """The first version of a report stays as it is; a version does not grow older than TOGETHER."""
+    """Whether a save extends the newest version; never the first one, and not beyond TOGETHER."""
     own = newest.author_id is not None and newest.author_id == user.pk and newest.kind == kind
     return own and newest.number > 1 and now - newest.created_at < TOGETHER
 
@@ -110,7 +110,7 @@ def _version(report: Report, user: Person, title: str, text: str, kind: str) -> 
 
 def _may(user: Person, project: Project) -> None:
     if not can_edit(user, project):
-        raise PermissionDenied("only owners and editors of the project write its reports")
+        raise PermissionDenied("only owners and editors of the project can write its reports")
 
 
 def _author(user: Person) -> User | None:
@@ -120,7 +120,7 @@ def _author(user: Person) -> User | None:
 def _checked(title: str, text: str) -> tuple[str, str]:
     title, text = " ".join(title.split()) or "Untitled", text.replace("\r\n", "\n")
     if "\0" in title + text:
-        raise ConfigError({"text": "text holds no NUL characters"})
+        raise ConfigError({"text": "text cannot contain NUL characters"})
     if len(title) > 200:
         raise ConfigError({"title": "at most 200 characters"})
     if len(text) > LONGEST:

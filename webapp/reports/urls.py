@@ -1,4 +1,4 @@
-"""Addresses of the reports' pages, below /reports/."""
+"""URLs of the report pages, below /reports/."""
 
 from django.urls import path
 

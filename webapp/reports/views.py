@@ -1,4 +1,4 @@
-"""Pages of reports: read, write, go back to an older version, take along, share."""
+"""Pages of reports: read, write, restore a version, export, share."""
 
 from typing import Any
 
@@ -24,13 +24,13 @@ from webapp.shares.services import share_make, share_path
 from webapp.transcripts.probes import parts_differ
 
 MOST = 200
-"""Reports of the list."""
+"""Number of reports in the list."""
 
 
 @login_required
 @require_GET
 def reports_page(request: HttpRequest) -> HttpResponse:
-    """All reports that the user may read."""
+    """List all reports that are visible to the user."""
     context = {
         "place": "reports",
         "reports": reports_visible(request.user)[:MOST],
@@ -42,13 +42,13 @@ def reports_page(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def report_new(request: HttpRequest) -> HttpResponse:
-    """Make one and go on writing it; the text may come along, from a page that is to be cited."""
+    """Create a report and redirect to its editor; a page that cites itself may post the initial text."""
     form = ReportForm(request.POST)
     form.is_valid()
     slug = form.cleaned_data.get("project")
     project = project_get(request.user, slug) if slug else project_default(request.user)
     if project is None:
-        raise PermissionDenied("you may write in no project; ask an owner for the editor level")
+        raise PermissionDenied("you cannot write in any project; ask an owner for the editor level")
     report = report_create(
         request.user, project, form.cleaned_data.get("title") or "", form.cleaned_data.get("text") or ""
     )
@@ -58,12 +58,12 @@ def report_new(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_GET
 def report_page(request: HttpRequest, pk: int) -> HttpResponse:
-    """The report, or with ?version= one of its versions."""
+    """Show the report, or with ?version= one of its versions."""
     return render(request, "reports/page.html", _shown(request, report_get(request.user, pk)))
 
 
 def _shown(request: HttpRequest, report: Report) -> dict[str, Any]:
-    # What is shared is the report, not what it once was.
+    # Only the current report is shared, not its versions.
     number = "" if isinstance(request.user, Visitor) else request.GET.get("version", "")
     version = version_get(report, int(number)) if number.isdecimal() and len(number) < 10 else None
     return {
@@ -80,7 +80,7 @@ def _shown(request: HttpRequest, report: Report) -> dict[str, Any]:
 @login_required
 @require_http_methods(["GET", "POST"])
 def report_edit(request: HttpRequest, pk: int) -> HttpResponse:
-    """The editor. What it posts by itself goes through the API; this is for browsers without scripts."""
+    """Show the editor. Automatic saves use the API; the POST is for browsers without scripts."""
     report = _editable(request, pk)
     context = {"place": "reports", "report": report, "title": report.title, "text": report.text}
     if request.method == "POST":
@@ -103,7 +103,7 @@ def report_edit(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 @require_POST
 def report_preview(request: HttpRequest, pk: int) -> HttpResponse:
-    """What a text that is being written looks like."""
+    """Render a text in preparation."""
     report = _editable(request, pk)
     parts = report_parts(report.project, request.POST.get("text", "").replace("\0", ""))
     return render(request, "reports/_parts.html", {"parts": parts})
@@ -112,7 +112,7 @@ def report_preview(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 @require_GET
 def versions_page(request: HttpRequest, pk: int) -> HttpResponse:
-    """Every version, and with ?version= what it says differently from the report as it is."""
+    """Show every version, and with ?version= its differences from the current report."""
     report = report_get(request.user, pk)
     context = _shown(request, report) | {"versions": report.versions.select_related("author")}
     if version := context["version"]:
@@ -123,10 +123,10 @@ def versions_page(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 @require_POST
 def version_back(request: HttpRequest, pk: int, number: int) -> HttpResponse:
-    """An old text becomes the report again."""
+    """Restore a version."""
     version_restore(request.user, version_get(report_get(request.user, pk), number))
     messages.success(
-        request, f"Version {number} is the report again; what was there is a version of its own."
+        request, f"Version {number} is restored; the previous text is stored as a separate version."
     )
     return redirect("reports:page", pk=pk)
 
@@ -134,7 +134,7 @@ def version_back(request: HttpRequest, pk: int, number: int) -> HttpResponse:
 @login_required
 @require_GET
 def report_export(request: HttpRequest, pk: int) -> HttpResponse:
-    """As a file: Markdown as it was written, or a page with everything in it."""
+    """Download the report: the original Markdown, or a self-contained page."""
     return export_answer(report_get(request.user, pk), request.GET.get("as") or "md")
 
 
@@ -142,7 +142,7 @@ def report_export(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 @require_POST
 def report_share(request: HttpRequest, pk: int) -> HttpResponse:
-    """A read-only link, shown in the answer to its own POST and never again."""
+    """Create a read-only link, shown only in the response to its own POST."""
     report = report_get(request.user, pk)
     _, secret = share_make(request.user, report.project, "report", str(pk), title=report.title)
     link = request.build_absolute_uri(share_path(secret))
@@ -152,7 +152,7 @@ def report_share(request: HttpRequest, pk: int) -> HttpResponse:
 @login_required
 @require_POST
 def report_remove(request: HttpRequest, pk: int) -> HttpResponse:
-    """With all its versions."""
+    """Delete the report with all its versions."""
     report = report_get(request.user, pk)
     report_delete(request.user, report)
     messages.success(request, f"The report {report.title} is deleted.")
@@ -162,5 +162,5 @@ def report_remove(request: HttpRequest, pk: int) -> HttpResponse:
 def _editable(request: HttpRequest, pk: int) -> Report:
     report = report_get(request.user, pk)
     if not can_edit(request.user, report.project):
-        raise PermissionDenied("only owners and editors of the project write its reports")
+        raise PermissionDenied("only owners and editors of the project can write its reports")
     return report

@@ -1,4 +1,4 @@
-"""The API of notes on runs, of what is marked on curves, and of what a run costs."""
+"""The API of notes, marks and cost of runs."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -26,16 +26,16 @@ class RunNoteSerializer(serializers.Serializer[RunNote]):
 
     text = serializers.CharField(max_length=4000)
     step = serializers.IntegerField(
-        required=False, min_value=0, help_text="Iteration; without it, the whole run."
+        required=False, min_value=0, help_text="Iteration; default: the whole run."
     )
 
 
 class RunMarks(APIView):
-    """What happened in a run besides its numbers."""
+    """Events of a run that are marked on its curves."""
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, run_id: str) -> Response:
-        """Checkpoints, attempts, edits of the config, findings, notes: kind, step, time (seconds since the epoch), title,
+        """Return checkpoints, attempts, edits of the config, findings, notes: kind, step, time (seconds since the epoch), title,
         detail, link, by step.
         """
         run = run_get(request.user, run_id)
@@ -43,16 +43,16 @@ class RunMarks(APIView):
 
 
 class RunCost(APIView):
-    """What a run has cost so far, and what it will."""
+    """Cost of a run so far, and the estimate of its total."""
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, run_id: str) -> Response:
-        """Seconds waited and run, devices held and their hours, tokens sampled (and played again), the estimate at its end."""
+        """Return seconds waited and run, devices held and their hours, tokens sampled (and repeated), the estimate of the total."""
         return Response(spending_read(run_get(request.user, run_id)).json())
 
 
 class RunNotes(APIView):
-    """What people wrote about a run."""
+    """Notes on a run."""
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, run_id: str) -> Response:
@@ -62,28 +62,28 @@ class RunNotes(APIView):
 
     @extend_schema(request=RunNoteSerializer, responses={201: JSON, 400: JSON})
     def post(self, request: Request, run_id: str) -> Response:
-        """Write one, at a step or about the whole run; editors of the project."""
+        """Create a note on a step or on the whole run; editors of the project."""
         made = run_note_add(request.user, run_get(request.user, run_id), request.data)
         return Response(run_note_document(made), status=201)
 
 
 class RunNoteChange(APIView):
-    """Other words for a note."""
+    """Edits of a note."""
 
     @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
     def post(self, request: Request, run_id: str, pk: int) -> Response:
-        """{"text"}: the note as it is now; its author and owners of the project."""
+        """Set {"text"} and return the note; its author and owners of the project."""
         note = run_note_get(run_get(request.user, run_id), pk)
         text = request.data.get("text") if isinstance(request.data, dict) else None
         return Response(run_note_document(run_note_change(request.user, note, text)))
 
 
 class RunNoteRemove(APIView):
-    """Take a note away."""
+    """Removal of a note."""
 
     @extend_schema(request=None, responses=JSON)
     def post(self, request: Request, run_id: str, pk: int) -> Response:
-        """The note as it was; its author and owners of the project."""
+        """Return the removed note; its author and owners of the project."""
         note = run_note_get(run_get(request.user, run_id), pk)
         document = run_note_document(note)
         run_note_remove(request.user, note)

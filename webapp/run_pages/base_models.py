@@ -1,4 +1,4 @@
-"""What the base models of a run are, and how well they do before training, in words and numbers."""
+"""Descriptions of a run's base models, and their success before training."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ Columns = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class BaseModel:
-    """The model that one policy started from."""
+    """The initial model of one policy."""
 
     policy: str
     tone: int
     name: str
     said: str
-    """One plain sentence."""
+    """A description in one sentence."""
     facts: list[tuple[str, str]]
 
 
 def base_models(config: Mapping[str, Any], facts: Mapping[str, Any]) -> list[BaseModel]:
-    """One per policy, in the order of the config; before the run has said anything, what the config says.
+    """Return one per policy, in the order of the config; based on the config until the run has reported facts.
 
     Small networks have none.
     """
@@ -56,19 +56,19 @@ def _base_model(policy: str, tone: int, settings: Mapping[str, Any], told: Mappi
 
 def _said(model: str, told: Mapping[str, Any]) -> str:
     if model != "tiny":
-        return f"The model {model}, as it was published."
+        return f"The published model {model}."
     if not told:
         return "A small model that Troupe warm-starts for this environment before training."
     noise = _share(told.get("demonstration_noise"))
     wrong = f" of which {noise} were noise" if noise else ""
     return (
-        f"A small model with {_count(told.get('parameters')) or 'few'} parameters that Troupe made itself: it imitated "
-        f"{_count(told.get('demonstrations')) or 'some'} demonstrations{wrong}, and has seen no reward."
+        f"A small model with {_count(told.get('parameters')) or 'few'} parameters, created by Troupe: it was trained to imitate "
+        f"{_count(told.get('demonstrations')) or 'some'} demonstrations{wrong}, without rewards."
     )
 
 
 def _object(value: Any) -> Mapping[str, Any]:
-    """Programs of others may say anything here."""
+    """Return the value if it is an object: custom programs may report anything."""
     return value if isinstance(value, dict) else {}
 
 
@@ -85,7 +85,7 @@ def _share(value: Any) -> str | None:
 
 
 def before_training(series: Mapping[str, Columns]) -> dict[str, float | str | None]:
-    """Greedy and sampled success at the first evaluation, if that was before any update (step 0)."""
+    """Return greedy and sampled success at the first evaluation, if it preceded all updates (step 0)."""
     return {
         name: _first(series.get(key))
         for name, key in (("greedy", "eval/success"), ("sampled", "eval_sampled/success"))

@@ -36,7 +36,7 @@ UNITS = {
     "tokens_per_second": "tokens / s",
     "episodes_per_second": "episodes / s",
     "staleness": "versions",
-    "truncated": "share of answers",
+    "truncated": "share of responses",
     "failed": "episodes",
     "dropped": "answers",
     "timeouts": "answers",
@@ -69,7 +69,7 @@ NETWORK_UNITS = {
     "critic_grad_norm": "L2",
     "epochs": "passes over the batch",
 }
-"""Those that differ, or come on top, where agents are small networks."""
+"""Additional or different units for small networks."""
 SECTIONS = {
     "eval": "Evaluation",
     "eval_sampled": "Evaluation, sampled",
@@ -94,7 +94,7 @@ AXES = {
     "episodes": ("episodes", "progress/episodes"),
     "env_steps": ("environment steps", "progress/env_steps"),
 }
-"""What may stand on the x axis: how it is called, and the metric that says how far it was at each step."""
+"""Options of the x axis: label, and the metric with its value at each step."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Panel:
     range: tuple[float, float] | None = None
 
     def json(self) -> dict[str, Any]:
-        """What the browser draws it from."""
+        """Return the data from which the browser draws the chart."""
         return asdict(self)
 
 
@@ -130,18 +130,18 @@ class Section:
 
 
 def unit_of(metric: str, config: Mapping[str, Any]) -> str:
-    """The unit of a metric by the last part of its name; empty where it has none."""
+    """Return the unit of a metric by the last part of its name; empty if it has none."""
     return (NETWORK_UNITS.get(metric) if has_networks(config) else None) or UNITS.get(metric, "")
 
 
 def axes_of(keys: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Those of AXES that a run with these metrics has."""
+    """Return the AXES available for a run with these metrics."""
     there = {"", *keys}
     return {name: axis for name, axis in AXES.items() if axis[1] in there}
 
 
 def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[Section]:
-    """Every metric of a run; those of different roles, policies or hosts that belong together share a chart."""
+    """Return every metric of a run; the metrics of all roles, policies or hosts share a chart."""
     tones: dict[str, Tone] = {**policy_tones(config), **role_tones(config)}
     panels: dict[str, dict[str, Panel]] = {}
     for key in keys:
@@ -155,7 +155,7 @@ def all_sections(keys: Iterable[str], config: Mapping[str, Any]) -> list[Section
 
 
 def _name_apart(panels: list[Panel]) -> None:
-    """An id is part of an address: metrics whose names differ in signs alone get a number."""
+    """Make ids unique, because they are part of URLs: names that differ only in punctuation get a number."""
     taken: dict[str, int] = {}
     for panel in panels:
         taken[panel.id] = taken.get(panel.id, 0) + 1
@@ -164,7 +164,7 @@ def _name_apart(panels: list[Panel]) -> None:
 
 
 def _section(name: str, panels: list[Panel], people: list[str]) -> Section:
-    """Panels with what matters most first; lines in the order of roles and policies."""
+    """Return a section with its most important panels first; lines in the order of roles and policies."""
     for panel in panels:
         panel.lines.sort(key=lambda line: _rank(line.label, people))
         if len(panel.lines) == 1 and panel.lines[0].label not in people:
@@ -178,7 +178,7 @@ def _rank(name: str, order: list[str]) -> int:
 
 
 def _place(key: str) -> tuple[str, str, str]:
-    """Section, chart and line: policy/planner/entropy is the line `planner` of the chart `entropy` of Policies."""
+    """Return section, chart and line: policy/planner/entropy is the line `planner` of the chart `entropy` of Policies."""
     section, *rest = key.split("/")
     if not rest:
         return "other", key, key

@@ -1,4 +1,4 @@
-"""What the pages of runs show, gathered from the selectors."""
+"""Context of the run pages, from the selectors."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,26 +18,26 @@ from webapp.runs.models import LogLine, Run
 from webapp.runs.notes import run_notes_list
 
 EVENTS = 8
-"""Events that the overview lists."""
+"""Maximum number of events on the overview."""
 TAIL = 500
-"""Log lines that the page begins with."""
+"""Initial number of log lines."""
 LEVELS = ("debug", "info", "warning", "error")
 
 
 def checkpoint_context(run: Run) -> dict[str, Any]:
-    """The table of checkpoints."""
+    """Return the context of the table of checkpoints."""
     settings_ = run.config["checkpoint"]
     return {
         "checkpoints": checkpoints_list(run),
         "best_of": settings_["best_of"],
         "keep": settings_["keep"],
         "every": settings_["every"],
-        "folder": f"TROUPE_HOME/runs/{run.pk}",  # where that is, is the business of the server's owner
+        "folder": f"TROUPE_HOME/runs/{run.pk}",  # the absolute path is only known to the server's owner
     }
 
 
 def curves_data(keys: Iterable[str], panels: Iterable[Panel], marks: Iterable[Mark]) -> dict[str, Any]:
-    """What the browser draws charts from, before it has read any series; `keys` are all of the run's metrics."""
+    """Return the data for drawing charts before any series is loaded; `keys` are all of the run's metrics."""
     return {
         "charts": [panel.json() for panel in panels],
         "axes": {name: key for name, (_, key) in axes_of(keys).items() if key},
@@ -47,12 +47,12 @@ def curves_data(keys: Iterable[str], panels: Iterable[Panel], marks: Iterable[Ma
 
 
 def tools_context(keys: Iterable[str]) -> dict[str, Any]:
-    """What the tools above charts offer."""
+    """Return the options of the tools above charts."""
     return {"axes": {name: label for name, (label, _) in axes_of(keys).items()}, "kinds": KINDS}
 
 
 def events_context(user: User | AnonymousUser, run: Run, marks: Sequence[Mark]) -> dict[str, Any]:
-    """What happened, newest first, and the notes in full."""
+    """Return the events, newest first, and the complete notes."""
     happened = sorted((mark for mark in marks if mark.kind != "note"), key=lambda mark: -mark.time)
     return {
         "happened": happened[:EVENTS],
@@ -64,7 +64,7 @@ def events_context(user: User | AnonymousUser, run: Run, marks: Sequence[Mark]) 
 
 
 def log_tail(run: Run, search: str = "", level: str = "") -> list[LogLine]:
-    """The last lines that fit, oldest first; each with the mark by which the browser knows it again."""
+    """Return the last matching lines, oldest first, each with an id for the browser."""
     lines = run.log_lines.order_by("-id")
     if level:
         lines = lines.filter(level__in=LEVELS[LEVELS.index(level) :])
@@ -77,7 +77,7 @@ def log_tail(run: Run, search: str = "", level: str = "") -> list[LogLine]:
 
 
 def config_context(run: Run, toml: str, address: str) -> dict[str, Any]:
-    """The config, what departs from the preset, and the words that launch it again."""
+    """Return the config, its differences from the preset, and the command that launches it again."""
     changed = changes(run.preset, run.config) if run.preset else []
     overrides = {change.path: change.value for change in changed}
     return {

@@ -17,6 +17,6 @@ class LogFilters(forms.Form):
     level = forms.ChoiceField(required=False, choices=LEVELS)
 
     def values(self) -> dict[str, object]:
-        """The filters that were given and make sense."""
+        """Return the valid filters."""
         self.is_valid()
         return {name: value for name, value in self.cleaned_data.items() if value not in ("", None)}

@@ -1,7 +1,7 @@
-"""Which charts a run's overview begins with, by algorithm.
+"""Default charts of a run's overview, by algorithm.
 
-A new algorithm needs no line here: it has DEFAULT. Charts whose metrics a run does not report are left out once it has
-reported some, so that a layout may name what only some settings bring (a KL, a corrected ratio).
+A new algorithm needs no entry here: it gets DEFAULT. Charts of unreported metrics are omitted once the run has reported
+some, so that a layout may contain metrics of optional settings (a KL, a corrected ratio).
 """
 
 from collections.abc import Collection, Mapping
@@ -22,19 +22,19 @@ from webapp.run_pages.charts import (
 )
 
 FIRST = 6
-"""Charts of a run that has reported nothing yet; of one that has, there may be more, in whole rows."""
+"""Number of charts for a run without metrics; for other runs, the number is rounded up to whole rows."""
 ROW = 3
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One chart of a layout. `{role}` and `{policy}` in a metric's name stand for each of the run's."""
+    """One chart of a layout. `{role}` and `{policy}` in a metric's name are expanded to all roles or policies of the run."""
 
     title: str
     lines: tuple[tuple[str, str, Tone], ...]
-    """(metric, label, tone); label and tone of a metric of each role or policy are theirs."""
+    """(metric, label, tone); an expanded metric has the label and tone of its role or policy."""
     unit: str = ""
-    """The unit of its first metric, if it has none."""
+    """The unit, if its first metric has none."""
 
 
 def _each(pattern: str) -> tuple[tuple[str, str, Tone], ...]:
@@ -49,14 +49,14 @@ CHARTS: dict[str, Chart] = {
     "reward": Chart("Reward by role", _each("train/{role}/reward")),
     "entropy": Chart("Entropy by policy", _each("policy/{policy}/entropy")),
     "kl": Chart("KL to base by policy", _each("policy/{policy}/kl"), "nats per token"),
-    "groups": Chart("Groups that teach nothing", _each("groups/{role}/zero_variance"), "share"),
+    "groups": Chart("Groups without signal", _each("groups/{role}/zero_variance"), "share"),
     "hard": Chart("Groups too hard", _each("groups/{role}/too_hard")),
     "clipped": Chart("Clipped by policy", _each("policy/{policy}/clip_fraction")),
     "ratio": Chart("Largest ratio by policy", _each("policy/{policy}/ratio_max")),
     "gradient": Chart("Gradient norm by policy", _each("policy/{policy}/grad_norm")),
     "mismatch": Chart("Engine against learner", _each("policy/{policy}/mismatch_mean")),
-    "left_out": Chart("Tokens left out", _each("policy/{policy}/correction_left_out"), "share of tokens"),
-    "truncated": Chart("Answers cut off", (("rollout/truncated", "training", NEUTRAL),)),
+    "left_out": Chart("Tokens excluded", _each("policy/{policy}/correction_left_out"), "share of tokens"),
+    "truncated": Chart("Truncated responses", (("rollout/truncated", "training", NEUTRAL),)),
     "length": Chart("Episode length", (("eval/length", "greedy", GREEDY),)),
     "staleness": Chart("Staleness", (("rollout/staleness", "training", NEUTRAL),)),
     "value": Chart("Value loss by policy", _each("policy/{policy}/value_loss"), "squared return"),
@@ -72,7 +72,7 @@ CHARTS: dict[str, Chart] = {
         "Explained variance", _each("policy/{policy}/explained_variance"), "share of variance"
     ),
 }
-"""All that a layout may name, by the id of its panel."""
+"""All charts available to layouts, by the id of their panel."""
 
 _GROUPED = ("success", "return", "reward", "entropy", "kl", "groups")
 _CRITIC = ("success", "return", "reward", "entropy", "explained", "value", "kl", "clipped", "gradient")
@@ -92,11 +92,11 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
     "ippo": _NETWORKS,
     "custom_ppo": _NETWORKS,
 }  # fmt: skip
-"""algorithm.type -> ids of CHARTS, what tells most first."""
+"""algorithm.type -> ids of CHARTS, most important first."""
 
 
 def overview_panels(config: Mapping[str, Any], keys: Collection[str] = ()) -> list[Panel]:
-    """The charts of the run's algorithm; `keys` are the metrics that it has reported."""
+    """Return the charts of the run's algorithm; `keys` are its reported metrics."""
     names = LAYOUTS.get(config.get("algorithm", {}).get("type", ""), DEFAULT)
     panels = [panel_of(name, config) for name in names]
     if not any(key.startswith(("policy/", "train/")) for key in keys):
@@ -107,14 +107,14 @@ def overview_panels(config: Mapping[str, Any], keys: Collection[str] = ()) -> li
 
 
 def panel_get(chart: str, keys: Collection[str], config: Mapping[str, Any]) -> Panel | None:
-    """The panel with this id: one of all metrics, or of CHARTS."""
+    """Return the panel with this id: one of all metrics, or of CHARTS."""
     panels = [panel for section in all_sections(keys, config) for panel in section.panels]
     found = next((panel for panel in panels if panel.id == chart), None)
     return found or (panel_of(chart, config) if chart in CHARTS else None)
 
 
 def panel_of(name: str, config: Mapping[str, Any]) -> Panel:
-    """One of CHARTS for this team."""
+    """Return one of CHARTS for this team."""
     chart = CHARTS[name]
     lines = [line for metric in chart.lines for line in _lines(metric, config)]
     leaf = chart.lines[0][0].rsplit("/", 1)[-1]

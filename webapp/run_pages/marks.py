@@ -1,4 +1,4 @@
-"""What happened in a run besides its numbers, to be marked on its curves."""
+"""Events of a run that are marked on its curves."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -22,14 +22,14 @@ KINDS = {
     "finding": "Findings",
     "note": "Notes",
 }
-"""Kinds of marks and how they are called together."""
+"""Kinds of marks with their plural labels."""
 LONGEST = 200
-"""Characters of a title."""
+"""Maximum characters of a title."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One of them. `step` is None for a note about the whole run; `time` is in seconds since the epoch."""
+    """One mark. `step` is None for a note on the whole run; `time` is in seconds since the epoch."""
 
     kind: str
     step: int | None
@@ -38,9 +38,9 @@ class Mark:
     detail: str
     link: str
     number: int
-    """Of the note, the finding, the attempt or the checkpoint."""
+    """Primary key of the note, the finding, the attempt or the checkpoint."""
     strong: bool = False
-    """One that stands out among its kind: the best checkpoint, a bad finding."""
+    """Emphasised: the best checkpoint, a bad finding."""
 
     def json(self) -> dict[str, Any]:
         """JSON types only."""
@@ -48,13 +48,13 @@ class Mark:
 
 
 def marks_list(run: Run) -> list[Mark]:
-    """Checkpoints that are kept, attempts after the first, edits of the config, findings, notes; by step, then time."""
+    """Return stored checkpoints, attempts after the first, edits of the config, findings, notes; by step, then time."""
     found = [*_checkpoints(run), *_attempts(run), *_findings(run), *_notes(run)]
     return sorted(found, key=lambda mark: (mark.step is None, mark.step or 0, mark.time))
 
 
 def marks_shown(user: Person, run: Run) -> list[Mark]:
-    """`marks_list` as far as this person may know it: visitors see checkpoints and attempts, without their pages."""
+    """Return the marks visible to this user: visitors see checkpoints and attempts, without their pages."""
     marks = marks_list(run)
     if isinstance(user, Visitor):
         return [replace(mark, link="") for mark in marks if mark.kind in ("checkpoint", "attempt")]
@@ -93,7 +93,7 @@ def _findings(run: Run) -> Iterator[Mark]:
 def _notes(run: Run) -> Iterator[Mark]:
     page = reverse("runs:detail", args=[run.pk])
     for note in run_notes_list(run):
-        author = note.author.username if note.author else "somebody who is gone"
+        author = note.author.username if note.author else "a deleted user"
         time, address = _seconds(note.created_at), f"{page}#note-{note.pk}"
         yield Mark("note", note.step, time, note.text[:LONGEST], author, address, note.pk)
 

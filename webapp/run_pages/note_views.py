@@ -1,4 +1,4 @@
-"""Notes on a run, written and removed on its pages."""
+"""Views that create, change and remove notes on a run."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -15,7 +15,7 @@ from webapp.runs.selectors import run_get
 @login_required
 @require_POST
 def run_note_act(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Write a note; back to where the form was."""
+    """Create a note; redirects back to the form's page."""
     run = run_get(request.user, run_id)
     try:
         run_note_add(request.user, run, request.POST)
@@ -27,7 +27,7 @@ def run_note_act(request: HttpRequest, run_id: str) -> HttpResponse:
 @login_required
 @require_POST
 def run_note_change_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
-    """Change a note's words; back to where the form was."""
+    """Change the text of a note; redirects back to the form's page."""
     run = run_get(request.user, run_id)
     try:
         run_note_change(request.user, run_note_get(run, pk), request.POST.get("text"))
@@ -39,7 +39,7 @@ def run_note_change_act(request: HttpRequest, run_id: str, pk: int) -> HttpRespo
 @login_required
 @require_POST
 def run_note_remove_act(request: HttpRequest, run_id: str, pk: int) -> HttpResponse:
-    """Remove a note; back to where the button was."""
+    """Remove a note; redirects back to the button's page."""
     run = run_get(request.user, run_id)
     run_note_remove(request.user, run_note_get(run, pk))
     return back(request, reverse("runs:detail", args=[run.pk]))

@@ -1,4 +1,4 @@
-"""What a run has cost so far, and what it will: time, device hours, tokens."""
+"""The cost of a run so far, and its estimated total: time, device hours, tokens."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -20,25 +20,25 @@ HOUR = 3600.0
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds, device hours and sampled training tokens. Devices are None where they are not ours to know."""
+    """Seconds, device hours and sampled training tokens. Devices are None for runs that the server does not launch."""
 
     waited: float
     """Seconds from its launch to its first start, or until now."""
     seconds: float
-    """Of all attempts, from start to end."""
+    """Total of all attempts, from start to end."""
     gpus: float | None
     cpus: float | None
-    """Devices that it holds while it runs."""
+    """Devices held while it runs."""
     gpu_hours: float | None
     cpu_hours: float | None
     tokens: int
     tokens_again: int
-    """Of these, tokens of iterations that a later attempt played again."""
+    """Of these, tokens of iterations repeated by a later attempt."""
     eta_seconds: float | None
-    """Left at the pace of the current attempt; None when nothing is under way."""
+    """Remaining at the pace of the current attempt; None if it is not active."""
     expected_gpu_hours: float | None
     expected_cpu_hours: float | None
-    """At its end; None without an estimate."""
+    """Estimate at its end; None without an estimate."""
     attempts: list[dict[str, Any]]
     """number, seconds, tokens of each."""
 
@@ -77,9 +77,9 @@ def spending_read(run: Run) -> Spent:
 
 
 def tokens_by_attempt(points: Points, before: int = 0) -> dict[int, int]:
-    """What each attempt added: its last count less the one that it went on from, which its checkpoint remembers.
+    """Return the tokens of each attempt: its last count minus the count at its start, which its checkpoint contains.
 
-    before: what the first attempt went on from.
+    before: count at the start of the first attempt.
     """
     return {
         int(attempt): int(points.values[points.attempts == attempt].max() - _base(points, attempt, before))
@@ -88,14 +88,14 @@ def tokens_by_attempt(points: Points, before: int = 0) -> dict[int, int]:
 
 
 def _base(points: Points, attempt: int, before: int) -> float:
-    """The count of the attempts before, at the last step before this one's first."""
+    """Return the count of the previous attempts, at the last step before this one's first."""
     first = points.steps[points.attempts == attempt].min()
     found = np.flatnonzero((points.attempts < attempt) & (points.steps < first))
     return float(points.values[found[-1]]) if len(found) else before
 
 
 def _before(run: Run) -> int:
-    """What a fork's count begins with: that of the run it comes from, at the checkpoint; 0 where that run is gone."""
+    """Return the initial count of a fork: its parent's at the checkpoint; 0 if the parent was deleted."""
     if run.parent is None:
         return 0
     points = points_read(run.parent, TOKENS)
@@ -104,7 +104,7 @@ def _before(run: Run) -> int:
 
 
 def _counted(run: Run) -> int:
-    """What the run itself says: tokens on the way to where it is now."""
+    """Return the run's own count: tokens up to its current iteration."""
     series = run.series.filter(key=TOKENS).first()
     return int(series.last_value) if series else 0
 
@@ -115,7 +115,7 @@ def _held(run: Run) -> Demand | None:
     try:
         return demand(parse_config(run.config))
     except ConfigError:
-        return None  # a config of another version: what it asked for is not known any more
+        return None  # a config of another version: its demand is unknown
 
 
 def _hours(devices: float | None, seconds: float) -> float | None:
@@ -128,6 +128,6 @@ def _waited(run: Run) -> float:
 
 
 def _seconds(attempt: Attempt) -> float:
-    """From start to end; of one under way, until it was last heard."""
+    """Return the seconds from start to end; for an active attempt, until its last report."""
     end = attempt.ended_at or attempt.heartbeat_at
     return max(0.0, (end - attempt.started_at).total_seconds()) if attempt.started_at and end else 0.0

@@ -1,4 +1,4 @@
-"""The figures at the top of a run's overview."""
+"""The key figures at the top of a run's overview."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ Columns = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """The last value of one series, and how far it has moved."""
+    """The last value of one series, and its change."""
 
     key: str
     value: float | str | None
     under: str = ""
-    """What stands below it: a unit, or a policy's name."""
+    """Caption below it: a unit, or a policy's name."""
     tone: int | None = None
     since: str = ""
-    """What the change is counted from; empty shows none."""
+    """Reference of the change; empty: the change is not shown."""
     change: float | None = None
     up_is_good: bool = False
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A name over one or more figures."""
+    """A title with one or more figures."""
 
     label: str
     unit: str
@@ -38,7 +38,7 @@ class Tile:
 
 
 def overview_tiles(config: Mapping[str, Any], series: Mapping[str, Columns]) -> list[Tile]:
-    """Last values, with the change since the base model or the start where more is better."""
+    """Return the last values, with the change since the base model or the start if larger is better."""
     policies, roles = policy_tones(config), role_tones(config)
     if has_networks(config):
         return _network_tiles(series, policies, roles, _whose(config))
@@ -56,14 +56,14 @@ def overview_tiles(config: Mapping[str, Any], series: Mapping[str, Columns]) -> 
             "of the last iteration",
             [
                 _plain(series, "rollout/failed", "episodes failed"),
-                _plain(series, "rollout/truncated", "answers cut off"),
+                _plain(series, "rollout/truncated", "truncated responses"),
             ],
         ),
     ]
 
 
 def _whose(config: Mapping[str, Any]) -> str:
-    """Which of several sides the return of a run of small networks is of, where its config is still understood."""
+    """Return the role whose return is shown for small networks with several sides; empty if the config cannot be read."""
     if len(config.get("team", {}).get("roles", {})) < 2:
         return ""
     try:
@@ -76,7 +76,7 @@ def _whose(config: Mapping[str, Any]) -> str:
 def _network_tiles(
     series: Mapping[str, Columns], policies: Mapping[str, int], roles: Mapping[str, int], whose: str
 ) -> list[Tile]:
-    """Of small networks, which have no tokens."""
+    """Return the tiles of small networks, which have no tokens."""
     return [
         Tile(f"Return{whose}, greedy", "", [_figure(series, "eval/return", since="start")]),
         Tile(f"Return{whose}, sampled", "", [_figure(series, "eval_sampled/return", since="start")]),
@@ -106,12 +106,12 @@ def _network_tiles(
 
 
 def tile_keys(config: Mapping[str, Any]) -> list[str]:
-    """The metrics that they show."""
+    """Return the metrics of the tiles."""
     return [figure.key for tile in overview_tiles(config, {}) for figure in tile.figures]
 
 
 def _each(series: Mapping[str, Columns], pattern: str, tones: Mapping[str, int]) -> list[Figure]:
-    """One figure per role or policy; of many, the first three."""
+    """Return one figure per role or policy; at most three."""
     keys = {name: pattern.format(name) for name in tones}
     return [Figure(key, _last(series, key), name, tones[name]) for name, key in list(keys.items())[:3]]
 

@@ -1,4 +1,4 @@
-"""Addresses of the runs' pages."""
+"""URLs of the run pages."""
 
 from django.urls import path
 

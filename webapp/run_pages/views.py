@@ -43,13 +43,13 @@ from webapp.scheduling.managing import run_do
 
 PER_PAGE = 50
 LATEST = 12
-"""Transcripts on the overview."""
+"""Number of transcripts on the overview."""
 
 
 @login_required
 @require_GET
 def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Figures, curves, latest transcripts, base model, checkpoints."""
+    """Show figures, curves, latest transcripts, base model, checkpoints."""
     run = run_get(request.user, run_id)
     every = [facts.key for facts in metric_keys(run)]
     panels = overview_panels(run.config, every)
@@ -79,7 +79,7 @@ def overview_page(request: HttpRequest, run_id: str) -> HttpResponse:
 @login_required
 @require_GET
 def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Every metric, by section."""
+    """Show every metric, by section."""
     run = run_get(request.user, run_id)
     keys = [facts.key for facts in metric_keys(run)]
     sections = all_sections(keys, run.config)
@@ -94,7 +94,7 @@ def curves_page(request: HttpRequest, run_id: str) -> HttpResponse:
 @login_required
 @require_GET
 def chart_page(request: HttpRequest, run_id: str, chart: str) -> HttpResponse:
-    """One chart on a page of its own."""
+    """Show one chart on its own page."""
     run = run_get(request.user, run_id)
     keys = [facts.key for facts in metric_keys(run)]
     panel = panel_get(chart, keys, run.config)
@@ -110,7 +110,7 @@ def chart_page(request: HttpRequest, run_id: str, chart: str) -> HttpResponse:
 @login_required
 @require_GET
 def logs_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """The log's tail, filtered as the address says."""
+    """Show the end of the log, with the filters of the URL."""
     run = run_get(request.user, run_id)
     filters = LogFilters(request.GET).values()
     lines = log_tail(run, str(filters.get("q", "")), str(filters.get("level", "")))
@@ -121,7 +121,7 @@ def logs_page(request: HttpRequest, run_id: str) -> HttpResponse:
 @login_required
 @require_GET
 def config_page(request: HttpRequest, run_id: str) -> HttpResponse:
-    """The config as TOML, what departs from the preset, the same run as words to copy."""
+    """Show the config as TOML, its differences from the preset, and the command that launches the same run."""
     return _config_page(request, run_get(request.user, run_id), {})
 
 
@@ -129,7 +129,7 @@ def _config_page(request: HttpRequest, run: Run, form: dict[str, Any], status: i
     try:
         toml = to_toml(parse_config(run.config))
     except ConfigError as error:
-        toml = f"# This config is from another version of Troupe, which this one does not read: {error}"
+        toml = f"# This config is from another version of Troupe and cannot be read: {error}"
     address = request.build_absolute_uri("/api/v1/runs/")
     context = run_context(request.user, run, "config") | config_context(run, toml, address) | form
     return render(request, "runs/config.html", context, status=status)
@@ -138,7 +138,7 @@ def _config_page(request: HttpRequest, run: Run, form: dict[str, Any], status: i
 @login_required
 @require_POST
 def run_edit_act(request: HttpRequest, run_id: str) -> HttpResponse:
-    """Edit the config of a run that has ended and go on with it; what is wrong is said on the page it came from."""
+    """Edit the config of an ended run and resume it; errors are shown on the page of the form."""
     run = run_get(request.user, run_id)
     edits = request.POST.get("edits", "")
     try:
@@ -156,7 +156,7 @@ def run_edit_act(request: HttpRequest, run_id: str) -> HttpResponse:
 @login_required
 @require_POST
 def run_act(request: HttpRequest, run_id: str, act: str) -> HttpResponse:
-    """Stop, pause, end now or resume (from `checkpoint`, where one is posted), then back to where the button was."""
+    """Apply stop, pause, end now or resume (from a posted `checkpoint`), and redirect to the button's page."""
     run = run_get(request.user, run_id)
     if act not in ("stop", "pause", "end_now", "resume"):
         raise Http404

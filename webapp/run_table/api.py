@@ -36,11 +36,11 @@ SORT_WORDS = f"one of {', '.join(SORTS)}, a metric (eval/success:max), or a conf
 
 
 class BulkAct(APIView):
-    """One act on many runs."""
+    """One action on many runs."""
 
     @extend_schema(request=JSON, responses={200: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
-        """{"runs": [ids], "act", "value"}: [{"id", "ok", "detail"}], one for each."""
+        """Apply {"runs": [ids], "act", "value"}; returns [{"id", "ok", "detail"}], one for each run."""
         body = request.data if isinstance(request.data, dict) else {}
         runs, act, value = body.get("runs"), body.get("act"), body.get("value", "")
         if not isinstance(runs, list) or not all(isinstance(run, str) for run in runs):
@@ -55,7 +55,7 @@ class Families(APIView):
 
     @extend_schema(parameters=[parameter("filter", str, "the filter language")], responses=JSON)
     def get(self, request: Request) -> Response:
-        """At most 200 families, the newest first: runs, n, mean and sd of each headline metric."""
+        """Return at most 200 families, newest first: runs, n, mean and sd of each headline metric."""
         found = runs_list(request.user, {"filter": text(request, "filter")})
         return Response({"results": list(families_list(found)[:200])})
 
@@ -63,23 +63,23 @@ class Families(APIView):
 class ColumnCompletion(APIView):
     """Names of columns of the runs table."""
 
-    @extend_schema(parameters=[parameter("text", str, "the beginning, or a part, of a name")], responses=JSON)
+    @extend_schema(parameters=[parameter("text", str, "a prefix, or a substring, of a name")], responses=JSON)
     def get(self, request: Request) -> Response:
-        """{"start": 0, "options": [{"text", "note"}]}: facts, metrics and config fields of the caller's runs."""
+        """Return {"start": 0, "options": [{"text", "note"}]}: facts, metrics and config fields of the caller's runs."""
         return Response(column_complete(request.user, text(request, "text")[:LONGEST]))
 
 
 class FilterCompletion(APIView):
-    """What may come next in a filter of runs."""
+    """Completion of filters."""
 
     @extend_schema(parameters=[parameter("text", str, "the filter up to the caret")], responses=JSON)
     def get(self, request: Request) -> Response:
-        """{"start", "options": [{"text", "note"}]}: an option replaces the text from `start` on."""
+        """Return {"start", "options": [{"text", "note"}]}: an option replaces the text from `start` on."""
         return Response(filter_complete(request.user, text(request, "text")[:LONGEST]))
 
 
 class RunPages(NewestFirst):
-    """Runs by when they were made."""
+    """Runs by creation time."""
 
     ordering = ("-created_at", "-id")
 
@@ -93,11 +93,11 @@ class RunList(generics.ListAPIView[Run]):
 
     @cached_property
     def paginator(self) -> BasePagination:
-        """By a cursor in the order of arrival, by an offset in any other."""
+        """Cursor pagination for the order of arrival, offsets for any other order."""
         return OrderedPages() if self.request.query_params.get("sort") else RunPages()
 
     def get_queryset(self) -> QuerySet[Run]:
-        """Filtered by q, state, tag, project, filter."""
+        """Return the runs filtered by q, state, tag, project, filter."""
         filters = {name: text(self.request, name) for name in ("q", "tag", "project", "filter")}
         filters["sort"] = text(self.request, "sort")
         if filters["sort"] and not sort_known(filters["sort"]):
@@ -113,15 +113,15 @@ class RunList(generics.ListAPIView[Run]):
             parameter("state", str, f"one of {', '.join(RunState.values)}"),
             parameter("tag", str, "a whole tag"),
             parameter("project", str, "slug of a project"),
-            parameter("sort", str, f"{SORT_WORDS}; -NAME: the greatest first"),
-            parameter("columns", str, "each run's values of these, e.g. run.seed,eval/success:max"),
-            parameter("archived", bool, "archived runs too"),
+            parameter("sort", str, f"{SORT_WORDS}; -NAME: descending"),
+            parameter("columns", str, "columns to include for each run, e.g. run.seed,eval/success:max"),
+            parameter("archived", bool, "include archived runs"),
             parameter("filter", str, "the filter language, e.g. eval/success > 0.8"),
         ],
         responses=JSON,
     )
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Newest first, or by `sort`. With `columns`, each has {"columns": {word: value}, "changes": {metric: change}}."""
+        """Return runs newest first, or by `sort`. With `columns`, each has {"columns": {word: value}, "changes": {metric: change}}."""
         columns = columns_read(text(request, "columns")) if text(request, "columns") else []
         page = self.paginate_queryset(self.get_queryset())
         rows = self.get_serializer(page, many=True).data
@@ -154,12 +154,12 @@ class RunList(generics.ListAPIView[Run]):
     def _project(self, slug: str) -> Project:
         project = project_get(self.request.user, slug) if slug else project_default(self.request.user)
         if project is None:
-            raise PermissionDenied("you may launch in no project; ask an owner for the editor level")
+            raise PermissionDenied("you cannot launch in any project; ask an owner for the editor level")
         return project
 
 
 def _flat(errors: Any, path: str = "") -> dict[str, str]:
-    """DRF's nested errors as one message per dotted path."""
+    """Return DRF's nested errors as one message per dotted path."""
     if isinstance(errors, dict):
         parts = [
             _flat(value, ".".join(filter(None, (path, "" if key == "non_field_errors" else str(key)))))

@@ -14,7 +14,7 @@ from webapp.runs.models import Run
 from webapp.runs.notes import run_notes_latest
 
 STANDARD = ("progress", "left", "train/return", "eval/success", "eval_sampled/success", "created")
-"""Beside name and state, which are always there."""
+"""Default columns, in addition to name and state."""
 MOST = 20
 LONGEST = 2000
 FACTS: dict[str, tuple[str, str, str]] = {
@@ -37,7 +37,7 @@ _HEADINGS = {
     "eval_sampled/success": "sampled",
 }
 _PLACES = {"left": "eta_seconds", "created": "created_at", "started": "started_at", "ended": "ended_at"}
-"""Where `run_summary` has a fact that is called otherwise there."""
+"""Facts with a different name in `run_summary`."""
 
 
 @dataclass(frozen=True)
@@ -48,36 +48,36 @@ class Column:
     kind: str
     heading: str
     sort: str = ""
-    """What a click on its heading orders by; empty where nothing does."""
+    """The sort key of its heading; empty if it cannot be sorted."""
 
     @property
     def more_is_better(self) -> bool:
-        """Whether a rise is good news."""
+        """Whether larger values are better."""
         return self.kind == "metric" and metric_read(self.word)[0] in HEADLINE
 
     @property
     def style(self) -> str:
-        """Numbers and times stand right."""
+        """The CSS class: numbers and times are right-aligned."""
         return "" if self.kind in ("progress", "text") else "num"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a run has in a column; JSON types only."""
+    """A run's value in a column; JSON types only."""
 
     column: Column
     value: Any
     change: float | None = None
-    """Of a metric: from its first value to this one."""
+    """For a metric: the change from its first value."""
     tone: str = ""
-    """good or bad, where it is known that more is better."""
+    """good or bad, if larger values are known to be better."""
 
 
 def columns_read(text: str) -> list[Column]:
-    """Columns of words with commas between; the standard ones for none. Raises ConfigError."""
+    """Parse comma-separated columns; the default columns if empty. Raises ConfigError."""
     words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip())) or list(STANDARD)
     if len(words) > MOST or len(text) > LONGEST or "\0" in text:
-        raise ConfigError({"columns": f"choose at most {MOST} columns, of {LONGEST} characters together"})
+        raise ConfigError({"columns": f"choose at most {MOST} columns, of {LONGEST} characters in total"})
     return [_column(word) for word in words]
 
 
@@ -93,7 +93,7 @@ def _column(word: str) -> Column:
         return Column(word, "config", word, word)
     raise ConfigError(
         {
-            "columns": f"{word[:40]!r} is no column: use {', '.join(FACTS)}, a config field (run.seed) or a metric (eval/success:max)"
+            "columns": f"{word[:40]!r} is not a column: use {', '.join(FACTS)}, a config field (run.seed) or a metric (eval/success:max)"
         }
     )
 
@@ -101,7 +101,7 @@ def _column(word: str) -> Column:
 def rows_cells(
     runs: Sequence[Run], summaries: Iterable[Mapping[str, Any]], columns: Sequence[Column]
 ) -> list[list[Cell]]:
-    """The cells of each run, in the order of the columns. summaries: `run_summary` of each."""
+    """Return the cells of each run, in the order of the columns. summaries: `run_summary` of each."""
     series = _series_of(runs, columns)
     if any(column.word == "note" for column in columns):
         notes = run_notes_latest(runs)
@@ -114,7 +114,7 @@ def rows_cells(
 
 
 def cells_json(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
-    """For the API: {"columns": {word: value}, "changes": {metric: change}}."""
+    """Return JSON for the API: {"columns": {word: value}, "changes": {metric: change}}."""
     cells = list(cells)
     return {
         "columns": {cell.column.word: cell.value for cell in cells},
@@ -123,14 +123,14 @@ def cells_json(cells: Iterable[Cell]) -> dict[str, dict[str, Any]]:
 
 
 def config_at(config: Any, path: str) -> Any:
-    """The value at a dotted path; None where there is none."""
+    """Return the value at a dotted path; None if it is missing."""
     for name in path.split("."):
         config = config.get(name) if isinstance(config, Mapping) else None
     return config
 
 
 def _series_of(runs: Sequence[Run], columns: Iterable[Column]) -> dict[tuple[str, str], Series]:
-    """By run and key: the series of metrics that runs themselves do not hold."""
+    """Return by run and key the series of metrics that are not in the headline."""
     metrics = [column.word for column in columns if column.kind == "metric" and column.word not in HEADLINE]
     if not metrics:
         return {}

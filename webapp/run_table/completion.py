@@ -1,4 +1,4 @@
-"""What may come next in a filter: fields that the reader's runs have, values that these fields have."""
+"""Completion of filters: fields of the reader's runs, and values of these fields."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,7 +15,7 @@ from webapp.runs.selectors import runs_visible
 
 MOST = 12
 RECENT = 200
-"""Runs whose configs and metrics are looked at."""
+"""Maximum number of runs whose configs and metrics are read."""
 _VALUE = re.compile(
     r"([\w.\/:@-]+)\s*(?:!=|<=|>=|=|<|>|~|in\s*\[(?:[^\]]*,)?)\s*([\w.\/:@\"'-]*)$", re.IGNORECASE
 )
@@ -23,7 +23,7 @@ _WORD = re.compile(r"[\w.\/:@-]*$")
 
 
 def filter_complete(user: User | AnonymousUser, text: str) -> dict[str, Any]:
-    """{"start": where the word that is being written begins, "options": [{"text", "note"}]} for the text up to the caret."""
+    """Return {"start": start of the current word, "options": [{"text", "note"}]} for the text up to the caret."""
     value = _VALUE.search(text)
     if value:
         field, begun = value[1], value[2].strip("\"'")
@@ -37,7 +37,7 @@ def filter_complete(user: User | AnonymousUser, text: str) -> dict[str, Any]:
 
 
 def column_complete(user: User | AnonymousUser, text: str) -> dict[str, Any]:
-    """The same for the name of a column: facts, metrics with their measures, config fields."""
+    """Return the same for column names: facts, metrics with their measures, config fields."""
     options = [
         *((name, "") for name in FACTS),
         *(item for item in _fields(user) if item[1] in ("metric", "config")),
@@ -55,7 +55,7 @@ def column_complete(user: User | AnonymousUser, text: str) -> dict[str, Any]:
 
 
 def _fitting(options: list[dict[str, str]], begun: str) -> list[dict[str, str]]:
-    """Those that hold what is written, the ones that begin with it first."""
+    """Return the options that contain the text, those with it as a prefix first."""
     fitting = [item for item in options if begun.lower() in item["text"].lower() and item["text"] != begun]
     fitting.sort(key=lambda item: not item["text"].lower().startswith(begun.lower()))
     return fitting[:MOST]
@@ -79,7 +79,7 @@ def _fields(user: User | AnonymousUser) -> Iterator[tuple[str, str]]:
 
 
 def leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Dotted paths of a config's plain values; names that the language cannot write are left out."""
+    """Yield dotted paths of a config's scalar values; names not valid in the filter language are omitted."""
     for name, value in tree.items():
         if not re.fullmatch(r"\w+", str(name)):
             continue

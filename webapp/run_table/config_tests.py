@@ -1,7 +1,7 @@
-"""Conditions over a run's config, written in SQL's JSON path language.
+"""Conditions on a run's config as SQL/JSON path expressions.
 
-A config is kept out of line and compressed, so that reading it is what a filter over many runs costs. However many
-conditions there are, they are joined to one here, which reads it once.
+A config is stored out of line and compressed, so that reading it dominates the cost of a filter over many runs. All
+conditions are joined into one expression here, which reads it once.
 """
 
 import json
@@ -13,33 +13,33 @@ _OPERATORS = {"=": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
 class ConfigTest(str):
-    """A predicate that is true or false of every config, never unknown."""
+    """A predicate that is true or false for every config, never unknown."""
 
 
 def config_test(path: Sequence[str], operator: str, value: str | float | bool) -> ConfigTest:
-    """Whether the field is there and compares so: =, <, <=, >, >=, or ~ for a part of a text, whatever its case.
+    """Return the test whether the field exists and satisfies =, <, <=, >, >=, or ~ for a case-insensitive substring.
 
-    Of a list, whether any of its items does. A value of another type fits nothing. `value` is finite.
+    For a list, whether any item does. A value of another type never matches. `value` is finite.
     """
     place = "".join(f".{json.dumps(name)}" for name in path)
     if operator == "~":
-        # "q": as it is written, not as a regular expression
+        # "q": literal text, not a regular expression
         return ConfigTest(f'exists(${place} ? (@ like_regex {json.dumps(str(value))} flag "iq"))')
     return ConfigTest(f"exists(${place} ? (@ {_OPERATORS[operator]} {json.dumps(value)}))")
 
 
 def config_not(test: ConfigTest) -> ConfigTest:
-    """Where the test fails."""
+    """Return the negation of the test."""
     return ConfigTest(f"!({test})")
 
 
 def config_joined(tests: Iterable[ConfigTest], connector: str) -> ConfigTest:
-    """All of them by && or ||."""
+    """Join the tests with && or ||."""
     return ConfigTest("(" + f" {connector} ".join(tests) + ")")
 
 
 def config_fits(test: ConfigTest) -> Q:
-    """Runs of which the test is true."""
+    """Return the condition on runs that the test is true."""
     matches = Func(
         F("config"),
         Value(str(test)),

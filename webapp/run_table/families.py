@@ -1,4 +1,4 @@
-"""What the table of families shows: means over the runs of each, in the columns that were chosen."""
+"""Rows of the table of families: means over the runs of each, in the selected columns."""
 
 import statistics
 from collections import defaultdict
@@ -21,7 +21,7 @@ from webapp.runs.models import Run
 
 @dataclass(frozen=True)
 class FamilyCell:
-    """What a family has in a column: of a config field its value, of a metric how its runs spread."""
+    """A family's value in a column: the value of a config field, or the distribution of a metric over its runs."""
 
     column: Column
     value: Any = None
@@ -29,13 +29,13 @@ class FamilyCell:
     deviation: float | None = None
     """Of the sample; None for one run."""
     count: int = 0
-    """Runs that have a finite value."""
+    """Number of runs with a finite value."""
 
 
 def families_rows(
     found: QuerySet[Run], rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]
 ) -> list[dict[str, Any]]:
-    """Rows of `families_list` with "cells": one for each column that is a config field or a metric."""
+    """Return the rows of `families_list` with "cells": one for each column that is a config field or a metric."""
     shown = [
         column for column in columns if column.kind in ("config", "metric") and column.word != "priority"
     ]
@@ -49,7 +49,7 @@ def families_rows(
 
 
 def _values(runs: QuerySet[Run], columns: Sequence[Column]) -> dict[tuple[str, str], list[float]]:
-    """Finite values by family and word, of the metrics that `families_list` has not."""
+    """Return finite values by family and word, of the metrics that `families_list` does not contain."""
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     for column in columns:
         if column.kind == "metric" and column.word not in HEADLINE:
@@ -82,7 +82,7 @@ def _cell(
 
 
 def families_list(found: QuerySet[Run]) -> QuerySet[Any, Any]:
-    """One row per family, the newest first: {"family", "runs", "name", "since", "until", and for each headline metric
+    """Return one row per family, newest first: {"family", "runs", "name", "since", "until", and for each headline metric
     "<key> n", "<key> mean", "<key> sd" (of the sample; null for one run)}.
     """
     columns: dict[str, Any] = {}
@@ -104,5 +104,5 @@ def families_list(found: QuerySet[Run]) -> QuerySet[Any, Any]:
 
 
 def alias_of(key: str) -> str:
-    """A headline metric's name as a column's."""
+    """Return a headline metric's name as a column alias."""
     return key.replace("/", "_")

@@ -1,8 +1,8 @@
 """The filter language of the runs table: `algorithm.type = at_grpo and eval/success > 0.8`.
 
-A word with a slash is a metric (its last value, or another measure: `eval/success:max`), one with a dot a field of the
-config, a plain one a fact of the run; a word without an operator is looked for in names, ids, presets and tags.
-Everything a person writes reaches the database as a bound parameter.
+A word with a slash is a metric (its last value, or another measure: `eval/success:max`), one with a dot a config
+field, a plain one a fact of the run; a word without an operator is searched in names, ids, presets and tags.
+All user input reaches the database as bound parameters.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ WORD.1: /(?!(and|or|not|in)\b(?![.\/-]))[\w.\/:@-]+/i
 """
 LONGEST = 2000
 DEEPEST = 60
-"""Comparisons in one filter."""
+"""Maximum number of comparisons in one filter."""
 _COLUMNS: dict[str, str] = {
     "name": "name",
     "id": "id",
@@ -59,18 +59,18 @@ _FLAGS = {"archived": "archived"}
 FIELDS: dict[str, str] = {
     **dict.fromkeys(_COLUMNS, "text"),
     **dict.fromkeys(_NUMBERS, "number"),
-    **dict.fromkeys(_MOMENTS, "moment: 2026-01-31, or -7d, -12h for what is newer than that"),
+    **dict.fromkeys(_MOMENTS, "time: 2026-01-31, or -7d, -12h for newer than that"),
     **dict.fromkeys(_FLAGS, "true or false"),
     "tag": "text",
     "note": "text; any of its notes",
 }
-"""Facts of a run, and what they are compared with."""
+"""Facts of a run, and the type of their values."""
 _LOOKUPS = {"=": "", "<": "__lt", "<=": "__lte", ">": "__gt", ">=": "__gte", "~": "__icontains"}
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 class FilterError(ConfigError):
-    """What was written is no filter; `column` counts from 1."""
+    """The text is not a valid filter; `column` counts from 1."""
 
     def __init__(self, message: str, column: int = 1) -> None:
         self.column = column
@@ -78,11 +78,11 @@ class FilterError(ConfigError):
 
 
 def runs_filter(found: QuerySet[Run], text: str) -> QuerySet[Run]:
-    """The runs that the filter is true of. Raises FilterError."""
+    """Return the runs that match the filter. Raises FilterError."""
     if not text.strip():
         return found
     if len(text) > LONGEST or "\0" in text:
-        raise FilterError(f"a filter has at most {LONGEST} characters, none of them NUL")
+        raise FilterError(f"a filter has at most {LONGEST} characters, without NUL")
     try:
         tree = _parser().parse(text)
         condition = _Compiler().transform(tree)
@@ -91,7 +91,7 @@ def runs_filter(found: QuerySet[Run], text: str) -> QuerySet[Run]:
     except VisitError as error:
         raise error.orig_exc from error
     except RecursionError as error:
-        raise FilterError("it is nested too deeply") from error
+        raise FilterError("the filter is nested too deeply") from error
     return found.filter(config_fits(condition) if isinstance(condition, ConfigTest) else condition)
 
 
@@ -102,18 +102,20 @@ def _parser() -> Lark:
 
 def _unexpected(error: UnexpectedInput, text: str) -> FilterError:
     if isinstance(error, UnexpectedEOF) or getattr(getattr(error, "token", None), "type", "") == "$END":
-        return FilterError("it ends too early: a value, a field or a bracket is missing", len(text) + 1)
+        return FilterError(
+            "the filter is incomplete: a value, a field or a bracket is missing", len(text) + 1
+        )
     what = text[error.pos_in_stream or 0 :][:12] if isinstance(error, UnexpectedCharacters) else ""
     token = getattr(error, "token", what)
     return FilterError(
-        f"{str(token)!r} does not belong here; write field = value, joined by and, or, not",
+        f"{str(token)!r} is unexpected here; use field = value, joined by and, or, not",
         max(error.column, 1),
     )
 
 
 @v_args(inline=True)
 class _Compiler(Transformer[Token, "Condition"]):
-    """From the tree to a condition."""
+    """Transforms the parse tree to a condition."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,7 +170,7 @@ class _Compiler(Transformer[Token, "Condition"]):
             return _of_config(field, operator, value)
         known = ", ".join(FIELDS)
         raise FilterError(
-            f"{name!r} is no field: use {known}, a config field (algorithm.type) or a metric (eval/success)",
+            f"{name!r} is not a field: use {known}, a config field (algorithm.type) or a metric (eval/success)",
             field.column or 1,
         )
 
@@ -177,31 +179,31 @@ Condition = Q | ConfigTest
 
 
 def _joined(parts: Sequence[Condition], connector: str) -> Condition:
-    """All parts by and, or by or; those over the config become one, so that it is read once."""
+    """Join all parts by and, or by or; conditions on the config become one, so that it is read once."""
     tests = [part for part in parts if isinstance(part, ConfigTest)]
     rest = [part for part in parts if isinstance(part, Q)]
     if tests:
         test = config_joined(tests, "||" if connector == Q.OR else "&&")
         if not rest:
             return test
-        # Last: the database looks at what is cheap first.
+        # Last: the database evaluates cheap conditions first.
         rest.append(config_fits(test))
     return Q(*rest, _connector=connector)
 
 
 def _of_config(field: Token, operator: str, value: Any) -> ConfigTest:
-    """A field of the config; runs that do not have it are not found."""
+    """Return the condition on a config field; runs without it do not match."""
     text = isinstance(value, str)
     if operator not in ("=", "~") and (text or isinstance(value, bool)):
         how = "= and ~" if text else "= or !="
         raise FilterError(f"compare {field} with a number, or by {how}", field.column or 1)
     if isinstance(value, float) and not isfinite(value):
-        raise FilterError(f"{field} is never that large", field.column or 1)
+        raise FilterError(f"{field} cannot be that large", field.column or 1)
     return config_test(str(field).split("."), operator, value)
 
 
 def _of_metric(field: Token, operator: str, value: Any) -> Q:
-    """A measure of a metric (webapp.metrics.measures); runs that do not have it are not found."""
+    """Return the condition on a measure of a metric (webapp.metrics.measures); runs without it do not match."""
     if isinstance(value, bool) or not isinstance(value, int | float) or operator == "~":
         raise FilterError(f"{field} is a metric: compare it with a number", field.column or 1)
     key, measure = metric_read(str(field))
@@ -229,7 +231,7 @@ def _number(field: Token, column: str, operator: str, value: Any) -> Q:
     if isinstance(value, bool) or not isinstance(value, int | float) or operator == "~":
         raise FilterError(f"compare {field} with a number", field.column or 1)
     if abs(value) > 2**31 - 1:
-        raise FilterError(f"{field} is never that large", field.column or 1)
+        raise FilterError(f"{field} cannot be that large", field.column or 1)
     return Q(**{f"{column}{_LOOKUPS[operator]}": value})
 
 
@@ -252,7 +254,7 @@ def _when(field: Token, text: str) -> datetime:
         moment = datetime.fromisoformat(text)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise FilterError(f"{text!r} is no moment: use 2026-01-31, or -7d", field.column or 1) from None
+        raise FilterError(f"{text!r} is not a time: use 2026-01-31, or -7d", field.column or 1) from None
 
 
 def _tag(field: Token, operator: str, value: Any) -> Q:

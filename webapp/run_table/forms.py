@@ -7,7 +7,7 @@ from webapp.runs.models import RunState
 
 
 class RunFilters(forms.Form):
-    """Filters of the runs list; what is not understood is left out."""
+    """Filters of the runs list; invalid values are ignored."""
 
     q = forms.CharField(required=False, max_length=200)
     state = forms.ChoiceField(required=False, choices=RunState.choices)
@@ -17,15 +17,15 @@ class RunFilters(forms.Form):
     sort = forms.CharField(required=False, max_length=LONGEST)
     columns = forms.CharField(required=False, max_length=2000)
     archived = forms.BooleanField(required=False)
-    group = forms.ChoiceField(required=False, choices=[("family", "all but seed")])
+    group = forms.ChoiceField(required=False, choices=[("family", "everything except the seed")])
     before = forms.IntegerField(required=False, min_value=0)
 
     def clean_sort(self) -> str:
-        """An order that is one, or none."""
+        """Return a valid sort order, or an empty text."""
         sort = str(self.cleaned_data["sort"])
         return sort if sort_known(sort) else ""
 
     def values(self) -> dict[str, object]:
-        """The filters that were given and make sense."""
+        """Return the valid filters."""
         self.is_valid()
         return {name: value for name, value in self.cleaned_data.items() if value not in ("", None, False)}

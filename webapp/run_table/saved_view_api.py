@@ -22,17 +22,17 @@ from webapp.run_table.saved_views import (
 
 
 class SavedViews(APIView):
-    """Ways to look at the runs table, kept under names."""
+    """Named configurations of the runs table."""
 
     @extend_schema(operation_id="v1_views_list", responses=JSON)
     def get(self, request: Request) -> Response:
-        """The caller's own and those of their projects, by name."""
+        """Return the caller's own views and those of their projects, by name."""
         return Response({"results": [view_document(view) for view in views_visible(request.user)]})
 
     @extend_schema(request=JSON, responses={201: JSON, 400: JSON})
     def post(self, request: Request) -> Response:
-        """Keep {"name", "query": {"filter", "sort", "columns", "group", ...}, "project", "replace"}; without a project it
-        is the caller's own.
+        """Save {"name", "query": {"filter", "sort", "columns", "group", ...}, "project", "replace"}; without a project it
+        belongs to the caller.
         """
         body = body_of(request, {"name", "query", "project", "replace"})
         query = body.get("query", {})
@@ -50,7 +50,7 @@ class SavedViewDetail(APIView):
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, pk: int) -> Response:
-        """What it shows, and the page it is a shortcut for."""
+        """Return its query, and the URL of its page."""
         return Response(view_document(view_get(request.user, pk)))
 
     @extend_schema(request=JSON, responses={200: JSON, 400: JSON})

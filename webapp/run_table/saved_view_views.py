@@ -1,4 +1,4 @@
-"""Saved views on the page of runs."""
+"""Views that manage saved views on the page of runs."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -16,7 +16,7 @@ from webapp.run_table.saved_views import WORDS, view_address, view_change, view_
 @login_required
 @require_POST
 def view_save_act(request: HttpRequest) -> HttpResponse:
-    """Keep what the table shows; then show it under its name."""
+    """Save the current table as a view and redirect to it."""
     post, user = request.POST, request.user
     shown = QueryDict(post.get("query", ""))
     query = {name: shown[name] for name in WORDS if name in shown}
@@ -28,14 +28,14 @@ def view_save_act(request: HttpRequest) -> HttpResponse:
     except ConfigError as error:
         messages.error(request, "; ".join(error.fields.values()))
         return back(request, reverse("runs:list"))
-    messages.success(request, f"The view {view.name} is kept.")
+    messages.success(request, f"The view {view.name} is saved.")
     return redirect(view_address(view))
 
 
 @login_required
 @require_POST
 def view_act(request: HttpRequest, pk: int, act: str) -> HttpResponse:
-    """rename, default, no-default or remove; then back to the table."""
+    """Apply rename, default, no-default or remove, and redirect to the table."""
     view = view_get(request.user, pk)
     try:
         if act == "rename":

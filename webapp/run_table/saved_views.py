@@ -1,4 +1,4 @@
-"""Saved views: ways to look at the runs table, kept under names. A view is only a shortcut for a whole address."""
+"""Saved views: named configurations of the runs table. A view is a shortcut for a URL."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,14 +22,14 @@ from webapp.run_table.sorting import sort_known
 from webapp.runs.models import Run, SavedView
 
 WORDS = ("q", "state", "tag", "project", "filter", "sort", "columns", "group", "archived")
-"""What of an address is kept."""
+"""Stored query parameters."""
 LONGEST_NAME = 80
 EVERYTHING = "sort=-created"
-"""Asks for all runs where a default view would be opened for an empty address."""
+"""Parameter that shows all runs instead of the default view of a URL without parameters."""
 
 
 def views_visible(user: Person) -> QuerySet[SavedView]:
-    """Those of the user's projects, and their own, by name."""
+    """Return the views of the user's projects, and their own, by name."""
     if not isinstance(user, User):
         return SavedView.objects.none()
     mine = Q(project=None, owner=user) | Q(project__in=projects_visible(user))
@@ -37,15 +37,15 @@ def views_visible(user: Person) -> QuerySet[SavedView]:
 
 
 def view_get(user: Person, pk: int) -> SavedView:
-    """One of them. Raises Http404."""
+    """Return one visible view. Raises Http404."""
     found = views_visible(user).filter(pk=pk).first()
     if found is None:
-        raise Http404(f"there is no view {pk} that you may see")
+        raise Http404(f"there is no view {pk} that is visible to you")
     return found
 
 
 def view_default(user: Person, slug: str = "") -> SavedView | None:
-    """What opens where nothing is asked for: of a project, the project's default; of all runs, the person's own."""
+    """Return the view for a URL without parameters: the project's default, or for all runs the user's own."""
     views = views_visible(user).filter(default=True)
     return (views.filter(project__slug=slug) if slug else views.filter(project=None)).first()
 
@@ -59,15 +59,15 @@ def view_save(
     *,
     replace: bool = False,
 ) -> SavedView:
-    """Keep a view, one's own or of a project. Raises ConfigError (name, or a word of the query), PermissionDenied."""
+    """Save a view of the user or of a project. Raises ConfigError (name, or a query parameter), PermissionDenied."""
     if not isinstance(user, User):
-        raise PermissionDenied("log in to keep views")
+        raise PermissionDenied("log in to save views")
     _may_share(user, project)
     name, words = _name(name), _query(query, project)
     same = SavedView.objects.filter(project=project, name=name)
     found = (same if project else same.filter(owner=user)).select_for_update().first()
     if found and not replace:
-        raise ConfigError({"name": f"there is a view {name!r} already; replace it, or choose another name"})
+        raise ConfigError({"name": f"a view {name!r} already exists; replace it, or choose another name"})
     if found:
         found.query = words
         found.save(update_fields=["query"])
@@ -79,7 +79,7 @@ def view_save(
 
 @transaction.atomic
 def view_change(user: Person, view: SavedView, name: str = "", default: bool | None = None) -> SavedView:
-    """Another name, or whether it is opened by default. Raises ConfigError (name), PermissionDenied."""
+    """Change the name, or whether it is the default. Raises ConfigError (name), PermissionDenied."""
     _may_share(user, view.project)
     if name:
         view.name = _name(name)
@@ -91,27 +91,27 @@ def view_change(user: Person, view: SavedView, name: str = "", default: bool | N
         with transaction.atomic():
             view.save(update_fields=["name", "default"])
     except IntegrityError as error:
-        raise ConfigError({"name": f"there is a view {view.name!r} already"}) from error
+        raise ConfigError({"name": f"a view {view.name!r} already exists"}) from error
     audit_note(user, view.project, "view.change", str(view.pk), name=view.name, default=view.default)
     return view
 
 
 @transaction.atomic
 def view_remove(user: Person, view: SavedView) -> None:
-    """Forget it. Raises PermissionDenied."""
+    """Delete a view. Raises PermissionDenied."""
     _may_share(user, view.project)
     audit_note(user, view.project, "view.remove", str(view.pk), name=view.name)
     view.delete()
 
 
 def view_address(view: SavedView) -> str:
-    """The page that it is a shortcut for."""
+    """Return the URL of the view's page."""
     words = [(name, view.query[name]) for name in WORDS if name in view.query]
     return f"{reverse('runs:list')}?{urlencode(words)}"
 
 
 def view_document(view: SavedView) -> dict[str, Any]:
-    """JSON for the API."""
+    """Return JSON for the API."""
     return {
         "id": view.pk,
         "name": view.name,
@@ -126,7 +126,7 @@ def view_document(view: SavedView) -> dict[str, Any]:
 
 def _may_share(user: Person, project: Project | None) -> None:
     if project is not None and not can_edit(user, project):
-        raise PermissionDenied(f"you may not change the views of the project {project.slug}")
+        raise PermissionDenied(f"you cannot change the views of the project {project.slug}")
 
 
 def _name(name: str) -> str:
@@ -137,7 +137,7 @@ def _name(name: str) -> str:
 
 
 def _query(query: Mapping[str, Any], project: Project | None) -> dict[str, str]:
-    """Words of WORDS with what they mean, checked. Raises ConfigError."""
+    """Validate query parameters of WORDS. Raises ConfigError."""
     given = {name: str(value) for name, value in query.items() if value not in ("", None, False)}
     if unknown := sorted(set(given) - set(WORDS)):
         raise ConfigError({"query": f"{', '.join(unknown)[:80]}: a view has {', '.join(WORDS)}"})
@@ -145,12 +145,12 @@ def _query(query: Mapping[str, Any], project: Project | None) -> dict[str, str]:
     if not form.is_valid():
         raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
     if not sort_known(given.get("sort", "created")):
-        raise ConfigError({"sort": f"{given['sort'][:40]!r} is no order"})
+        raise ConfigError({"sort": f"{given['sort'][:40]!r} is not a sort order"})
     columns_read(given.get("columns", ""))
     runs_filter(Run.objects.none(), given.get("filter", ""))
     words = {name: str(value) for name, value in form.values().items() if name in WORDS}
     if "archived" in words:
         words["archived"] = "1"
     words |= {"project": project.slug} if project else {}
-    # One that shows everything says so: an empty address would be answered by the default view.
+    # A view without filters needs a parameter: the URL without parameters opens the default view.
     return words if set(words) - {"project"} else {**words, "sort": "-created"}

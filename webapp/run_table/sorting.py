@@ -23,18 +23,18 @@ COLUMNS = {
     "preset": "preset",
 }
 SORTS = (*COLUMNS, *HEADLINE)
-"""What runs can be ordered by, beside any metric and any config field; with a minus before it, the greatest first."""
+"""Sort orders of runs, in addition to any metric and any config field; a minus prefix means descending."""
 LONGEST = 250
 
 
 def sort_known(wanted: str) -> bool:
-    """Whether runs can be ordered so."""
+    """Whether this is a valid sort order."""
     name = wanted.removeprefix("-")
     return name in SORTS or (0 < len(name) < LONGEST and "\0" not in name and ("/" in name or "." in name))
 
 
 def runs_sort(found: QuerySet[Run], wanted: str) -> QuerySet[Run]:
-    """In the order of such a word, the newest first among equals; runs without a value, or with NaN, come last."""
+    """Sort runs, with the newest first among equals; runs without a value, or with NaN, are last."""
     name = wanted.removeprefix("-")
     if not sort_known(wanted):
         return found.order_by("-created_at", "-pk")

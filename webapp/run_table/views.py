@@ -49,7 +49,7 @@ BULK = [
 @login_required
 @require_GET
 def runs_page(request: HttpRequest) -> HttpResponse:
-    """All runs that the user may see, filtered, ordered and grouped as the address says."""
+    """Show all runs visible to the user, with the filters, order and grouping of the URL."""
     if view := _view_asked(request):
         return redirect(view_address(view))
     filters = RunFilters(request.GET).values()
@@ -91,7 +91,7 @@ def runs_page(request: HttpRequest) -> HttpResponse:
 
 
 def _view_asked(request: HttpRequest) -> SavedView | None:
-    """The view that the address names, or the default one where it asks for nothing. Raises Http404."""
+    """Return the view named in the URL, or the default one for a URL without parameters. Raises Http404."""
     asked = request.GET.get("view", "")
     if asked:
         return view_get(request.user, int(asked) if asked.isdecimal() and len(asked) < 18 else 0)
@@ -101,7 +101,7 @@ def _view_asked(request: HttpRequest) -> SavedView | None:
 
 
 def views_shown(request: HttpRequest) -> list[dict[str, Any]]:
-    """The views above the table, the one that is shown marked: those of the project, or all."""
+    """Return the views above the table, with the current one marked: those of the project, or all."""
     slug, shown = (
         request.GET.get("project", ""),
         {name: request.GET[name] for name in WORDS if request.GET.get(name)},
@@ -123,7 +123,7 @@ def views_shown(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def _page(found: QuerySet[Run], number: str | None, filters: dict[str, object]) -> Page[Any]:
-    """One page. A filter may read every config: it is asked once, rather than to count and again for the rows."""
+    """Return one page. A filter may read every config: it runs once, instead of once for the count and once for the rows."""
     if not filters.get("filter"):
         return Paginator(found, PER_PAGE).get_page(number)
     page: Page[Any] = Paginator(list(found.values_list("pk", flat=True)), PER_PAGE).get_page(number)
@@ -133,7 +133,7 @@ def _page(found: QuerySet[Run], number: str | None, filters: dict[str, object]) 
 
 
 def _rows(runs: list[Run], columns: list[Column]) -> list[dict[str, Any]]:
-    """Summaries, with their cells and latest notes."""
+    """Return summaries with their cells and latest notes."""
     summaries, notes = [run_summary(run) for run in runs], run_notes_latest(runs)
     cells = rows_cells(runs, summaries, columns)
     return [
@@ -145,7 +145,7 @@ def _rows(runs: list[Run], columns: list[Column]) -> list[dict[str, Any]]:
 @login_required
 @require_POST
 def bulk_act(request: HttpRequest) -> HttpResponse:
-    """One act on the chosen runs, then back to the table; "compare" only leads to their comparison."""
+    """Apply one action to the selected runs and redirect to the table; "compare" only redirects to their comparison."""
     if request.POST.getlist("act")[-1:] == ["compare"]:
         return redirect(f"{reverse('compare:page')}?runs={','.join(request.POST.getlist('runs'))}")
     try:

@@ -1,27 +1,28 @@
-"""What its people may do to a run, by state."""
+"""Actions of a run's page, by state."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Act:
-    """A button above a run."""
+    """A button of a run's page."""
 
     name: str
     label: str
     help: str
     states: tuple[str, ...]
+    """States in which it is shown; "pausing" is a stopping run with a requested pause."""
     style: str = ""
     disabled: bool = False
     confirm: str = ""
-    """Asked before it is done; empty: nothing is asked."""
+    """Text of the confirmation dialog; empty: no dialog."""
 
 
 ACTS = (
     Act(
         "pause",
         "Pause",
-        "Complete the iteration, write a checkpoint, end the run and give its devices back; Resume continues from there",
+        "Complete the iteration, write a checkpoint, end the run and release its devices; Resume continues from there",
         ("running",),
     ),
     Act(
@@ -34,24 +35,32 @@ ACTS = (
     Act(
         "stop",
         "Stopping …",
-        "It completes its iteration, writes a checkpoint and ends",
+        "The run completes its iteration, writes a checkpoint and ends",
         ("stopping",),
+        "",
+        True,
+    ),
+    Act(
+        "pause",
+        "Pausing …",
+        "The run completes its iteration, writes a checkpoint and ends; Resume continues from there",
+        ("pausing",),
         "",
         True,
     ),
     Act(
         "end_now",
         "End now",
-        "Do not wait for the iteration under way: write a checkpoint of the last completed one, and end",
-        ("stopping",),
+        "Do not wait for the current iteration: write a checkpoint of the last completed one, and end",
+        ("stopping", "pausing"),
         "danger",
-        confirm="End this run now? What the iteration under way has done is lost. A checkpoint of the last completed "
-        "iteration is written if that is possible within a minute.",
+        confirm="End this run now? The work of the current iteration is lost. A checkpoint of the last completed "
+        "iteration is written if possible within a minute.",
     ),
     Act(
         "resume",
         "Resume",
-        "Start a new attempt from the last whole checkpoint; the checkpoints tab resumes from an earlier one",
+        "Start a new attempt from the last intact checkpoint; the checkpoints tab resumes from an earlier one",
         ("paused", "stopped", "failed"),
         "primary",
     ),

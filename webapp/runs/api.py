@@ -17,7 +17,7 @@ class RunDetail(APIView):
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, run_id: str) -> Response:
-        """Summary, config and facts."""
+        """Return summary, config and facts."""
         return Response(RunSerializer(run_get(request.user, run_id), context={"detail": True}).data)
 
 
@@ -32,7 +32,7 @@ class RunLogs(APIView):
         responses=LogLineSerializer(many=True),
     )
     def get(self, request: Request, run_id: str) -> Response:
-        """The last lines, or those after an id."""
+        """Return the last lines, or those after an id."""
         run = run_get(request.user, run_id)
         limit = min(number(request, "limit", 500, 1), 2000)
         rows = log_lines(run, number(request, "after", 0), limit)

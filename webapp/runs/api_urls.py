@@ -1,4 +1,4 @@
-"""Addresses of the API of runs, below /api/v1/."""
+"""URLs of the runs API, below /api/v1/."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Configs field by field: dotted paths, and what differs from a preset."""
+"""Configs field by field: dotted paths, and differences from a preset."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from training_core.errors import ConfigError
 
 @dataclass(frozen=True)
 class Change:
-    """One field that is not as in the preset."""
+    """One field that differs from the preset."""
 
     path: str
     preset: Any
@@ -19,7 +19,7 @@ class Change:
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Dotted path -> value of every field that is no section."""
+    """Return dotted path -> value of every field that is not a section."""
     flat: dict[str, Any] = {}
     for name, value in tree.items():
         path = f"{prefix}{name}"
@@ -28,12 +28,12 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def preset_tree(preset: str) -> dict[str, Any]:
-    """A preset with all its defaults, as JSON. Raises ConfigError."""
+    """Return a preset with all its defaults, as JSON. Raises ConfigError."""
     return load_config(preset).model_dump(mode="json")
 
 
 def changes(preset: str, config: Mapping[str, Any]) -> list[Change]:
-    """Fields in which a resolved config departs from a preset; none where there is no such preset."""
+    """Return the fields in which a resolved config differs from a preset; none if the preset does not exist."""
     try:
         before = flatten(preset_tree(preset))
     except ConfigError:
@@ -46,8 +46,8 @@ def changes(preset: str, config: Mapping[str, Any]) -> list[Change]:
 
 
 def departures(base: Mapping[str, Any], config: AnyConfig) -> dict[str, Any]:
-    """The dotted overrides that make `config` of a preset's resolved tree. What has other names than in the preset (a
-    role less) is given whole; what is of another type, by its type and what departs from the defaults of that.
+    """Return the dotted overrides that turn a preset's resolved tree into `config`. A table with other names than in the preset (a
+    missing role) is returned whole; a part of another type, as its type and the differences from that type's defaults.
     """
     return _departures(base, config.model_dump(mode="json"), set_fields(config))
 

@@ -18,23 +18,23 @@ Demands = list[tuple[Run, Demand]]
 
 
 def runs_holding() -> QuerySet[Run]:
-    """Those that have devices, or were admitted a moment ago."""
+    """Return the runs that hold devices, or have just been admitted."""
     admitted = Q(state=RunState.QUEUED, attempts__state=Attempt.State.SUBMITTING)
     return Run.objects.filter(Q(state__in=HOLDING) | admitted, source=RunSource.TROUPE).distinct()
 
 
 def runs_waiting() -> QuerySet[Run]:
-    """The queue, in the order in which it is served."""
+    """Return the queue in its order."""
     waiting = Run.objects.filter(state=RunState.QUEUED, source=RunSource.TROUPE)
     return waiting.exclude(attempts__state=Attempt.State.SUBMITTING).order_by("-priority", "created_at", "pk")
 
 
 def demands_of(runs: Iterable[Run]) -> Demands:
-    """What each wants. One whose config cannot be read counts as nothing."""
+    """Return the demand of each run. A run with an unreadable config counts as no demand."""
     found = []
     for run in runs:
         try:
             found.append((run, demand(parse_config(run.config))))
         except ConfigError:
-            log.warning("run %s: its config cannot be read, nor what it wants", run.pk)
+            log.warning("run %s: its config cannot be read, so its demand is unknown", run.pk)
     return found

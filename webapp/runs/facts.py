@@ -1,5 +1,5 @@
-"""What drivers say of themselves: packages, base models. Bounded as it is written, and again as it is read, since earlier versions
-stored it whatever its size. `Run.objects` does not load it (webapp/runs/models.py).
+"""Facts reported by drivers: packages, base models. Their size is limited on writing, and again on reading, because earlier
+versions stored them without a limit. `Run.objects` does not load them (webapp/runs/models.py).
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from webapp.runs.models import Run
 from workers.telemetry.limits import MAX_DATA
 
 LARGEST_PART, MOST_PARTS = 16 << 10, 16
-"""Characters and number of the parts that are shown of facts that are too large."""
+"""Maximum size and number of the parts shown of facts that are too large."""
 _SIZED = "SELECT length(facts::text), CASE WHEN length(facts::text) <= %s THEN facts::text END FROM runs_run WHERE id = %s"
 _PARTS = """
 SELECT key, value::text FROM runs_run, jsonb_each(facts)
@@ -22,11 +22,11 @@ WHERE id = %s AND length(value::text) <= %s ORDER BY length(value::text), key LI
 
 
 def facts_of(run: Run) -> dict[str, Any]:
-    """The run's facts. Of facts that are too large, the small parts, and under "cut" what is missing."""
+    """Return the run's facts. For facts that are too large, the small parts, and under "cut" a description of the rest."""
     if "facts" in run.__dict__:
         return dict(run.facts)
     with connection.cursor() as database:
-        database.execute(_SIZED, [MAX_DATA * 2, run.pk])  # as text Postgres adds blanks
+        database.execute(_SIZED, [MAX_DATA * 2, run.pk])  # Postgres' text format adds blanks
         size, text = database.fetchone() or (0, None)
         if text is not None:
             found = orjson.loads(text)
@@ -35,23 +35,23 @@ def facts_of(run: Run) -> dict[str, Any]:
             return {}
         database.execute(_PARTS, [run.pk, LARGEST_PART, MOST_PARTS])
         parts = {key: orjson.loads(value) for key, value in database.fetchall()}
-    return parts | {"cut": f"{size} characters are stored; parts of more than {LARGEST_PART} are left out"}
+    return parts | {"cut": f"{size} characters are stored; parts of more than {LARGEST_PART} are omitted"}
 
 
 def packages_of(run: Run) -> dict[str, Any]:
-    """Package -> version that the driver ran with; empty where it said something else."""
+    """Return package -> version of the driver; empty for invalid reports."""
     packages = facts_of(run).get("packages")
     return packages if isinstance(packages, dict) else {}
 
 
 def facts_add(run: Run, attempt: int, said: Mapping[str, Any]) -> None:
-    """Merge what a driver says into the run's facts. Where that is too much, the latest alone are kept, and the log says so.
+    """Merge a driver's report into the run's facts. If they become too large, only the latest are kept, with a line in the log.
 
     The caller saves the run.
     """
     merged = {**facts_of(run), **said}
     if len(orjson.dumps(merged)) > MAX_DATA:
         merged = dict(said)
-        words = f"The facts of this run were more than {MAX_DATA} bytes; those that were said before are no longer kept."
+        words = f"The facts of this run exceeded {MAX_DATA} bytes; earlier ones were deleted."
         server_says(run, attempt, words)
     run.facts = merged

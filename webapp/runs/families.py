@@ -1,4 +1,4 @@
-"""Runs that differ by their seed alone: one family."""
+"""Families: runs that differ only by seed."""
 
 import hashlib
 import json
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 ASIDE = ("seed", "name", "description", "tags")
-"""Fields below `run` that do not make another experiment of it."""
+"""Fields below `run` that do not distinguish experiments."""
 
 
 def family_of(config: Mapping[str, Any]) -> str:
-    """The same for configs that are equal but for ASIDE; 16 hexadecimal digits."""
+    """Return 16 hexadecimal digits, equal for configs that differ only in ASIDE."""
     said = config.get("run")
     run = (
         {key: value for key, value in said.items() if key not in ASIDE} if isinstance(said, Mapping) else said

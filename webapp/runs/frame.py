@@ -15,7 +15,7 @@ from webapp.runs.selectors import summary_shown
 from webapp.runs.states import RESUMABLE
 
 SHARED_TABS = ("overview", "curves", "transcripts")
-"""What whoever comes by a share link sees of a run; see webapp/shares/kinds.py."""
+"""Pages of a run available to visitors with a share link; see webapp/shares/kinds.py."""
 
 
 ENDED = (*ENDED_STATES, RunState.PAUSED)
@@ -32,7 +32,7 @@ class Tab:
 
 
 def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> dict[str, Any]:
-    """What every page of a run has; `data` goes to the browser beside the summary and the cursor."""
+    """Return the context shared by all run pages; `data` is passed to the browser with the summary and the cursor."""
     return {
         "place": "runs",
         "project_slug": run.project.slug,
@@ -40,6 +40,9 @@ def run_context(user: User | AnonymousUser, run: Run, tab: str, **data: Any) -> 
         "tab": tab,
         "tabs": [each for each in _tabs(run) if not isinstance(user, Visitor) or each.name in SHARED_TABS],
         "acts": ACTS,
+        "act_state": "pausing"
+        if run.state == RunState.STOPPING and run.stop_requested == "pause"
+        else run.state,
         "can_edit": can_edit(user, run.project),
         "ended": run.state in ENDED,
         "algorithm": run.config["algorithm"]["type"].replace("_", "-").upper(),
@@ -84,5 +87,5 @@ def _counted(count: int, one: str, many: str = "") -> str:
 
 
 def is_resumable(run: Run) -> bool:
-    """Whether people may resume it now."""
+    """Whether users may resume it now."""
     return run.state in RESUMABLE and run.source != RunSource.CLIENT

@@ -9,7 +9,7 @@ from workers.telemetry.events import LogEvent
 
 
 def log_lines(run: Run, after: int = 0, limit: int = 500) -> list[LogLine]:
-    """Lines with an id above `after`, oldest first; without `after`, the last ones."""
+    """Return lines with an id above `after`, oldest first; without `after`, the last ones."""
     lines = LogLine.objects.filter(run=run)
     if after:
         return list(lines.filter(pk__gt=after).order_by("pk")[:limit])
@@ -33,7 +33,7 @@ def log_lines_store(run: Run, cursor: int, events: list[LogEvent]) -> None:
 
 
 def server_says(run: Run, attempt: int, message: str, level: str = "warning") -> None:
-    """A line of the server's own in the run's log."""
+    """Write a line of the server to the run's log."""
     LogLine.objects.create(
         run=run,
         attempt=attempt,

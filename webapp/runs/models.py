@@ -11,7 +11,7 @@ ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
 def new_run_id() -> str:
-    """Eight characters that are hard to misread (39 bits)."""
+    """Return eight characters that are hard to misread (39 bits)."""
     return "".join(secrets.choice(ALPHABET) for _ in range(8))
 
 
@@ -30,7 +30,7 @@ class RunState(models.TextChoices):
 
 
 class RunSource(models.TextChoices):
-    """Who trains it: workers that we launch, or somebody's own program through the client."""
+    """Who trains it: workers launched by the server, or a custom program through the client."""
 
     TROUPE = "troupe"
     CLIENT = "client"
@@ -41,7 +41,7 @@ ENDED_STATES = (RunState.FINISHED, RunState.STOPPED, RunState.FAILED)
 
 
 class RunManager(models.Manager["Run"]):
-    """Runs without their facts, which few pages need and which may be large: webapp/runs/facts.py reads them."""
+    """Defers the facts, which few pages need and which may be large: webapp/runs/facts.py reads them."""
 
     def get_queryset(self) -> models.QuerySet["Run"]:
         """See Django."""
@@ -49,7 +49,7 @@ class RunManager(models.Manager["Run"]):
 
 
 class Run(models.Model):
-    """One experiment under one config."""
+    """One experiment with one config."""
 
     id = models.CharField(primary_key=True, max_length=12, default=new_run_id, editable=False)
     project = models.ForeignKey(Project, on_delete=models.PROTECT, related_name="runs")
@@ -59,46 +59,46 @@ class Run(models.Model):
     tags = models.JSONField(default=list)
     source = models.CharField(max_length=8, choices=RunSource.choices, default=RunSource.TROUPE)
     priority = models.IntegerField(default=0)
-    """Higher ones are admitted first."""
+    """Runs with a higher priority are admitted first."""
     family = models.CharField(max_length=64, blank=True, db_index=True)
-    """Digest of the config without its seed, name, description and tags: runs that differ by seed alone share it."""
+    """Digest of the config without its seed, name, description and tags: equal for runs that differ only by seed."""
     sweep = models.ForeignKey("experiments.Sweep", null=True, on_delete=models.SET_NULL, related_name="runs")
     parent = models.ForeignKey("self", null=True, on_delete=models.SET_NULL, related_name="forks")
-    """The run it was forked from."""
+    """The parent of a fork."""
     parent_checkpoint = models.CharField(max_length=400, blank=True)
-    """Path of the checkpoint it was forked at, relative to the parent's run folder."""
+    """Path of the forked checkpoint, relative to the parent's run folder."""
     edits = models.JSONField(default=dict, blank=True)
-    """Fields of the config that were edited since the last attempt, which the next one takes over."""
+    """Config fields edited since the last attempt, applied by the next one."""
     resume_from = models.CharField(max_length=400, blank=True)
-    """Path of the checkpoint that a person chose for the next attempt; empty for the newest."""
+    """Path of the checkpoint that a user selected for the next attempt; empty for the newest."""
     archived = models.BooleanField(default=False, db_index=True)
-    """Left out of tables unless they are asked for."""
+    """Hidden in tables by default."""
     finding_counts = models.JSONField(default=dict)
     """Open health findings by level, e.g. {"bad": 1, "warn": 2}."""
     config = models.JSONField()
-    """The resolved config, whole."""
+    """The complete resolved config."""
     state = models.CharField(max_length=10, choices=RunState.choices, default=RunState.QUEUED, db_index=True)
     reason = models.TextField(blank=True)
-    """Why it waits, failed or stopped, in words for its owner."""
+    """Why it waits, failed or stopped, as a message for its owner."""
     stop_requested = models.CharField(max_length=6, blank=True)
-    """stop or pause while one is asked for."""
+    """stop or pause while one is requested."""
     stop_requested_at = models.DateTimeField(null=True, blank=True)
     end_requested_at = models.DateTimeField(null=True, blank=True)
-    """When a person asked that a run which is stopping ends at once, its iteration incomplete."""
+    """Time at which a user requested an immediate end of a stopping run, without completing its iteration."""
     losses_from = models.IntegerField(default=0)
-    """Attempts up to this number do not count for run.max_attempts: a person has resumed the run since."""
+    """Attempts up to this number do not count for run.max_attempts: a user has resumed the run since."""
     iteration = models.IntegerField(default=0)
     """Iterations completed."""
     iterations = models.IntegerField()
     """Iterations wanted."""
     headline = models.JSONField(default=dict)
-    """Latest values of the few metrics that tables show, by key."""
+    """Latest values of the few metrics shown in tables, by key."""
     facts = models.JSONField(default=dict)
-    """Said by the driver at start: packages, base models."""
+    """Reported by the driver at start: packages, base models."""
     event_count = models.BigIntegerField(default=0)
-    """Events stored so far: the cursor of the run's live feed."""
+    """Number of stored events: the cursor of the run's live feed."""
     values_dropped = models.BigIntegerField(default=0)
-    """Values of metrics that were not stored because the run had too many names."""
+    """Number of values not stored because the run had too many metrics."""
     events_held = models.BooleanField(default=False)
     """Whether its latest events wait on the trainer's disk, since the project's storage quota is used up."""
     created_at = models.DateTimeField(auto_now_add=True, db_index=True)
@@ -115,10 +115,10 @@ class Run(models.Model):
 
 
 class Attempt(models.Model):
-    """One launch of a run. Numbers count from 1; the highest is the one that may change the run's state."""
+    """One launch of a run. Numbers start at 1; only the highest attempt may change the run's state."""
 
     class State(models.TextChoices):
-        """submitting: no answer of the backend yet; ended_as tells how it ended."""
+        """submitting: the backend has not confirmed yet; ended_as is the result of an ended one."""
 
         SUBMITTING = "submitting"
         LIVE = "live"
@@ -132,17 +132,17 @@ class Attempt(models.Model):
     reason = models.TextField(blank=True)
     submission_id = models.CharField(max_length=80, unique=True)
     cluster = models.CharField(max_length=32, blank=True)
-    """Which start of the bundled Ray it was submitted to; empty for any other cluster."""
+    """The start of the bundled Ray it was submitted to; empty for any other cluster."""
     resumed_from = models.CharField(max_length=400, blank=True)
     """Checkpoint path relative to the run folder; empty for a fresh start."""
     exact = models.BooleanField(default=False)
-    """Whether a person chose `resumed_from`: then no other checkpoint takes its place where it is damaged."""
+    """Whether a user selected `resumed_from`: then a damaged one is not replaced by another checkpoint."""
     changes = models.JSONField(default=dict)
-    """Fields of the config that were edited before this attempt: dotted path -> value."""
+    """Config fields edited before this attempt: dotted path -> value."""
     heartbeat_at = models.DateTimeField(null=True, blank=True)
-    """When the server last received anything from it."""
+    """Time of the last message from it."""
     unreachable_since = models.DateTimeField(null=True, blank=True)
-    """Since when the backend has not answered for it."""
+    """Time since when the backend has not responded for it."""
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
@@ -153,7 +153,7 @@ class Attempt(models.Model):
 
 
 class RunNote(models.Model):
-    """What somebody wrote at a moment of a run; marked on its curves where it has a step."""
+    """A user's note on a step of a run, or on the whole run; marked on its curves if it has a step."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="run_notes")
     author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL)
@@ -166,16 +166,16 @@ class RunNote(models.Model):
 
 
 class SavedView(models.Model):
-    """A way to look at the runs table, kept under a name: a project's, shared by its members, or somebody's own."""
+    """A named configuration of the runs table: of a project, shared by its members, or of one user."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_views")
-    """Who made it; who sees it where it has no project."""
+    """Its creator; the only reader if it has no project."""
     project = models.ForeignKey(Project, null=True, on_delete=models.CASCADE, related_name="saved_views")
     name = models.CharField(max_length=80)
     query = models.JSONField(default=dict)
-    """Words of the table's address -> text: filter, sort, columns, group and the rest of RunFilters."""
+    """Query parameters of the table -> text: filter, sort, columns, group and the rest of RunFilters."""
     default = models.BooleanField(default=False)
-    """Opened where the address asks for nothing; at most one of a project, and one of a person."""
+    """Opened for a URL without parameters; at most one per project, and one per user."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -194,7 +194,7 @@ class LogLine(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="log_lines")
     attempt = models.IntegerField()
     cursor = models.BigIntegerField()
-    """Run.event_count when it was stored."""
+    """Run.event_count at the time of storage."""
     time = models.DateTimeField()
     level = models.CharField(max_length=8)
     source = models.CharField(max_length=80)
@@ -217,9 +217,9 @@ class Phase(models.Model):
     start = models.FloatField()
     end = models.FloatField()
     flops = models.FloatField(null=True)
-    """Model FLOPs that were needed."""
+    """Required model FLOPs."""
     peak = models.FloatField(null=True)
-    """FLOP/s of the worker's device at its peak."""
+    """Peak FLOP/s of the worker's device."""
 
     class Meta:
         indexes = [models.Index(fields=["run", "start"])]

@@ -1,4 +1,4 @@
-"""What people write at a moment of a run."""
+"""Notes of users on steps of a run."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,9 +17,9 @@ from webapp.runs.models import Run, RunNote
 
 @transaction.atomic
 def run_note_add(user: Person, run: Run, data: Any) -> RunNote:
-    """Note something about the run, or about its step `step`. Raises PermissionDenied, ConfigError (text, step)."""
+    """Add a note on the run, or on its step `step`. Raises PermissionDenied, ConfigError (text, step)."""
     if not isinstance(user, User) or not can_edit(user, run.project):
-        raise PermissionDenied(f"you may not write in the project {run.project.slug}")
+        raise PermissionDenied(f"you cannot write in the project {run.project.slug}")
     form = RunNoteForm(data if isinstance(data, Mapping) else {})
     if not form.is_valid():
         raise ConfigError({name: " ".join(map(str, said)) for name, said in form.errors.items()})
@@ -30,7 +30,7 @@ def run_note_add(user: Person, run: Run, data: Any) -> RunNote:
 
 @transaction.atomic
 def run_note_change(user: Person, note: RunNote, text: Any) -> RunNote:
-    """Other words: its author may, and owners of the project. Raises PermissionDenied, ConfigError (text)."""
+    """Change the text; allowed for its author and owners of the project. Raises PermissionDenied, ConfigError (text)."""
     _may_change(user, note)
     form = RunNoteForm({"text": text})
     if not form.is_valid():
@@ -43,7 +43,7 @@ def run_note_change(user: Person, note: RunNote, text: Any) -> RunNote:
 
 @transaction.atomic
 def run_note_remove(user: Person, note: RunNote) -> None:
-    """Take it away: its author may, and owners of the project. Raises PermissionDenied."""
+    """Delete a note; allowed for its author and owners of the project. Raises PermissionDenied."""
     _may_change(user, note)
     project = note.run.project
     audit_note(user, project, "run.note_remove", note.run_id, note=note.pk, step=note.step, text=note.text)
@@ -51,7 +51,7 @@ def run_note_remove(user: Person, note: RunNote) -> None:
 
 
 def run_note_get(run: Run, pk: int) -> RunNote:
-    """One note of the run. Raises Http404."""
+    """Return one note of the run. Raises Http404."""
     found = RunNote.objects.filter(run=run, pk=pk).select_related("run__project").first()
     if found is None:
         raise Http404(f"the run {run.pk} has no note {pk}")
@@ -65,7 +65,7 @@ def _may_change(user: Person, note: RunNote) -> None:
 
 
 def run_notes_latest(runs: Iterable[Run]) -> dict[str, RunNote]:
-    """The latest note of each run that has one, by the run's id."""
+    """Return the latest note of each run with notes, by the run's id."""
     latest = RunNote.objects.filter(run__in=list(runs)).select_related("author").order_by("run", "-pk")
     return {note.run_id: note for note in latest.distinct("run")}
 
@@ -76,7 +76,7 @@ def run_notes_list(run: Run) -> list[RunNote]:
 
 
 def run_note_document(note: RunNote) -> dict[str, Any]:
-    """JSON for the API."""
+    """Return JSON for the API."""
     return {
         "id": note.pk,
         "step": note.step,

@@ -63,7 +63,7 @@ def check_runs_visible(user: Person, config: AnyConfig) -> None:
 
 
 def check_storable(tree: Any, path: str = "") -> None:
-    """Raises ConfigError where a config holds what the database cannot: NaN, infinities, NUL characters."""
+    """Raises ConfigError for config values that the database cannot store: NaN, infinities, NUL characters."""
     if isinstance(tree, dict):
         for key, value in tree.items():
             check_storable(key, path)
@@ -72,9 +72,9 @@ def check_storable(tree: Any, path: str = "") -> None:
         for place, value in enumerate(tree):
             check_storable(value, f"{path}.{place}")
     elif isinstance(tree, float) and not math.isfinite(tree):
-        raise ConfigError({path: f"{tree} is no number to compute with; give a finite one"})
+        raise ConfigError({path: f"{tree} is not a finite number; give a finite one"})
     elif isinstance(tree, str) and "\0" in tree:
-        raise ConfigError({path.replace("\0", "\ufffd"): "text holds no NUL characters"})
+        raise ConfigError({path.replace("\0", "\ufffd"): "text cannot contain NUL characters"})
 
 
 def _check_links(config: AnyConfig, permitted: Permitted) -> None:

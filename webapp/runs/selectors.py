@@ -1,4 +1,4 @@
-"""Reading runs: only ever through the reader's own projects."""
+"""Queries of runs, limited to the user's own projects."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ from webapp.runs.models import ENDED_STATES, Attempt, Run, RunState
 
 
 def runs_visible(user: Person) -> QuerySet[Run]:
-    """Runs of the user's projects, or those that were shared with a visitor, with what `run_summary` needs."""
+    """Return the runs of the user's projects, or those shared with a visitor, with the relations of `run_summary`."""
     mine = Q(project__in=projects_visible(user))
     if isinstance(user, Visitor):
         mine = Q(project=user.project, pk__in=user.runs)
@@ -22,7 +22,7 @@ def runs_visible(user: Person) -> QuerySet[Run]:
 
 
 def runs_by_id(ids: Iterable[str]) -> dict[str, Run]:
-    """Those of ids that were chosen from `runs_visible`, with what `run_summary` needs."""
+    """Return runs by ids selected from `runs_visible`, with the relations of `run_summary`."""
     return _with_facts(Run.objects.all()).in_bulk(list(ids))
 
 
@@ -32,15 +32,15 @@ def _with_facts(runs: QuerySet[Run]) -> QuerySet[Run]:
 
 
 def run_get(user: Person, run_id: str) -> Run:
-    """One run. Raises Http404 for those of other people's projects too."""
+    """Return one run. Raises Http404, also for projects that are not visible to the user."""
     run = None if "\0" in run_id else runs_visible(user).filter(pk=run_id).first()
     if run is None:
-        raise Http404(f"there is no run {run_id} that you may see")
+        raise Http404(f"there is no run {run_id} that is visible to you")
     return run
 
 
 def run_summary(run: Run) -> dict[str, Any]:
-    """What API, live deltas and pages all say of a run; JSON types only."""
+    """Return a run's summary for the API, live deltas and pages; JSON types only."""
     attempts = getattr(run, "attempts_in_order", None)
     attempts = list(run.attempts.order_by("number")) if attempts is None else attempts
     return {
@@ -80,20 +80,20 @@ HIDDEN_FROM_VISITORS = ("project", "owner", "family", "parent", "parent_checkpoi
 
 
 def summary_shown(user: Person, run: Run) -> dict[str, Any]:
-    """`run_summary` as far as this person may know it: a visitor learns nothing of people and other runs."""
+    """Return `run_summary` as visible to this user: visitors get nothing about users and other runs."""
     summary = run_summary(run)
     return summary_for_visitors(summary) if isinstance(user, Visitor) else summary
 
 
 def summary_for_visitors(summary: dict[str, Any]) -> dict[str, Any]:
-    """Without what is no part of the run, or stands on a page that they may not open."""
+    """Remove fields that do not belong to the run, or refer to pages closed to visitors."""
     return {name: value for name, value in summary.items() if name not in HIDDEN_FROM_VISITORS} | {
         "findings": {}
     }
 
 
 def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:
-    """Seconds left at the pace of the current attempt; None before its first iteration or when it is over."""
+    """Return the remaining seconds at the pace of the current attempt; None before its first iteration or after its end."""
     if (
         run.state not in (RunState.RUNNING, RunState.STOPPING)
         or attempt is None
@@ -109,12 +109,12 @@ def eta_seconds(run: Run, attempt: Attempt | None) -> float | None:
 
 
 def first_iteration(run: Run, attempt: Attempt) -> int:
-    """Where the attempt began."""
+    """Return the first iteration of the attempt."""
     return iteration_of(attempt.resumed_from or run.parent_checkpoint)
 
 
 def iteration_of(checkpoint: str) -> int:
-    """A checkpoint's folder ends in its iteration; 0 for none."""
+    """Return the iteration at the end of a checkpoint's folder name; 0 without a checkpoint."""
     number = checkpoint.rpartition("-")[2]
     return int(number) if number.isdigit() else 0
 
@@ -133,7 +133,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _links(run: Run) -> dict[str, str]:
-    """Addresses, without the host."""
+    """Return URLs without the host."""
     links = {"page": reverse("runs:detail", args=[run.pk]), "self": reverse("api:run", args=[run.pk])}
     for name in ("series", "episodes", "checkpoints", "logs", "stop", "pause", "resume", "events"):
         links[name] = reverse(f"api:run-{name}", args=[run.pk])
@@ -141,12 +141,12 @@ def _links(run: Run) -> dict[str, str]:
 
 
 def is_over(run: Run) -> bool:
-    """Whether nothing more is to be expected unless somebody resumes it."""
+    """Whether the run has ended and changes only if a user resumes it."""
     return run.state in (*ENDED_STATES, RunState.PAUSED)
 
 
 def tags_of(user: Person) -> list[str]:
-    """Tags of the user's latest runs, most used first."""
+    """Return the tags of the user's latest runs, most used first."""
     counted: dict[str, int] = {}
     for tags in runs_visible(user).order_by("-created_at").values_list("tags", flat=True)[:500]:
         for tag in tags:

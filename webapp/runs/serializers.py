@@ -13,7 +13,7 @@ class RunSerializer(serializers.Serializer[Run]):
     """A run's summary; the detail adds its config and facts."""
 
     def to_representation(self, instance: Run) -> dict[str, Any]:
-        """See webapp.runs.selectors.run_summary."""
+        """Return webapp.runs.selectors.run_summary."""
         summary = run_summary(instance)
         if self.context.get("detail"):
             summary |= {"config": instance.config, "facts": facts_of(instance)}

@@ -1,4 +1,4 @@
-"""The run's state machine: which state may follow which."""
+"""The run's state machine: the allowed transitions."""
 
 from training_core.errors import TroupeError
 from webapp.runs.models import Run, RunSource, RunState

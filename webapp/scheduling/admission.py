@@ -1,5 +1,5 @@
-"""Who is admitted next: by priority, then by age. A run that waits for devices keeps its claim on them, so that a later
-one takes only what those before it leave.
+"""Admission of queued runs: by priority, then by age. A run that waits for devices reserves them, so that a later
+one only takes the remaining ones.
 """
 
 import logging
@@ -15,16 +15,16 @@ from workers.sizing.demand import Demand
 
 log = logging.getLogger(__name__)
 SLACK = 1e-6
-"""Sums of fractions of a core are not exact."""
+"""Tolerance for sums of fractions of a core, which are not exact."""
 
 
 def what_it_waits_for(run: Run, wanted: Demand, capacity: Capacity | None) -> str:
-    """Empty where the run fits beside those that hold devices and those before it; else a sentence for its owner."""
+    """Return an empty text if the run fits next to the runs that hold devices and those before it; else the reason."""
     if capacity is None:
         return "waits for Ray, which does not answer"
     if not fits(wanted, capacity):
         return (
-            f"waits for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in all. "
+            f"waits for {wanted}; the cluster has {capacity.cpus:g} CPU cores and {capacity.gpus:g} GPUs in total. "
             "Add nodes, or lower policies.*.devices and resources.environment_cpus"
         )
     holding = demands_of(runs_holding().exclude(pk=run.pk))
@@ -41,20 +41,20 @@ def what_it_waits_for(run: Run, wanted: Demand, capacity: Capacity | None) -> st
 
 
 def fits(wanted: Demand, capacity: Capacity) -> bool:
-    """Whether an empty cluster would do."""
+    """Whether the demand fits on an empty cluster."""
     return wanted.cpus <= capacity.cpus + SLACK and wanted.gpus <= capacity.gpus + SLACK
 
 
 def left(capacity: Capacity, demands: Iterable[Demand]) -> Demand:
-    """What is over when all of these are served; may be negative."""
+    """Return the remaining devices after all demands; may be negative."""
     listed = list(demands)
     cpus = capacity.cpus - sum(each.cpus for each in listed)
     return Demand(cpus, capacity.gpus - sum(each.gpus for each in listed), ())
 
 
 def demands_before(run: Run, capacity: Capacity, holding: Demands) -> list[Demand]:
-    """Of the runs that stand before it in the queue and could run here: what never fits, or waits for its project's
-    quota, keeps nobody waiting.
+    """Return the demands of the runs before it in the queue that could run here: runs that never fit, or wait for their
+    project's quota, do not block others.
     """
     older = Q(priority=run.priority, created_at__lt=run.created_at)
     before = runs_waiting().filter(Q(priority__gt=run.priority) | older).exclude(pk=run.pk)
@@ -62,7 +62,7 @@ def demands_before(run: Run, capacity: Capacity, holding: Demands) -> list[Deman
 
 
 def demands_ahead(capacity: Capacity) -> list[Demand]:
-    """Of all that a run submitted now would come after: those that hold devices, and the queue."""
+    """Return the demands ahead of a run submitted now: of the runs that hold devices, and of the queue."""
     holding = demands_of(runs_holding())
     return [wanted for _, wanted in holding] + _able(runs_waiting(), capacity, holding)
 
@@ -76,13 +76,13 @@ def _able(waiting: Iterable[Run], capacity: Capacity, holding: Demands) -> list[
 
 
 def _quota_says(run: Run, wanted: Demand, holding: Demands) -> str:
-    """What the quota of its project has against it."""
+    """Return the reason of the project's quota; empty if there is none."""
     own = [each for other, each in holding if other.project_id == run.project_id]
     return admission_reason(run.project_id, wanted, own)
 
 
 def _covers(free: Demand, wanted: Demand) -> bool:
-    """Devices that a run does not ask for do not matter to it."""
+    """Whether the free devices suffice; devices that are not requested are ignored."""
     cpus = not wanted.cpus or wanted.cpus <= free.cpus + SLACK
     return cpus and (not wanted.gpus or wanted.gpus <= free.gpus + SLACK)
 

@@ -18,14 +18,14 @@ from webapp.scheduling.serializers import ForkSerializer, ResumeSerializer, Stop
 
 
 class RunAct(APIView):
-    """stop or pause. A body is optional, in JSON or as a form."""
+    """Actions on a run: stop or pause. The body is optional, in JSON or as a form."""
 
     act = "stop"
     parser_classes = (*APIView.parser_classes, FormParser, MultiPartParser)
 
     @extend_schema(request=StopSerializer, responses={200: JSON, 409: JSON})
     def post(self, request: Request, run_id: str) -> Response:
-        """The run afterwards; 409 where its state does not allow it. With `now` it does not wait for its iteration."""
+        """Return the updated run; 409 if its state does not allow it. `now` does not wait for the current iteration."""
         body = StopSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         with transaction.atomic():
@@ -36,13 +36,13 @@ class RunAct(APIView):
 
 
 class RunResume(APIView):
-    """A new attempt, under an edited config where that is wanted."""
+    """A new attempt, optionally with an edited config."""
 
     @extend_schema(request=ResumeSerializer, responses={200: JSON, 400: JSON, 409: JSON})
     def post(self, request: Request, run_id: str) -> Response:
-        """The run afterwards; 409 where its state does not allow it or `checkpoint` is damaged, 400 with a message per field.
+        """Return the updated run; 409 if its state does not allow it or `checkpoint` is damaged, 400 with a message per field.
 
-        Without `checkpoint` it is the newest whole one.
+        The default checkpoint is the newest intact one.
         """
         body = ResumeSerializer(data=request.data)
         body.is_valid(raise_exception=True)

@@ -1,4 +1,4 @@
-"""Attempts: how one ends, and whether another follows by itself. Callers hold the run's row lock and save the run."""
+"""The end of attempts, and automatic restarts. Callers hold the run's row lock and save the run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,16 +15,16 @@ from workers.telemetry.reasons import reason as plain_reason
 
 
 def attempt_end(attempt: Attempt, how: str, reason: str) -> None:
-    """Note how an attempt ended (finished, stopped, paused, failed, lost)."""
+    """Record how an attempt ended (finished, stopped, paused, failed, lost)."""
     attempt.state, attempt.ended_as, attempt.reason = Attempt.State.ENDED, how, plain_reason(reason)
     attempt.ended_at = timezone.now()
     attempt.save()
 
 
 def attempt_lost(run: Run, attempt: Attempt, reason: str, *, again: bool) -> None:
-    """An attempt failed or died. With `again` the run is queued for another one, as often as run.max_attempts allows.
+    """Handle a failed or dead attempt. With `again` the run is queued for another one, up to run.max_attempts.
 
-    A run that was asked to stop or pause does just that. Fills the run's state and reason.
+    A run with a pending stop or pause stops or pauses instead. Sets the run's state and reason.
     """
     reason = plain_reason(reason)
     attempt_end(attempt, "lost" if again else "failed", reason)
@@ -44,8 +44,8 @@ def attempt_lost(run: Run, attempt: Attempt, reason: str, *, again: bool) -> Non
 
 
 def losses_in_a_row(run: Run) -> int:
-    """Attempts lost in a row without progress: since one last ended well, or wrote a checkpoint beyond the one it started
-    from, or a person resumed the run.
+    """Return the number of consecutive lost attempts without progress: since an attempt ended normally, wrote a checkpoint
+    beyond its start, or a user resumed the run.
     """
     reached = dict(run.checkpoints.values_list("attempt").annotate(Max("iteration")))
     lost = 0
@@ -59,7 +59,7 @@ def losses_in_a_row(run: Run) -> int:
 
 
 def origin_apply(run: Run, attempt: Attempt, facts: Mapping[str, Any]) -> None:
-    """Take over what a driver says of the checkpoint it started from: another one of the run, or a damaged one of the parent."""
+    """Record the driver's report of its start: a different checkpoint of the run, or a damaged one of the parent."""
     path = f"checkpoints/{facts.get('resumed_from')}"
     if attempt.resumed_from not in ("", path) and run.checkpoints.filter(path=path).exists():
         attempt.resumed_from = path

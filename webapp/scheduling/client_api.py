@@ -1,4 +1,4 @@
-"""The API for programs that train by themselves and report here."""
+"""The API for custom programs that train themselves and report to this server."""
 
 from drf_spectacular.utils import extend_schema
 from rest_framework.exceptions import PermissionDenied
@@ -14,13 +14,13 @@ from webapp.scheduling.client_runs import client_run_begin, client_run_read
 
 
 class ClientRuns(APIView):
-    """Runs of somebody's own programs."""
+    """Runs of custom programs."""
 
     @extend_schema(request=JSON, responses={200: JSON, 400: JSON, 409: JSON})
     def post(self, request: Request) -> Response:
         """Begin or resume one: fields as in webapp.scheduling.client_runs.ClientRun, and `project` (a slug).
 
-        Answers {"run": summary, "attempt": number}; events then go to the run's `events` link, with the same token.
+        Returns {"run": summary, "attempt": number}; events are posted to the run's `events` link, with the same token.
         """
         body = dict(request.data) if isinstance(request.data, dict) else {}
         slug = body.pop("project", "")
@@ -28,6 +28,6 @@ class ClientRuns(APIView):
             raise ConfigError({"project": "give a project's slug"})
         project = project_get(request.user, slug) if slug else project_default(request.user)
         if project is None:
-            raise PermissionDenied("you may write to no project; ask an owner for the editor level")
+            raise PermissionDenied("you cannot write to any project; ask an owner for the editor level")
         run, attempt = client_run_begin(request.user, project, client_run_read(body))
         return Response({"run": run_summary(run), "attempt": attempt.number})

@@ -1,7 +1,7 @@
-"""Runs that somebody's own program trains: begun, given up after long silence, taken up again when it speaks.
+"""Runs of custom programs: created, marked as failed after a long silence, revived when the program reports again.
 
-Nothing is launched for them. Their config has the sections that pages read, mostly empty, and what the program gave
-under `client`.
+The server launches nothing for them. Their config has the sections required by pages, mostly empty, and the program's
+own config under `client`.
 """
 
 from collections.abc import Mapping
@@ -26,62 +26,66 @@ from webapp.runs.states import TransitionRefused
 from webapp.scheduling.attempts import attempt_end
 
 QUIET = timedelta(seconds=60)
-"""After this silence the owner is told."""
+"""Silence after which the owner is notified."""
 GIVEN_UP = timedelta(minutes=15)
-"""After this one the run counts as failed, until its program speaks again."""
+"""Silence after which the run counts as failed, until its program reports again."""
 
 
 class ClientRun(BaseModel):
-    """What a program says when it begins a run."""
+    """The parameters of a program that creates a run."""
 
     model_config = ConfigDict(extra="forbid")
 
     id: str = Field(
         pattern=f"^[{ALPHABET}]{{8,12}}$",
-        description="Chosen by the program, so that asking twice makes one run.",
+        description="Chosen by the program, so that a repeated request creates one run.",
     )
     name: str = Field("", max_length=120)
     group: str = Field("", max_length=60, description="Becomes a tag, `group:NAME`.")
     tags: list[str] = Field([], max_length=20)
     notes: str = Field("", max_length=4000)
-    config: dict[str, Any] = Field({}, description="Anything; shown and searchable under `client`.")
+    config: dict[str, Any] = Field({}, description="Arbitrary; shown and searchable under `client`.")
     team: dict[str, str] = Field({}, max_length=64, description="Role to policy.")
     algorithm: str = Field("external", max_length=60)
     environment: str = Field("external", max_length=60)
-    steps: int = Field(0, ge=0, le=2**31 - 1, description="Steps in all, for progress; 0: unknown.")
+    steps: int = Field(0, ge=0, le=2**31 - 1, description="Total steps, for progress; 0: unknown.")
     resume: str = Field("never", pattern="^(allow|must|never)$")
     nonce: str = Field(
-        "", max_length=40, description="Of one call of init: the same one again gets the same attempt."
+        "",
+        max_length=40,
+        description="Identifies one call of init: a repeated request returns the same attempt.",
     )
 
 
 @transaction.atomic
 def client_run_begin(user: Person, project: Project, wanted: ClientRun) -> tuple[Run, Attempt]:
-    """The run and the attempt that the program's events belong to.
+    """Return the run and the attempt for the program's events.
 
-    Raises PermissionDenied, ConfigError (what cannot be stored), TransitionRefused (an id that is taken, or unknown
+    Raises PermissionDenied, ConfigError (values that cannot be stored), TransitionRefused (an id that is in use, or unknown
     with resume = "must").
     """
     if not can_edit(user, project):
         raise PermissionDenied(
-            f"you may not write to the project {project.slug}; ask an owner for the editor level"
+            f"you cannot write to the project {project.slug}; ask an owner for the editor level"
         )
     if too_many_guesses("run", user.pk):
-        raise TransitionRefused(f"{GUESSES} ids were taken by other runs; wait an hour, then begin a run")
+        raise TransitionRefused(
+            f"{GUESSES} ids were in use by other runs; wait an hour before you start another run"
+        )
     run = run_locked(wanted.id)
     if run is None:
         if wanted.resume == "must":
-            raise TransitionRefused(f"there is no run {wanted.id} to resume; leave resume out to begin it")
+            raise TransitionRefused(f"there is no run {wanted.id} to resume; omit resume to create it")
         run = _made(user, project, wanted)
         return run, _attempt(run, 1, wanted.nonce)
     latest = run.attempts.order_by("-number").first()
     if run.project_id != project.pk or run.source != RunSource.CLIENT or latest is None:
         guess_note("run", user.pk)
-        raise TransitionRefused(f"the id {wanted.id} is taken by another run; choose another one")
+        raise TransitionRefused(f"the id {wanted.id} is in use by another run; choose another one")
     if wanted.nonce and latest.submission_id == _submission(run, latest.number, wanted.nonce):
         return run, latest
     if wanted.resume == "never":
-        raise TransitionRefused(f'run {wanted.id} exists; pass resume="allow" to go on with it')
+        raise TransitionRefused(f'run {wanted.id} exists; pass resume="allow" to continue it')
     return run, _resumed(run, latest, wanted)
 
 
@@ -113,7 +117,7 @@ def _made(user: Person, project: Project, wanted: ClientRun) -> Run:
 
 
 def client_config(wanted: ClientRun) -> dict[str, Any]:
-    """The sections that every page may rely on, and the program's own config."""
+    """Return the sections required by every page, and the program's own config."""
     policies = dict.fromkeys(wanted.team.values())
     return {
         "run": {
@@ -141,7 +145,7 @@ def _seed(config: Mapping[str, Any]) -> Any:
 
 def _resumed(run: Run, latest: Attempt, wanted: ClientRun) -> Attempt:
     if latest.state != Attempt.State.ENDED:
-        attempt_end(latest, "stopped", "its program began again")
+        attempt_end(latest, "stopped", "its program started again")
     run_move(run, RunState.RUNNING, stop_requested="", iterations=wanted.steps or run.iterations)
     return _attempt(run, latest.number + 1, wanted.nonce)
 
@@ -163,7 +167,7 @@ def _submission(run: Run, number: int, nonce: str) -> str:
 
 @transaction.atomic
 def client_run_look_after(run_id: str, since: Any) -> None:
-    """Say what is not heard of, and give up what has been silent for long. `since`: when we began to look."""
+    """Report a silent program, and mark it as failed after a long silence. `since`: start of the observation."""
     run = runs_locked().get(pk=run_id)
     attempt = run.attempts.order_by("-number").first()
     if run.state not in ACTIVE_STATES or attempt is None:
@@ -182,7 +186,7 @@ def client_run_look_after(run_id: str, since: Any) -> None:
 
 
 def client_run_revive(run: Run, attempt: Attempt) -> None:
-    """A program that was given up has spoken. The caller holds the run's lock; anything but that is left alone."""
+    """Revive a run whose program was given up and reports again. The caller holds the run's lock; other runs are unchanged."""
     given_up = run.source == RunSource.CLIENT and run.state == RunState.FAILED and attempt.ended_as == "lost"
     if not given_up or run.attempts.filter(number__gt=attempt.number).exists():
         return
@@ -192,7 +196,7 @@ def client_run_revive(run: Run, attempt: Attempt) -> None:
 
 
 def client_run_read(data: Any) -> ClientRun:
-    """Validate what a program sent. Raises ConfigError with one message per field."""
+    """Validate the program's data. Raises ConfigError with one message per field."""
     try:
         return ClientRun.model_validate(data)
     except ValidationError as error:

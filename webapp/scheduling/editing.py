@@ -1,4 +1,4 @@
-"""Editing the config of a run that has ended, for the attempt that goes on with it."""
+"""Edits of the config of an ended run, for its next attempt."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,15 +20,15 @@ from webapp.scheduling.services import run_resume
 
 
 def run_resume_edited(user: Person, run: Run, overrides: Mapping[str, Any], checkpoint: str = "") -> Run:
-    """Queue a new attempt under the run's config with `overrides`, which are noted as that attempt's changes.
+    """Queue a new attempt with the run's config and `overrides`, which are recorded as the attempt's changes.
 
-    `checkpoint` names the one to start from (last, best or an iteration); empty for the last.
+    `checkpoint` is the one to start from (last, best or an iteration); empty for the last.
 
     Raises ConfigError with one message per field path, PermissionDenied, TransitionRefused, Http404.
     """
     chosen = checkpoint_named(user, run.pk, checkpoint) if checkpoint else None
     if chosen is not None:
-        require_whole(chosen)  # before the transaction, which would take the mark back with it
+        require_whole(chosen)  # before the transaction, whose rollback would undo the mark
     return _resumed(user, run, overrides, chosen)
 
 
@@ -54,6 +54,6 @@ def _resumed(user: Person, run: Run, overrides: Mapping[str, Any], chosen: Check
 
 
 def _edits(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields that are not as they were: dotted path -> new value, None where there is none now."""
+    """Return the changed fields: dotted path -> new value, None for a removed one."""
     old, new = flatten(before), flatten(after)
     return {path: new.get(path) for path in (new | old) if new.get(path) != old.get(path)}

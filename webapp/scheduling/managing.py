@@ -1,4 +1,4 @@
-"""What people do to runs, one or many: stop, pause, resume, archive, tag, set the priority. Each act is in the audit log."""
+"""Actions on one or many runs: stop, pause, resume, archive, tag, set the priority. Each is recorded in the audit log."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,27 +17,27 @@ from webapp.runs.states import TransitionRefused
 from webapp.scheduling import services
 
 MOST = 500
-"""Runs of one bulk act."""
+"""Maximum number of runs in one bulk action."""
 HIGHEST = 1000
 
 
 def run_do(user: Person, run: Run, act: str, value: str = "") -> None:
-    """Do `act` of ACTS to a run. Raises PermissionDenied, TransitionRefused, ConfigError (value)."""
+    """Apply `act` of ACTS to a run. Raises PermissionDenied, TransitionRefused, ConfigError (value)."""
     if act not in ACTS:
-        raise ConfigError({"act": f"no act {act[:40]!r}; acts are {', '.join(ACTS)}"})
+        raise ConfigError({"act": f"unknown act {act[:40]!r}; acts are {', '.join(ACTS)}"})
     with transaction.atomic():
         ACTS[act](user, run, value)
         audit_note(user, run.project, f"run.{act}", run.pk, **({"value": value} if value else {}))
 
 
 def runs_do(user: Person, run_ids: Iterable[str], act: str, value: str = "") -> list[dict[str, Any]]:
-    """The same to each of many; one that refuses does not keep the others: [{"id", "ok", "detail"}].
+    """Apply an action to many runs; a refusal does not affect the others. Returns [{"id", "ok", "detail"}].
 
-    Raises ConfigError for an unknown act, a bad value, or too many runs.
+    Raises ConfigError for an unknown action, an invalid value, or too many runs.
     """
     ids = list(dict.fromkeys(run_ids))
     if act not in ACTS:
-        raise ConfigError({"act": f"no act {act[:40]!r}; acts are {', '.join(ACTS)}"})
+        raise ConfigError({"act": f"unknown act {act[:40]!r}; acts are {', '.join(ACTS)}"})
     if not 0 < len(ids) <= MOST:
         raise ConfigError({"runs": f"name 1 to {MOST} runs"})
     return [_tried(user, run_id, act, value) for run_id in ids]
@@ -49,14 +49,14 @@ def _tried(user: Person, run_id: str, act: str, value: str) -> dict[str, Any]:
     except ConfigError:
         raise
     except (TroupeError, PermissionDenied, Http404) as error:
-        return {"id": run_id, "ok": False, "detail": str(error) or "you may not do this"}
+        return {"id": run_id, "ok": False, "detail": str(error) or "you do not have the permission"}
     return {"id": run_id, "ok": True, "detail": ""}
 
 
 def _archive(user: Person, run: Run, value: str) -> None:
     run = _mine(user, run)
     if run.state in ("queued", "starting", "running", "stopping"):
-        raise TransitionRefused(f"a run that is {run.state} is not archived: stop it first")
+        raise TransitionRefused(f"a run that is {run.state} cannot be archived: stop it first")
     _save(run, archived=True)
 
 
@@ -87,14 +87,14 @@ def _priority(user: Person, run: Run, value: str) -> None:
     except ValueError:
         number = HIGHEST + 1
     if abs(number) > HIGHEST:
-        raise ConfigError({"value": f"give a whole number from -{HIGHEST} to {HIGHEST}"})
+        raise ConfigError({"value": f"give an integer from -{HIGHEST} to {HIGHEST}"})
     _save(_mine(user, run), priority=number)
 
 
 def _mine(user: Person, run: Run) -> Run:
-    """The run, locked. Raises PermissionDenied."""
+    """Return the run, locked. Raises PermissionDenied."""
     if not can_edit(user, run.project):
-        raise PermissionDenied(f"you may not change runs of the project {run.project.slug}")
+        raise PermissionDenied(f"you cannot change runs of the project {run.project.slug}")
     return runs_locked().get(pk=run.pk)
 
 
@@ -115,4 +115,4 @@ ACTS: dict[str, Callable[[Person, Run, str], Any]] = {
     "untag": _untag,
     "priority": _priority,
 }
-"""What each act does; the last argument is its value, if it takes one."""
+"""Function of each action; the last argument is its value, if it has one."""

@@ -1,4 +1,4 @@
-"""Writing runs: made, stopped, resumed by people; moved on by what their drivers report.
+"""Changes to runs: created, stopped, resumed by users; advanced by their drivers' reports.
 
 Every change of state happens under the run's row lock.
 """
@@ -34,7 +34,7 @@ from workers.telemetry.reasons import reason
 FINAL = {"finished": RunState.FINISHED, "stopped": RunState.STOPPED, "paused": RunState.PAUSED}
 
 MOST_ITERATIONS = 2**31 - 1
-"""What events can count."""
+"""Maximum number of iterations that events can count."""
 
 
 @transaction.atomic
@@ -47,16 +47,16 @@ def run_create(
     name: str = "",
     tags: Iterable[str] = (),
 ) -> Run:
-    """A queued run of a config tree under overrides; its submission follows on commit.
+    """Create a queued run from a config tree with overrides; its submission follows on commit.
 
-    Raises ConfigError with one message per field path, PermissionDenied for somebody who may not launch here.
+    Raises ConfigError with one message per field path, PermissionDenied for users who cannot launch here.
     """
     if not isinstance(user, User) or not can_edit(user, project):
         raise PermissionDenied(
-            f"you may not launch in the project {project.slug}; ask an owner for the editor level"
+            f"you cannot launch in the project {project.slug}; ask an owner for the editor level"
         )
     if preset and preset not in preset_names():
-        raise ConfigError({"preset": f"no preset {preset!r}; presets are {', '.join(preset_names())}"})
+        raise ConfigError({"preset": f"unknown preset {preset!r}; presets are {', '.join(preset_names())}"})
     config = parse_permitted_for(user, apply_overrides(tree, overrides or {}))
     if config.run.iterations > MOST_ITERATIONS:
         raise ConfigError({"run.iterations": f"at most {MOST_ITERATIONS}"})
@@ -79,12 +79,12 @@ def run_create(
 
 
 def run_stop(user: Person, run: Run) -> Run:
-    """End a run: a checkpoint first where it is running. Raises PermissionDenied, TransitionRefused."""
+    """Stop a run, with a checkpoint if it is running. Raises PermissionDenied, TransitionRefused."""
     return _end(user, run, "stop")
 
 
 def run_pause(user: Person, run: Run) -> Run:
-    """Checkpoint, end and give the devices back, to be resumed. Raises PermissionDenied, TransitionRefused."""
+    """Write a checkpoint, end the run and release its devices, for a later resume. Raises PermissionDenied, TransitionRefused."""
     _ours(run, "paused")
     return _end(user, run, "pause")
 
@@ -92,11 +92,11 @@ def run_pause(user: Person, run: Run) -> Run:
 def run_resume(user: Person, run: Run, checkpoint: str = "") -> Run:
     """Queue a new attempt from the last checkpoint, or from a named one: last, best or an iteration.
 
-    Raises PermissionDenied, TransitionRefused (also where that one is damaged), ConfigError, Http404 (there is none).
+    Raises PermissionDenied, TransitionRefused (also for a damaged checkpoint), ConfigError, Http404 (unknown checkpoint).
     """
     chosen = checkpoint_named(user, run.pk, checkpoint) if checkpoint else None
     if chosen is not None:
-        require_whole(chosen)  # before the transaction, which would take the mark back with it
+        require_whole(chosen)  # before the transaction, whose rollback would undo the mark
     return _resumed(user, run, chosen.path if chosen else "")
 
 
@@ -123,14 +123,14 @@ def _resumed(user: Person, run: Run, resume_from: str) -> Run:
 
 @transaction.atomic
 def run_end_now(user: Person, run: Run) -> Run:
-    """Have a run that is stopping or pausing end at once: what its iteration has played is lost, a checkpoint of the last
-    completed iteration is still written where its driver can. Raises PermissionDenied, TransitionRefused.
+    """End a stopping or pausing run immediately: the work of its iteration is lost; its driver still writes a checkpoint of
+    the last completed iteration if possible. Raises PermissionDenied, TransitionRefused.
     """
     run = _locked(user, run)
     _ours(run, "ended")
     if run.state != RunState.STOPPING:
         raise states.TransitionRefused(
-            f"a run that is {run.state} cannot be ended at once: stop or pause it first"
+            f"a run that is {run.state} cannot be ended now: stop or pause it first"
         )
     if run.end_requested_at is None:
         run.end_requested_at = timezone.now()
@@ -142,7 +142,7 @@ def run_end_now(user: Person, run: Run) -> Run:
 
 
 def _ours(run: Run, what: str) -> None:
-    """Raises TransitionRefused for what only works with runs that we launch."""
+    """Raises TransitionRefused for actions that are only possible for runs launched by the server."""
     if run.source == RunSource.CLIENT:
         raise states.TransitionRefused(
             f"a run of a custom program cannot be {what} from here: end the program, or start it again"
@@ -151,7 +151,7 @@ def _ours(run: Run, what: str) -> None:
 
 @transaction.atomic
 def _end(user: Person, run: Run, how: str) -> Run:
-    """A queued run ends at once; one that has started is asked to. A stop outweighs a pause that is under way."""
+    """End a queued run immediately; request a started one to end. A stop replaces a pending pause."""
     run = _locked(user, run)
     state = states.STATE_AFTER[how]
     if run.state == RunState.STOPPING and (how == "pause" or run.stop_requested == "stop"):
@@ -183,17 +183,17 @@ def _locked(user: Person, run: Run) -> Run:
 
 
 def heartbeat_note(attempt: Attempt) -> None:
-    """Something came from this attempt: by the server's clock, now."""
+    """Record the time of a message from this attempt, by the server's clock."""
     attempt.heartbeat_at = timezone.now()
     attempt.unreachable_since = None
     attempt.save(update_fields=["heartbeat_at", "unreachable_since"])
 
 
 def command_for(run: Run, attempt: Attempt) -> str | None:
-    """What the driver of this attempt is told: "exit" once it was superseded or has ended, "stop" or "pause" if asked.
+    """Return the command for the driver of this attempt: "exit" after it was superseded or has ended, "stop" or "pause" if requested.
 
-    An attempt that ended by its driver's own word asks no more; one that was ended here (stopped before it started,
-    given up) must not go on.
+    An attempt that ended by its driver's own report needs no command; one that was ended here (stopped before it started,
+    given up) must exit.
     """
     if attempt.state == Attempt.State.ENDED or run.attempts.filter(number__gt=attempt.number).exists():
         return "exit"
@@ -201,12 +201,12 @@ def command_for(run: Run, attempt: Attempt) -> str | None:
 
 
 def is_at_work(attempt: Attempt) -> bool:
-    """Whether its workers have stood and it has not ended."""
+    """Whether its workers have started and it has not ended."""
     return attempt.started_at is not None and attempt.state != Attempt.State.ENDED
 
 
 def status_apply(run: Run, attempt: Attempt, event: StatusEvent) -> None:
-    """Move the run on by its driver's word. The words of an old attempt, or late ones, change nothing."""
+    """Advance the run by its driver's report. Reports of an old attempt, or late ones, change nothing."""
     if run.attempts.filter(number__gt=attempt.number).exists() or attempt.state == Attempt.State.ENDED:
         return
     message = reason(event.message)
@@ -242,7 +242,7 @@ def _started(run: Run, attempt: Attempt) -> None:
 
 
 def _finish(run: Run, word: str, reason: str) -> None:
-    """By the driver's last word. A driver that was ended by a signal says "stopped"; what its people asked for counts."""
+    """End the run by the driver's last report. A driver ended by a signal reports "stopped"; the requested end takes precedence."""
     if word != "finished" and run.stop_requested:
         word = states.STATE_AFTER[run.stop_requested]
     _submission_noted(run)

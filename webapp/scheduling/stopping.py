@@ -1,4 +1,4 @@
-"""What is told of a run that is asked to stop or pause: what it waits for, and what ending it now would lose."""
+"""The message of a run with a pending stop or pause: what it waits for, and the work lost by ending it now."""
 
 from django.utils import timezone
 
@@ -12,11 +12,11 @@ DOING = {"stop": "stopping", "pause": "pausing"}
 
 
 def stopping_words(run: Run, attempt: Attempt | None) -> str:
-    """E.g. "pausing: completing iteration 2 (the last one took 105 s); requested 40 s ago; saved up to iteration 1"."""
+    """Return e.g. "pausing: completing iteration 2 (the last one took 105 s); requested 40 s ago; saved up to iteration 1"."""
     doing = DOING.get(run.stop_requested, "stopping")
     asked = (timezone.now() - run.stop_requested_at).total_seconds() if run.stop_requested_at else 0.0
     if attempt is None or attempt.started_at is None:
-        return f"{doing}: its workers still start; requested {spelled(asked)} ago"
+        return f"{doing}: its workers are still starting; requested {spelled(asked)} ago"
     return f"{doing}: {_under_way(run)}; requested {spelled(asked)} ago; {saved_words(run)}"
 
 
@@ -29,13 +29,13 @@ def _under_way(run: Run) -> str:
 
 
 def saved_words(run: Run) -> str:
-    """How far the run can be resumed."""
+    """Return the iteration from which the run can be resumed."""
     latest = checkpoint_latest(run)
-    return f"saved up to iteration {latest.iteration}" if latest else "no checkpoint is written yet"
+    return f"saved up to iteration {latest.iteration}" if latest else "no checkpoint has been written"
 
 
 def spelled(seconds: float) -> str:
-    """A duration for a person: "0 s", "40 s", "12 min", "3.5 h"."""
+    """Return a readable duration: "0 s", "40 s", "12 min", "3.5 h"."""
     if seconds < 10:
         return f"{round(seconds)} s"
     if seconds < 600:

@@ -1,7 +1,7 @@
-"""From queued to submitted: admission, a new attempt, the launcher.
+"""Submission of queued runs: admission, a new attempt, the launcher.
 
 The database is the queue. Submission is idempotent: the attempt is written first, its submission id names the job, and
-a launcher that has that job already answers with it.
+a launcher that already has the job returns it.
 """
 
 import logging
@@ -31,13 +31,13 @@ from workers.storage.run_folder import RunFolder
 
 log = logging.getLogger(__name__)
 ADMISSION_LOCK = 7_461_001
-"""Key of the advisory lock under which runs are admitted one at a time."""
+"""Key of the advisory lock that serialises the admission of runs."""
 SUBMITTING_LIMIT = timedelta(seconds=30)
-"""After this an attempt whose submission was not confirmed is submitted again, under the same id."""
+"""Seconds after which an unconfirmed submission is repeated, with the same id."""
 
 
 def run_submit_now(run_id: str) -> bool:
-    """Submit a queued run if its devices are there; else note what it waits for. True when a job was submitted."""
+    """Submit a queued run if its devices are free; else record what it waits for. Returns True if a job was submitted."""
     try:
         launcher = make_launcher(settings.TROUPE_LAUNCHER)
         capacity = launcher.capacity()
@@ -49,7 +49,7 @@ def run_submit_now(run_id: str) -> bool:
 
 @transaction.atomic
 def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
-    """The attempt to submit, made under the admission lock; None where the run must wait or has moved on."""
+    """Return the attempt to submit, created under the admission lock; None if the run must wait or has changed its state."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [ADMISSION_LOCK])
     run = run_locked(run_id)
@@ -58,7 +58,7 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
     attempt = run.attempts.order_by("-number").first()
     if attempt is not None and attempt.state == Attempt.State.SUBMITTING:
         if attempt.created_at > timezone.now() - SUBMITTING_LIMIT and attempt.reason == "":
-            return None  # another task is at it
+            return None  # another task submits it
         return attempt
     try:
         wanted = demand(parse_permitted_for(run.owner, run.config))
@@ -84,7 +84,7 @@ def _admit(run_id: str, capacity: Capacity | None) -> Attempt | None:
 
 
 def _edits_taken(run: Run) -> dict[str, Any]:
-    """What was edited since the last attempt; from now on it belongs to the one that is made, as does a chosen checkpoint."""
+    """Move the edits and the selected checkpoint from the run to the new attempt; returns the edits."""
     edits: dict[str, Any] = run.edits
     run.edits, run.resume_from = {}, ""
     run.save(update_fields=["edits", "resume_from"])
@@ -92,7 +92,7 @@ def _edits_taken(run: Run) -> dict[str, Any]:
 
 
 def _submit(attempt: Attempt, launcher: Launcher) -> bool:
-    """Outside any transaction: the launcher may take its time."""
+    """Submit outside any transaction, because the launcher may be slow."""
     run = attempt.run
     token, secret = token_create(
         run.owner, f"run {run.pk}, attempt {attempt.number}", [ApiToken.Scope.INGEST], run_id=run.pk
@@ -104,7 +104,7 @@ def _submit(attempt: Attempt, launcher: Launcher) -> bool:
             str(error) if isinstance(error, LauncherFailure) else f"its run folder cannot be written: {error}"
         )
         if launcher.status(attempt.submission_id).state is JobState.MISSING:
-            token.delete()  # nobody was given it
+            token.delete()  # the token was not used
         Attempt.objects.filter(pk=attempt.pk, state=Attempt.State.SUBMITTING).update(reason=reason)
         return _waits(run.pk, reason)
     if _submitted(attempt):
@@ -114,7 +114,7 @@ def _submit(attempt: Attempt, launcher: Launcher) -> bool:
 
 
 def _launch(run: Run, attempt: Attempt, secret: str) -> Launch:
-    """Write the config beside the run, and say all that the driver needs."""
+    """Write the config to the run folder, and return all inputs of the driver."""
     folder = RunFolder(settings.TROUPE_HOME / "runs" / run.pk)
     folder.root.mkdir(parents=True, exist_ok=True)
     folder.config.write_text(to_toml(parse_permitted_for(run.owner, run.config)))
@@ -132,27 +132,25 @@ def _launch(run: Run, attempt: Attempt, secret: str) -> Launch:
 
 
 def _fork_origin(run: Run) -> Path | None:
-    """The checkpoint of another run that this one starts from."""
+    """Return the checkpoint of another run from which this one starts."""
     if run.parent_id is None or not run.parent_checkpoint:
         return None
     return settings.TROUPE_HOME / "runs" / run.parent_id / run.parent_checkpoint
 
 
 def _withdraw(attempt: Attempt, launcher: Launcher) -> None:
-    """Somebody stopped the run while it was being submitted: its driver is told to exit, and its job is stopped."""
+    """Stop the job of a run that was stopped during its submission; its driver receives the command to exit."""
     try:
         launcher.stop(attempt.submission_id)
     except LauncherFailure as error:
-        log.warning(
-            "run %s: the job of its stopped attempt goes on until it reports: %s", attempt.run_id, error
-        )
+        log.warning("run %s: the job of its stopped attempt runs until it reports: %s", attempt.run_id, error)
 
 
 @transaction.atomic
 def _submitted(attempt: Attempt) -> bool:
-    """The job exists. Its driver may have reported already: then the state has moved on by itself.
+    """Record that the job exists. If its driver has already reported, the state has changed.
 
-    False where the run was stopped meanwhile, so that nobody wants the job.
+    Returns False if the run was stopped in the meantime, so that the job is not needed.
     """
     run = runs_locked().get(pk=attempt.run_id)
     changed = Attempt.objects.filter(pk=attempt.pk, state=Attempt.State.SUBMITTING).update(
@@ -161,7 +159,7 @@ def _submitted(attempt: Attempt) -> bool:
     if changed and run.state == RunState.QUEUED:
         run_move(run, RunState.STARTING)
     attempt.refresh_from_db()
-    # Ended before it was ever heard of: by somebody here, not by its driver.
+    # Ended before its first report: by a user, not by its driver.
     return attempt.state != Attempt.State.ENDED or attempt.heartbeat_at is not None
 
 

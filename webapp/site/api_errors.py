@@ -1,4 +1,4 @@
-"""Every error as JSON: {"detail": ...}, or {"errors": {field path: message}} where fields are at fault."""
+"""Every error as JSON: {"detail": ...}, or {"errors": {field path: message}} for invalid fields."""
 
 import logging
 from typing import Any
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 def handle(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Our own errors, then DRF's."""
+    """Handle our own errors, then DRF's."""
     if isinstance(error, ConfigError):
         return Response({"detail": str(error), "errors": error.fields}, status=400)
     if isinstance(error, TransitionRefused):
@@ -23,7 +23,7 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     if isinstance(error, ValidationError):
         return Response({"detail": "; ".join(error.messages)}, status=400)
     if isinstance(error, OperationalError | InterfaceError):
-        log.warning("a request was not answered: the database does not answer: %s", error)
+        log.warning("a request failed: the database does not answer: %s", error)
         return Response(
             {"detail": "the database does not answer; try again"}, status=503, headers={"Retry-After": "2"}
         )

@@ -1,4 +1,4 @@
-"""Addresses below /api/."""
+"""URLs below /api/."""
 
 from django.contrib.auth.decorators import login_required
 from django.urls import include, path
@@ -11,12 +11,12 @@ APPS = (
     "accounts", "experiments", "run_table", "runs", "scheduling", "run_pages", "metrics", "transcripts", "checkpoints", "jobs",
     "health", "timeline", "compare", "cluster", "shares", "quotas", "webhooks", "reports",
 )  # fmt: skip
-"""Those with an `api_urls`."""
+"""Apps with an `api_urls` module."""
 
 app_name = "api"
 urlpatterns = [
     path("schema/", SchemaView.as_view(), name="schema"),
-    # The split view has no script in its page, which our content security policy would block.
+    # The split view has no inline script, which our content security policy would block.
     path("docs/", login_required(SpectacularSwaggerSplitView.as_view(url_name="api:schema")), name="docs"),
     path("v1/runs/<str:run_id>/events/", events, name="run-events"),
     *(path("v1/", include(f"webapp.{app}.api_urls")) for app in APPS),

@@ -5,7 +5,7 @@ from rest_framework.request import Request
 
 
 class SchemaView(SpectacularAPIView):
-    """The document of the one version there is: a `version` in the query is not read, and not written into headers."""
+    """The document of the only version: a `version` in the query is ignored, and not written into headers."""
 
     def _get_version_parameter(self, request: Request) -> None:
         return None

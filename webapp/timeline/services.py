@@ -44,7 +44,7 @@ def utilisation_store(run: Run, cursor: int, events: list[UtilisationEvent]) -> 
 
 
 def phases_store(run: Run, cursor: int, events: list[PhaseEvent]) -> None:
-    """Keep spans of work."""
+    """Store spans of work."""
     Phase.objects.bulk_create(
         Phase(
             run=run,

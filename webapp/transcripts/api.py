@@ -112,7 +112,7 @@ class EpisodeNoteRemove(APIView):
 
 
 class EpisodePages(NewestFirst):
-    """Episodes by when they came in."""
+    """Episodes by arrival."""
 
     ordering = ("-id",)
 
@@ -126,7 +126,7 @@ class RunEpisodes(generics.ListAPIView[Episode]):
     queryset = Episode.objects.none()
 
     def get_queryset(self) -> QuerySet[Episode]:
-        """Filtered by webapp.transcripts.forms.EpisodeFilters."""
+        """Return the episodes filtered by webapp.transcripts.forms.EpisodeFilters."""
         return episodes_list(run_get(self.request.user, self.kwargs["run_id"]), filters_read(self.request))
 
 
@@ -135,6 +135,6 @@ class EpisodeDetail(APIView):
 
     @extend_schema(responses=JSON)
     def get(self, request: Request, pk: int) -> Response:
-        """Facts, turns, candidates, what updates learnt."""
+        """Return facts, turns, candidates, annotations by updates."""
         episode = episode_get(request.user, pk)
         return Response(dict(EpisodeSerializer(episode).data) | episode_document(episode))

@@ -9,10 +9,10 @@ from webapp.transcripts.models import Episode
 
 
 class FiniteFloat(serializers.FloatField):
-    """NaN and infinities as words, since JSON has none."""
+    """NaN and infinities as strings, because JSON has none."""
 
     def to_representation(self, value: float) -> Any:
-        """Number or "NaN", "Infinity", "-Infinity"."""
+        """Return a number or "NaN", "Infinity", "-Infinity"."""
         if math.isfinite(value):
             return value
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")

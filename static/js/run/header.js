@@ -17,7 +17,8 @@ function show(summary) {
   state.dataset.state = summary.state;
   state.textContent = summary.state;
   showFindings(root.querySelector("[data-findings]"), summary);
-  for (const form of root.querySelectorAll("[data-when]")) form.hidden = !form.dataset.when.split(" ").includes(summary.state);
+  const actState = summary.state === "stopping" && summary.stop_requested === "pause" ? "pausing" : summary.state;
+  for (const form of root.querySelectorAll("[data-when]")) form.hidden = !form.dataset.when.split(" ").includes(actState);
   const bar = root.querySelector("progress");
   bar.max = summary.iterations || 1;
   bar.value = summary.iteration;

@@ -59,7 +59,7 @@ def test_fork_finding(
     monkeypatch.setattr("webapp.scheduling.services.submit_soon", lambda run_id: None)
     settings.TROUPE_HOME = tmp_path
     refused = troupe("fork-finding", run.pk, str(finding.pk), "run.seed=4")
-    assert refused.status == 1 and "no checkpoint of before step 3" in refused.err
+    assert refused.status == 1 and "no checkpoint before step 3" in refused.err
     path = "checkpoints/iteration-000002"
     with writing(tmp_path / "runs" / run.pk / "checkpoints", 2, {}) as draft:
         (draft / "planner").mkdir()

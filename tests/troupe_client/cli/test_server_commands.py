@@ -130,7 +130,7 @@ def test_stop_and_resume(troupe: Troupe, run: Run) -> None:
 def test_stop_says_what_it_waits_for_and_now_does_not_wait(troupe: Troupe, run: Run) -> None:
     Run.objects.filter(pk=run.pk).update(state=RunState.RUNNING)
     said = troupe("stop", run.pk).out
-    assert said.startswith(f"{run.pk}  stopping  stopping: its workers still start; requested 0 s ago")
+    assert said.startswith(f"{run.pk}  stopping  stopping: its workers are still starting; requested 0 s ago")
     run.refresh_from_db()
     assert run.end_requested_at is None
     assert "ending now: its driver writes a checkpoint" in troupe("stop", run.pk, "--now").out
@@ -203,7 +203,7 @@ def test_runs_by_filter(connected: str, troupe: Troupe, run: Run) -> None:
     ] == [run.pk]
     assert troupe("runs", "--filter", "algorithm.type = other", "--json").out.strip() == "[]"
     wrong = troupe("runs", "--filter", "state = ")
-    assert wrong.status == 1 and "ends too early" in wrong.err
+    assert wrong.status == 1 and "is incomplete" in wrong.err
 
 
 def test_runs_with_columns_of_ones_own(connected: str, troupe: Troupe, run: Run) -> None:
@@ -214,7 +214,7 @@ def test_runs_with_columns_of_ones_own(connected: str, troupe: Troupe, run: Run)
     (row,) = json.loads(troupe("runs", *words, "--json").out)
     assert row["columns"] == {"algorithm.type": "at_grpo", "a/b": 0.75, "a/b:max": 2.0, "no/such": None}
     wrong = troupe("runs", "--columns", "colour")
-    assert wrong.status == 1 and "no column" in wrong.err
+    assert wrong.status == 1 and "not a column" in wrong.err
 
 
 def test_views_are_kept_and_used(connected: str, troupe: Troupe, run: Run) -> None:

@@ -47,7 +47,7 @@ def test_notes_and_export(troupe: Troupe, told: Run, tmp_path: Path) -> None:
     assert len(troupe("export-transcripts", told.pk).out.splitlines()) == 2
     assert "removed" in troupe("note-remove", pk, str(made["id"])).out
     assert "No notes yet" in troupe("notes", pk).out
-    assert "no answer 9" in troupe("note", pk, "x", "--turn", "9").err
+    assert "no turn 9" in troupe("note", pk, "x", "--turn", "9").err
     refused = troupe("export-transcripts", told.pk, "-f", "version=x", "-o", str(tmp_path / "none"))
     assert refused.status == 1 and "version='x'" in refused.err and not (tmp_path / "none").exists()
 
@@ -79,7 +79,7 @@ def test_trees_and_groups(troupe: Troupe, told: Run) -> None:
     assert "#2 executor (executor)  mean reward 1.500  std 0.000" in group
     assert "*   1.500       –  go up" in group and "    1.500       –  go down" in group
     assert json.loads(troupe("group", pk, "2", "--json").out)["executed"] == 0
-    assert "no answer 9" in troupe("group", pk, "9").err
+    assert "no stored turn 9" in troupe("group", pk, "9").err
 
 
 def test_tokens(troupe: Troupe, told: Run, monkeypatch: pytest.MonkeyPatch) -> None:

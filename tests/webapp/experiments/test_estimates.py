@@ -64,7 +64,7 @@ def test_devices_fit_wait_or_never_fit(run: Run) -> None:
     run.state = "running"
     run.save()
     (reason,) = judged(cluster(2.0)).reasons
-    assert reason == "It wants 1.3 CPU cores; runs before it leave 0.7 now."
+    assert reason == "It needs 1.3 CPU cores; the runs before it leave 0.7 now."
 
 
 def test_memory_that_no_gpu_has_names_the_remedy(big: dict[str, str]) -> None:
@@ -72,7 +72,7 @@ def test_memory_that_no_gpu_has_names_the_remedy(big: dict[str, str]) -> None:
     changes = {path.replace(".", "__"): value for path, value in big.items()} | gpus
     small = judged(cluster(4.0, 2.0, 10**12, 80 * 2**30), **changes)
     assert small.level == "never" and len(small.reasons) == 2
-    assert "rollout and update worker of planner wants" in small.reasons[0]
+    assert "rollout and update worker of planner needs" in small.reasons[0]
     assert "85.9 GB of a GPU" in small.reasons[0] and "Most of it is" in small.reasons[0]
     assert judged(cluster(4.0, 2.0, 10**12, 10**13), **changes).level == "fits"
     assert (
@@ -83,7 +83,7 @@ def test_memory_that_no_gpu_has_names_the_remedy(big: dict[str, str]) -> None:
 def test_main_memory_is_shared_by_all_workers(big: dict[str, str]) -> None:
     changes = {path.replace(".", "__"): value for path, value in big.items()}
     (reason,) = judged(cluster(4.0, memory=16 * 10**9), **changes).reasons
-    assert reason.startswith("Its workers want ") and "of main memory" in reason
+    assert reason.startswith("Its workers need ") and "of main memory" in reason
     assert judged(cluster(4.0, memory=10**13), **changes).level == "fits"
 
 
@@ -92,7 +92,7 @@ def test_the_fragment_follows_the_form(ada: Client, launcher: FakeLauncher) -> N
     assert "Fits the cluster now" in html and "200,512 parameters" in html and "30,720" in html
     form = posted(ada) | {"resources.environment_workers": "100", "rollout.group_size": "4"}
     html = ada.post(ESTIMATE, form).content.decode()
-    assert "Does not fit the cluster" in html and "It wants 11.1 CPU cores, and there are 4" in html
+    assert "Does not fit the cluster" in html and "It needs 11.1 CPU cores, and the cluster has 4" in html
     assert "15,360" in html
     assert "Correct the fields first" in ada.post(ESTIMATE, form | {"rollout.tasks": "many"}).content.decode()
     launcher.reachable = False

@@ -60,11 +60,16 @@ def test_a_plan_says_what_it_costs() -> None:
         ({"rollout.tasks": [8, 0]}, "grid", "rollout.tasks", "0: "),
         ({"algorithm.clip_lo": [0.1]}, "grid", "algorithm.clip_lo", "did you mean algorithm.clip_low"),
         ({"algorithm.lr": [0.1]}, "grid", "algorithm.lr", "did you mean policies."),
-        ({"nowhere.*.x": [1]}, "grid", "nowhere.*.x", "fits no field"),
+        ({"nowhere.*.x": [1]}, "grid", "nowhere.*.x", "does not match any field"),
         ({"run.seed": [1, 1]}, "grid", "run.seed", "twice"),
         ({"run.seed": []}, "grid", "run.seed", "one or more values"),
         ({"run.iterations": [4, 5]}, "grid", "run.iterations", "both fixed and varied"),
-        ({"rollout.group_size": [2, 4], "run.seed": list(range(101))}, "grid", "axes", "202 runs are more"),
+        (
+            {"rollout.group_size": [2, 4], "run.seed": list(range(101))},
+            "grid",
+            "axes",
+            "202 runs exceed the limit",
+        ),
         ({"rollout.group_size": [2, 4], "rollout.tasks": [8]}, "list", "method", "rollout.tasks has 1"),
         ({}, "grid", "axes", "at least one"),
         ({"run.seed": [1]}, "random", "method", "grid, list"),
@@ -133,7 +138,7 @@ def test_the_form_launches(ada: Client) -> None:
         ({"field": [RATES, RATES], "values": ["1", "2"]}, "two rows"),
         ({"shared": "no equals"}, "not of the form key=value"),
         ({"seeds": "0..5000"}, "more than 1000"),
-        ({"field": ["run.seed"]}, "place of its own"),
+        ({"field": ["run.seed"]}, "its own input"),
     ],
 )
 def test_what_was_written_is_kept_where_it_is_wrong(ada: Client, change: dict, said: str) -> None:

@@ -230,10 +230,10 @@ def test_the_form_is_drawn_again_with_the_edited_team(ada: Client) -> None:
 @pytest.mark.django_db
 def test_mistakes_of_the_editor_stand_at_its_inputs(ada: Client) -> None:
     html = ada.post(EDIT, posted(ada) | {"act": "role-add", "role_name": "Not A Name"}).content.decode()
-    assert "is no name" in re.search(r'id="role-name-refused">([^<]*)<', html)[1]
+    assert "is not a valid name" in re.search(r'id="role-name-refused">([^<]*)<', html)[1]
     html = ada.post(EDIT, posted(ada) | {"act": "policy-add", "policy_name": "planner"}).content.decode()
-    assert "there is a planner already" in re.search(r'id="policy-name-refused">([^<]*)<', html)[1]
-    assert "there is no act" in ada.post(EDIT, posted(ada) | {"act": "dance"}).content.decode()
+    assert "planner already exists" in re.search(r'id="policy-name-refused">([^<]*)<', html)[1]
+    assert "unknown act" in ada.post(EDIT, posted(ada) | {"act": "dance"}).content.decode()
 
 
 @pytest.mark.django_db

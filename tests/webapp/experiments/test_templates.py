@@ -50,10 +50,10 @@ def test_the_form_saves_what_it_holds(ada: Client) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"template_name": ""}, "name the template"),
+        ({"template_name": ""}, "give the template a name"),
         ({"template_name": "small"}, "choose another name, or replace it"),
         ({"template_name": "x", "rollout.tasks": "many"}, "The template is not saved"),
-        ({"template_name": "x", "project": "elsewhere"}, "Choose a project"),
+        ({"template_name": "x", "project": "elsewhere"}, "Select a project"),
         ({"template_name": "x", "preset": "gone"}, "no preset"),
     ],
 )

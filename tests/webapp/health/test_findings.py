@@ -150,7 +150,7 @@ def test_an_action_is_taken_once(told: Run, how: str) -> None:
     run_check(told.pk)
     told.refresh_from_db()
     assert (told.state, told.stop_requested) == (RunState.STOPPING, how)
-    assert Finding.objects.get().done == f"asked the run to {how}"
+    assert Finding.objects.get().done == f"requested to {how} the run"
     entry = AuditEntry.objects.get(act=f"run.{how}")
     assert entry.user is None and entry.details["rule"] == "kl_blow_up"
     Run.objects.update(state=RunState.RUNNING, stop_requested="")
@@ -219,7 +219,7 @@ def test_a_channel_hears_of_a_finding_once(told: Run, user: User, hook: Hook) ->
     assert (
         "far from its base model" in message["message"] and f"/runs/{told.pk}/health/" in message["message"]
     )
-    assert Finding.objects.get().done == "told hook"
+    assert Finding.objects.get().done == "notified hook"
     assert AuditEntry.objects.get(act="finding.notify").details["channels"] == ["hook"]
 
 

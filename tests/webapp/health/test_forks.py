@@ -45,7 +45,7 @@ def test_a_finding_forks_from_before_the_trouble_and_stops_the_run(told: Run, ma
     assert (rate(fork), rate(told), fork.state, fork.owner) == (5e-5, rate(told), "queued", told.owner)
     assert rate(told) != 5e-5
     assert fork.name == f"{told.name} after kl blow up"
-    assert finding.done == f"forked it as run {fork.pk} from iteration 20; asked the run to stop"
+    assert finding.done == f"forked it as run {fork.pk} from iteration 20; requested to stop the run"
     told.refresh_from_db()
     assert (told.state, told.stop_requested) == (RunState.STOPPING, "stop")
     entry = AuditEntry.objects.get(act="finding.fork")
@@ -86,12 +86,12 @@ def test_a_fork_of_a_fork_only_as_often_as_the_config_says(told: Run, make: Make
         if finding.fork:
             runs.append(finding.fork)
     assert [generations(run) for run in runs] == [0, 1, 2]
-    assert "2 of its line were forked by rules already" in finding.done
+    assert "2 of its ancestors were already forked by rules" in finding.done
 
 
 @pytest.mark.parametrize(
     ("at", "said"),
-    [((), "no checkpoint of before step 21"), ((21, 40), "no checkpoint of before step 21")],
+    [((), "no checkpoint before step 21"), ((21, 40), "no checkpoint before step 21")],
 )
 def test_what_cannot_be_forked_is_noted_and_the_run_goes_on(
     told: Run, make: Make, at: tuple[int, ...], said: str

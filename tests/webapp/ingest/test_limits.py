@@ -135,7 +135,7 @@ def test_facts_are_merged_up_to_a_limit(run: Run, event: Make, send: Send) -> No
     assert not LogLine.objects.exists()
     send(status(event, 3, {"c": half}))
     assert set(facts_of(Run.objects.get())) == {"c"}
-    assert "no longer kept" in LogLine.objects.get().message
+    assert "earlier ones were deleted" in LogLine.objects.get().message
 
 
 def test_batches_and_lists_neither_read_nor_write_facts(
@@ -161,7 +161,7 @@ def test_a_run_with_huge_facts_is_shown_cut(run: Run, user: User, client: Client
         answer = client.get(page, headers=headers)
         assert answer.status_code == 200 and len(answer.content) < MAX_DATA
     detail = client.get(f"/api/v1/runs/{run.pk}/", headers=headers).json()
-    assert "left out" in detail["facts"]["cut"] and detail["values_dropped"] == 0
+    assert "omitted" in detail["facts"]["cut"] and detail["values_dropped"] == 0
     client.force_login(user)
     for page in ("/runs/", f"/runs/{run.pk}/", f"/runs/{run.pk}/config/"):
         assert client.get(page).status_code == 200

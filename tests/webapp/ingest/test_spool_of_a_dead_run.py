@@ -50,7 +50,7 @@ def test_what_belongs_nowhere_stays_on_disk(
     folder = RunFolder(tmp_path)
     told(run, folder, attempt=2)
     spool_store(run.pk, folder.spool(2))
-    assert "not stored whole" in caplog.text
+    assert "not stored completely" in caplog.text
     Attempt.objects.create(run=run, number=2, submission_id="two")
     spool_store(run.pk, folder.spool(2))
     assert series_read(run, ["a"])["a"]["attempts"] == [2, 2]

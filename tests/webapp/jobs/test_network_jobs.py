@@ -108,7 +108,7 @@ def test_networks_of_two_kinds_do_not_meet(
 ) -> None:
     other = tag_run(project, user, **{"policies.good.network.hidden_dim": 32})
     kept(run), kept(other)
-    with pytest.raises(ConfigError, match="other networks"):
+    with pytest.raises(ConfigError, match="different networks"):
         job_start(user, "match", {"run": run.pk, "other_run": other.pk})
 
 

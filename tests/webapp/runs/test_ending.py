@@ -76,7 +76,7 @@ def test_a_driver_that_is_heard_completes_its_iteration_however_long(
 def test_what_a_stopping_run_waits_for_is_told(running: Run, launcher: FakeLauncher) -> None:
     run_pause(running.owner, running)
     begins = "pausing: completing iteration 2 (the last one took 105 s); requested "
-    assert now(running).reason == f"{begins}0 s ago; no checkpoint is written yet"
+    assert now(running).reason == f"{begins}0 s ago; no checkpoint has been written"
     saved(running, 1)
     asked_long_ago(running)
     runs_reconcile_now()
@@ -90,7 +90,7 @@ def test_a_driver_that_has_not_started_is_not_said_to_complete_an_iteration(
     launcher.set(job(run), JobState.RUNNING)
     say("starting")
     run_stop(run.owner, now(run))
-    assert now(run).reason == "stopping: its workers still start; requested 0 s ago"
+    assert now(run).reason == "stopping: its workers are still starting; requested 0 s ago"
 
 
 def test_a_silent_driver_is_stopped_from_outside_and_its_loss_is_told(
@@ -102,11 +102,11 @@ def test_a_silent_driver_is_stopped_from_outside_and_its_loss_is_told(
     silent_for(running.attempts.get(), 40)
     runs_reconcile_now()
     assert launcher.stopped == [job(running)]
-    assert now(running).reason == "its driver has not been heard for 40 s: it is ended from outside"
+    assert now(running).reason == "its driver has not reported for 40 s: its job is stopped"
     runs_reconcile_now()
     assert (now(running).state, now(running).stop_requested) == ("stopped", "")
     assert now(running).reason == (
-        "ended from outside: its driver was silent; what came after the last checkpoint is lost (saved up to iteration 1)"
+        "its job was stopped: its driver was silent; the work after the last checkpoint is lost (saved up to iteration 1)"
     )
     assert running.attempts.get().reason == now(running).reason
 
@@ -120,7 +120,7 @@ def test_a_stopping_run_whose_job_is_missing_says_when_it_counts_as_ended(
     silent_for(running.attempts.get(), 50)
     runs_reconcile_now()
     assert (launcher.stopped, now(running).state) == ([], "stopping")
-    assert now(running).reason.endswith("if nothing is heard for another 40 s, it counts as ended")
+    assert now(running).reason.endswith("without a report for another 40 s, it counts as ended")
 
 
 def test_silence_before_the_request_does_not_count(running: Run, launcher: FakeLauncher) -> None:
@@ -141,7 +141,7 @@ def test_ending_now_stops_a_driver_that_is_heard(
     runs_reconcile_now()
     assert now(running).state == "paused"
     assert now(running).reason.startswith(
-        "ended at once, as asked; what came after the last checkpoint is lost"
+        "ended immediately, as requested; the work after the last checkpoint is lost"
     )
 
 
@@ -321,7 +321,8 @@ def test_a_driver_that_only_starts_is_not_said_to_be_silent(run: Run, launcher: 
     run.attempts.update(heartbeat_at=None)
     runs_reconcile_now()
     assert (
-        now(run).reason == "its job is running; its driver has started for 200 s without a word: see the log"
+        now(run).reason
+        == "its job is running; its driver started 200 s ago and has not reported: see the log"
     )
 
 

@@ -72,7 +72,7 @@ def test_what_never_fits_waits_with_a_remedy(run: Run, launcher: FakeLauncher) -
     assert not run_submit_now(run.pk)
     run.refresh_from_db()
     assert run.state == "queued"
-    assert "the cluster has 0.5 CPU cores and 0 GPUs in all" in run.reason
+    assert "the cluster has 0.5 CPU cores and 0 GPUs in total" in run.reason
     assert "Add nodes, or lower" in run.reason
     assert not run.attempts.exists()
 
